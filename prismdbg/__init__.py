@@ -1,0 +1,20 @@
+"""prismdbg: checkpoint-and-replay debugger for distributed training.
+
+Importing this package is cheap and needs nothing but the standard library: it is imported inside training jobs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__version__ = "0.1.0"
+
+
+def step(number: int) -> None:
+    """Mark the beginning of step `number` by hand; from then on optimizer steps no longer count.
+
+    A no-op unless this process is recorded or replayed by prismdbg. `number` must not be negative.
+    """
+    steps = sys.modules.get("prismdbg.rank.steps")
+    if steps is not None:
+        steps.mark(number)

@@ -1,0 +1,1 @@
+"""What lies on disk: a run's logs and a capsule's parts. Standard library only; nothing is ever unpickled."""

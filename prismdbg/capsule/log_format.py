@@ -1,0 +1,86 @@
+"""The bytes of a rank's log. The native recorder (`rank/native/`) writes the same; both are read by `log_reader`.
+
+A log is a folder of segment files `events.00000.seg`, `events.00001.seg`, ... of fixed size, each allocated
+before it is mapped. All numbers are little-endian. A segment is a 64-byte header and then records:
+
+    u32 size    whole record with this header, a multiple of 8; stored last, so 0 means "no more yet"
+    u16 kind    `Kind`
+    u16 zero
+    body
+
+A record of kind END closes a segment: the next one goes on. Texts and stacks are numbered once per log and
+referred to by number; number 0 is the empty text and the empty stack.
+
+Payload files `payload.00000.seg`, ... hold raw bytes only; COMPLETE records point into them.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+MAGIC = b"PRSMLOG1"
+VERSION = 1
+EVENT_SEGMENT_BYTES = 4 << 20
+PAYLOAD_SEGMENT_BYTES = 64 << 20
+
+# magic, version, segment index, rank, pid, wall clock ns and monotonic ns at one instant, segment bytes, zeros
+HEADER = struct.Struct("<8sIIiIqqQ16x")
+RECORD = struct.Struct("<IHH")
+# record_id, created ns, fingerprint, thread, sequence | step, collective, op text, group text, stack, device text
+# | root or peer, tag, timeout ms | reduce op, flags, zeros | inputs, outputs (number of tensor entries)
+ISSUE = struct.Struct("<QqQQQIIIIIIiiiBBHII")
+# dtype number, dimensions, zeros, how many equal tensors in a row; then one i64 per dimension
+TENSOR = struct.Struct("<BBHI")
+# record_id, completed ns, payload offset, payload bytes, payload segment, source rank, status, flags, zeros
+COMPLETE = struct.Struct("<QqQQIiBBHI")
+# step that begins, monotonic ns, source, zeros
+STEP = struct.Struct("<IxxxxqB7x")
+TEXT = struct.Struct("<II")  # number, bytes; then the bytes of UTF-8
+STACK = struct.Struct("<II")  # number, frames; then FRAME each, innermost first
+FRAME = struct.Struct("<III")  # file text, line, function text
+
+NO_PEER = -1
+NO_REDUCE_OP = 255
+
+
+class Kind(IntEnum):
+    TEXT = 1
+    STACK = 2
+    GROUP = 3  # JSON: name, ranks, desc, backend
+    ISSUE = 4
+    COMPLETE = 5
+    STEP = 6
+    NOTE = 7  # JSON: kind, time_ns, and what that kind of note holds
+    END = 0xFFFF
+
+
+class IssueFlag(IntEnum):
+    ASYNC = 1
+    P2P = 2
+    SENT_NONFINITE = 4
+    HAS_FINGERPRINT = 8
+
+
+class CompleteFlag(IntEnum):
+    PAYLOAD = 1
+    RECEIVED_NONFINITE = 2
+
+
+class Status(IntEnum):
+    OK = 1
+    FAILED = 2
+
+
+class StepSource(IntEnum):
+    OPTIMIZER = 0
+    MANUAL = 1
+    SKIPPED_BY_SCALER = 2
+
+
+def event_segment(index: int) -> str:
+    return f"events.{index:05d}.seg"
+
+
+def payload_segment(index: int) -> str:
+    return f"payload.{index:05d}.seg"

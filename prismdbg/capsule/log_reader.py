@@ -1,0 +1,266 @@
+"""Reads a rank's log: while it is written, after `kill -9`, or inside a capsule. See `log_format` for the bytes."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.errors import CapsuleError
+from prismdbg.model import dtypes
+from prismdbg.model.collective import Collective, Frame, Group, Identity, PayloadRef, State, TensorMeta
+from prismdbg.model.moment import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class StepMark:
+    """`step` begins at `time_ns`."""
+
+    step: int
+    time_ns: int
+    source: fmt.StepSource
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the recorder said once: kind is `lost`, `parked`, `incident`, `exit`, ..., `data` the rest."""
+
+    kind: str
+    time_ns: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A collective known before is now complete or failed; `collective` is the record with both halves."""
+
+    collective: Collective
+
+
+Event = Collective | Completion | StepMark | Note | Group
+
+
+@dataclass(slots=True)
+class RankLog:
+    """All of a log up to one instant. `wall_offset_ns` added to a time gives nanoseconds since 1970."""
+
+    rank: int
+    pid: int
+    wall_offset_ns: int
+    collectives: list[Collective] = field(default_factory=list)
+    steps: list[StepMark] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+
+class LogReader:
+    """Follows one log folder. `poll` gives what was written since the last call; `read_log` gives all at once.
+
+    A folder whose first segment was pruned can still be read: what a missing segment defined is unknown and
+    reads as empty. Damaged bytes raise `CapsuleError` naming file and offset.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rank = -1
+        self.pid = 0
+        self.wall_offset_ns = 0
+        self._segment = 0
+        self._offset = 0
+        self._texts: dict[int, str] = {0: ""}
+        self._stacks: dict[int, tuple[Frame, ...]] = {0: ()}
+        self._open: dict[int, Collective] = {}
+
+    def poll(self) -> list[Event]:
+        """Every event since the last call, in the order in which they were written."""
+        events: list[Event] = []
+        while True:
+            path = self.folder / fmt.event_segment(self._segment)
+            if not path.exists():
+                return events
+            with path.open("rb") as file:
+                if file.seek(0, 2) < fmt.HEADER.size:
+                    return events
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                    if not self._read_header(data, path):
+                        return events
+                    ended = self._read_records(data, path, events)
+            if not ended:
+                return events
+            self._segment += 1
+            self._offset = 0
+
+    def _read_header(self, data: mmap.mmap, path: Path) -> bool:
+        if self._offset:
+            return True
+        magic, version, index, rank, pid, wall, monotonic, _size = fmt.HEADER.unpack_from(data, 0)
+        if magic == bytes(8):  # allocated, header not stored yet
+            return False
+        if magic != fmt.MAGIC:
+            raise CapsuleError(f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it")
+        if version != fmt.VERSION:
+            raise CapsuleError(f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}", hint="use a newer prismdbg")
+        if index != self._segment:
+            raise CapsuleError(f"{path} says it is segment {index}", hint="files of different logs were mixed")
+        self.rank, self.pid, self.wall_offset_ns = rank, pid, wall - monotonic
+        self._offset = fmt.HEADER.size
+        return True
+
+    def _read_records(self, data: mmap.mmap, path: Path, events: list[Event]) -> bool:
+        """Appends to `events`; True when the segment was closed and the next one goes on."""
+        end = len(data)
+        while self._offset + fmt.RECORD.size <= end:
+            size, kind, _ = fmt.RECORD.unpack_from(data, self._offset)
+            if size == 0:
+                return False
+            if size % 8 or size < fmt.RECORD.size or self._offset + size > end:
+                raise CapsuleError(f"{path} is damaged at offset {self._offset}: a record of {size} bytes")
+            if kind == fmt.Kind.END:
+                return True
+            body = data[self._offset + fmt.RECORD.size : self._offset + size]
+            try:
+                event = self._decode(kind, body)
+            except CapsuleError:
+                raise
+            except Exception as error:
+                raise CapsuleError(f"{path} is damaged at offset {self._offset}: {error}") from error
+            self._offset += size
+            if event is not None:
+                events.append(event)
+        return self._offset + fmt.RECORD.size > end
+
+    def _decode(self, kind: int, body: bytes) -> Event | None:
+        if kind == fmt.Kind.ISSUE:
+            return self._issue(body)
+        if kind == fmt.Kind.COMPLETE:
+            return self._complete(body)
+        if kind == fmt.Kind.TEXT:
+            number, size = fmt.TEXT.unpack_from(body)
+            self._texts[number] = body[fmt.TEXT.size : fmt.TEXT.size + size].decode("utf-8", "replace")
+            return None
+        if kind == fmt.Kind.STACK:
+            number, count = fmt.STACK.unpack_from(body)
+            rows = fmt.FRAME.iter_unpack(body[fmt.STACK.size : fmt.STACK.size + count * fmt.FRAME.size])
+            self._stacks[number] = tuple(Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows)
+            return None
+        if kind == fmt.Kind.STEP:
+            step, time_ns, source = fmt.STEP.unpack_from(body)
+            return StepMark(step, time_ns, fmt.StepSource(source))
+        if kind in (fmt.Kind.GROUP, fmt.Kind.NOTE):
+            data = json.loads(body.rstrip(b"\0"))
+            if kind == fmt.Kind.GROUP:
+                return Group(name=data["name"], ranks=tuple(data["ranks"]), desc=data.get("desc", ""), backend=data.get("backend", ""))
+            return Note(data.pop("kind"), data.pop("time_ns", 0), data)
+        return None  # a kind from a newer writer: skipped
+
+    def _issue(self, body: bytes) -> Collective:
+        (record_id, created, fingerprint, thread, seq, step, nth, op, group, stack, device,
+         root, tag, timeout, reduce_op, flags, _, n_in, n_out) = fmt.ISSUE.unpack_from(body)  # fmt: skip
+        device_name = self._texts.get(device, "cpu")
+        inputs, offset = _tensors(body, fmt.ISSUE.size, n_in, device_name)
+        outputs, _ = _tensors(body, offset, n_out, device_name)
+        p2p = bool(flags & fmt.IssueFlag.P2P)
+        op_name, group_name = self._texts.get(op, ""), self._texts.get(group, "")
+        collective = Collective(
+            record_id=record_id,
+            moment=Moment(step, nth),
+            identity=Identity(group_name, seq, op_name, root, tag) if p2p else Identity(group_name, seq),
+            op=op_name,
+            group=group_name,
+            is_p2p=p2p,
+            is_async=bool(flags & fmt.IssueFlag.ASYNC),
+            root=root,
+            tag=tag,
+            reduce_op="" if reduce_op == fmt.NO_REDUCE_OP else dtypes.REDUCE_OPS[reduce_op],
+            timeout_ms=timeout,
+            inputs=inputs,
+            outputs=outputs,
+            fingerprint=fingerprint if flags & fmt.IssueFlag.HAS_FINGERPRINT else None,
+            sent_nonfinite=bool(flags & fmt.IssueFlag.SENT_NONFINITE),
+            time_created_ns=created,
+            thread_id=thread,
+            frames=self._stacks.get(stack, ()),
+        )
+        self._open[record_id] = collective
+        return collective
+
+    def _complete(self, body: bytes) -> Completion | None:
+        record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(body)
+        issued = self._open.pop(record_id, None)
+        if issued is None:
+            return None
+        return Completion(
+            replace(
+                issued,
+                state=State.COMPLETED if status == fmt.Status.OK else State.FAILED,
+                time_completed_ns=time_ns,
+                received_nonfinite=bool(flags & fmt.CompleteFlag.RECEIVED_NONFINITE),
+                source_rank=source,
+                payload=PayloadRef(segment, offset, size) if flags & fmt.CompleteFlag.PAYLOAD else None,
+            )
+        )
+
+
+def _tensors(body: bytes, offset: int, entries: int, device: str) -> tuple[tuple[TensorMeta, ...], int]:
+    metas: list[TensorMeta] = []
+    for _ in range(entries):
+        dtype, dims, _, repeat = fmt.TENSOR.unpack_from(body, offset)
+        offset += fmt.TENSOR.size
+        shape = tuple(int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True) for d in range(dims))
+        offset += 8 * dims
+        metas.extend([TensorMeta(shape, dtypes.name_of(dtype), device)] * repeat)
+    return tuple(metas), offset
+
+
+def read_log(folder: Path) -> RankLog:
+    """The whole log of one rank. Raises `CapsuleError` where there is none or it is damaged."""
+    reader = LogReader(folder)
+    events = reader.poll()
+    if reader.rank < 0:
+        raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
+    log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
+    fold(log, events)
+    return log
+
+
+def fold(log: RankLog, events: list[Event]) -> None:
+    """Adds newly polled events to a log held in memory."""
+    position = {c.record_id: i for i, c in enumerate(log.collectives)} if any(isinstance(e, Completion) for e in events) else {}
+    for event in events:
+        match event:
+            case Collective():
+                position[event.record_id] = len(log.collectives)
+                log.collectives.append(event)
+            case Completion():
+                index = position.get(event.collective.record_id)
+                if index is not None:
+                    log.collectives[index] = event.collective
+            case StepMark():
+                log.steps.append(event)
+            case Note():
+                log.notes.append(event)
+            case Group():
+                log.groups[event.name] = event
+
+
+def read_payload(folder: Path, ref: PayloadRef) -> bytes:
+    """The bytes one collective received. `CapsuleError` where the segment is gone or too short."""
+    path = folder / fmt.payload_segment(ref.segment)
+    try:
+        with path.open("rb") as file:
+            file.seek(ref.offset)
+            data = file.read(ref.size_bytes)
+    except FileNotFoundError:
+        raise CapsuleError(f"payload segment {path.name} is not in {folder}", hint="it fell out of the window; record with a larger --window") from None
+    if len(data) != ref.size_bytes:
+        raise CapsuleError(f"{path} ends at byte {ref.offset + len(data)}, wanted {ref.offset + ref.size_bytes}", hint="the file was truncated")
+    return data
+
+
+def iter_logs(run_ranks: Path) -> Iterator[Path]:
+    """The log folders below a run's `ranks/`, in rank order, later attempts last."""
+    yield from sorted((p for p in run_ranks.iterdir() if p.is_dir()), key=lambda p: [int(n) for n in p.name.split(".")])

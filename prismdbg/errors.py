@@ -1,0 +1,58 @@
+"""Every error prismdbg raises on purpose.
+
+    PrismError
+    ├── UsageError           the request makes no sense as given                    exit 2
+    ├── CapsuleError         a capsule or a run's log is damaged, hostile, newer    exit 3
+    ├── FacilityError        this machine lacks something                           exit 4
+    │   ├── CriuError        criu refused; carries the decisive line of its log
+    │   └── RuntimeFailure   the container or namespace could not be made or died
+    ├── Divergence           the replay is not the recorded run; carries its story  exit 5
+    ├── RankLost             the rank died, or its agent cannot be reached          exit 6
+    └── WaitTimeout          a bounded wait ended; says what it waited for          exit 124
+
+A message says what happened, where, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class PrismError(Exception):
+    """Base of all. `hint` says what to do next; shown on a line of its own."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(PrismError):
+    exit_code = 2
+
+
+class CapsuleError(PrismError):
+    exit_code = 3
+
+
+class FacilityError(PrismError):
+    exit_code = 4
+
+
+class CriuError(FacilityError):
+    pass
+
+
+class RuntimeFailure(FacilityError):
+    pass
+
+
+class Divergence(PrismError):
+    exit_code = 5
+
+
+class RankLost(PrismError):
+    exit_code = 6
+
+
+class WaitTimeout(PrismError):
+    exit_code = 124

@@ -1,0 +1,137 @@
+"""One collective as a rank's log holds it, and what identifies it across ranks. Point-to-point counts as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """Shape, element type (`float32`, ...) and device (`cpu`, `cuda:0`) of one tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One Python frame; `filename`, `line` and `name` as in Flight Recorder's `frames`."""
+
+    filename: str
+    line: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A process group. `ranks` are global ranks in group order; `desc` is the axis or "default_pg"."""
+
+    name: str
+    ranks: tuple[int, ...]
+    desc: str = ""
+    backend: str = ""
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def title(self) -> str:
+        """The name people know: the mesh axis where there is one, `world`, else the group's own name."""
+        if self.desc == "default_pg":
+            return "world"
+        return self.desc.removeprefix("mesh_") if self.desc and self.desc != "undefined" else self.name
+
+
+class State(StrEnum):
+    """Flight Recorder's words for how far a collective got."""
+
+    SCHEDULED = "scheduled"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes it the same collective on another rank or in a replay.
+
+    For collectives (group, seq). For point-to-point (group, op, peer, tag, n-th of these): `peer` is the rank
+    in the group, -1 for a receive from any source. `op` is empty for collectives: an all_gather that the peers
+    call as all_reduce has the same identity and is a mismatch.
+    """
+
+    group: str
+    seq: int
+    op: str = ""
+    peer: int = -1
+    tag: int = 0
+
+    def __str__(self) -> str:
+        if self.op:
+            source = "any" if self.peer < 0 else str(self.peer)
+            return f"{self.op} group {self.group} peer {source} tag {self.tag} #{self.seq}"
+        return f"group {self.group} #{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRef:
+    """Where the bytes a rank received lie: all output tensors one after another, contiguous, in order."""
+
+    segment: int
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """One record of the log. Times are CLOCK_MONOTONIC nanoseconds of the rank's machine.
+
+    record_id counts this rank's collectives from 0. `fingerprint` is of what the rank sends at issue
+    (`prismdbg.rank.fingerprint`), None where it sends nothing. `root` is the rank in the group that a rooted
+    collective or a point-to-point names, -1 for none.
+    """
+
+    record_id: int
+    moment: Moment
+    identity: Identity
+    op: str
+    group: str
+    is_p2p: bool
+    is_async: bool
+    root: int
+    tag: int
+    reduce_op: str
+    timeout_ms: int
+    inputs: tuple[TensorMeta, ...]
+    outputs: tuple[TensorMeta, ...]
+    fingerprint: int | None
+    sent_nonfinite: bool
+    time_created_ns: int
+    thread_id: int
+    frames: tuple[Frame, ...]
+    # filled by the completion record
+    state: State = State.SCHEDULED
+    time_completed_ns: int | None = None
+    received_nonfinite: bool = False
+    source_rank: int = -1
+    payload: PayloadRef | None = None
+
+    @property
+    def name(self) -> str:
+        """The collective's name as users write it: `all_reduce`, not `allreduce_`."""
+        return OPS[self.op].label
+
+    @property
+    def duration_ns(self) -> int | None:
+        return None if self.time_completed_ns is None else self.time_completed_ns - self.time_created_ns
