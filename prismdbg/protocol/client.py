@@ -1,0 +1,90 @@
+"""A client of one rank's agent: capture, debugger and replay are all this."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.protocol.wire import Connection, Message
+
+
+class AgentError(PrismError):
+    """The agent understood the request and says why it cannot do it."""
+
+
+class AgentClient:
+    """Requests with bounded answers; events that arrive meanwhile are kept for `next_event`."""
+
+    def __init__(self, path: Path, *, connect_timeout_s: float = 5.0) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(connect_timeout_s)
+        try:
+            sock.connect(str(path))
+        except OSError as error:
+            sock.close()
+            raise RankLost(
+                f"no agent answers at {path}: {error.strerror or error}",
+                hint="the process has ended, or it was not started by prismdbg",
+            ) from error
+        self._connection = Connection(sock)
+        self._events: deque[Message] = deque()
+        self._next_id = 0
+
+    def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: object) -> Message:
+        """Sends one request and gives its reply. `AgentError` carries the agent's own words."""
+        self._next_id += 1
+        self._connection.send({"id": self._next_id, "do": verb, **arguments})
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = max(deadline - time.monotonic(), 0.001)
+            message = self._connection.receive(left, f"the agent's answer to {verb!r}")
+            if "event" in message:
+                self._events.append(message)
+            elif message.get("id") == self._next_id:
+                if not message.get("ok"):
+                    raise AgentError(str(message.get("error", "the agent gave no reason")), hint=str(message.get("hint", "")))
+                return message
+
+    def next_event(self, timeout_s: float | None, what: str) -> Message:
+        """The next event, oldest first."""
+        if self._events:
+            return self._events.popleft()
+        while True:
+            message = self._connection.receive(timeout_s, what)
+            if "event" in message:
+                return message
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def connect_when_ready(path: Path, *, bound_s: float, still_alive: Callable[[], bool]) -> AgentClient:
+    """Connects as soon as an agent answers at `path` with its status; gives up after `bound_s` or when the rank ends."""
+    deadline = time.monotonic() + bound_s
+    while True:
+        try:
+            client = AgentClient(path, connect_timeout_s=2.0)
+            try:
+                client.ask("hello", timeout_s=5.0)
+                return client
+            except PrismError:
+                client.close()
+                raise
+        except (RankLost, WaitTimeout):
+            if not still_alive():
+                raise RankLost("the rank ended before its agent answered", hint="see the rank's output") from None
+            if time.monotonic() > deadline:
+                raise WaitTimeout(f"waited {bound_s:g} s for the rank's agent at {path}") from None
+        time.sleep(0.02)

@@ -1,0 +1,63 @@
+"""JSON lines over a stream socket: one object a line, at most `MAX_LINE_BYTES`.
+
+A client sends requests; the agent answers each with one reply that carries its `id`, in any order, and sends events
+(no `id`) when something happens. A line that is not such an object ends the connection.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+from prismdbg.errors import RankLost, WaitTimeout
+
+MAX_LINE_BYTES = 64 << 20
+Message = dict[str, Any]
+
+
+class Connection:
+    """One end of a socket. Sending is whole messages; receiving is bounded. Not for use by two threads at once."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = bytearray()
+
+    def send(self, message: Message) -> None:
+        """Raises `RankLost` when the other end is gone."""
+        try:
+            self._sock.settimeout(30)
+            self._sock.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        except OSError as error:
+            raise RankLost(f"the other end of the agent's socket is gone: {error}") from error
+
+    def receive(self, timeout_s: float | None, what: str) -> Message:
+        """The next message. `WaitTimeout` names `what` was waited for; `RankLost` when the other end closed."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise RankLost("the other end sent a line that is too long")
+            self._fill(timeout_s, what)
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise RankLost(f"the other end sent something that is not JSON: {error}") from error
+        if not isinstance(message, dict):
+            raise RankLost("the other end sent something that is not a message")
+        return message
+
+    def _fill(self, timeout_s: float | None, what: str) -> None:
+        self._sock.settimeout(timeout_s)
+        try:
+            data = self._sock.recv(1 << 16)
+        except TimeoutError:
+            raise WaitTimeout(f"waited {timeout_s:g} s for {what}") from None
+        except OSError as error:
+            raise RankLost(f"the connection broke while waiting for {what}: {error}") from error
+        if not data:
+            raise RankLost(f"the connection closed while waiting for {what}")
+        self._buffer += data
+
+    def close(self) -> None:
+        self._sock.close()
