@@ -1,0 +1,182 @@
+"""A capsule as a folder: written under a temporary name and renamed when whole, and opened again.
+
+Opening reads the manifest and trusts the rest; `verify` does not. Packed ones: `prismdbg.workflows.pack`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from prismdbg.capsule import container_dump, json_border, layout, transfer
+from prismdbg.capsule.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest
+from prismdbg.capsule.transfer import Transfer
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
+
+PARTIAL = ".partial-"
+
+
+class CapsuleWriter:
+    """Writes one capsule; nothing is left of it unless `finish` was reached.
+
+        with CapsuleWriter(path) as writer:
+            writer.add_json(layout.RANK, rank)
+            writer.add_tree(layout.LOG, run_log)
+            writer.finish(manifest)
+
+    Beside `path` lies a folder `.NAME.partial-*`, locked while its writer lives: one that a `kill -9` left
+    behind can be told from one that is being written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._entries: dict[str, FileEntry] = {}
+        self._argv: list[str] = []
+        self._cwd = "/"
+        self._lock = -1
+
+    def __enter__(self) -> CapsuleWriter:
+        if self.path.exists() or self.path.is_symlink():
+            raise UsageError(f"{self.path} is there already", hint="give another name, or remove it first")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._partial = Path(tempfile.mkdtemp(prefix=f".{self.path.name}{PARTIAL}", dir=self.path.parent))
+        self._lock = os.open(self._partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for folder in layout.FOLDERS:
+            (self._partial / folder).mkdir(mode=0o700)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._partial, ignore_errors=True)  # renamed away by `finish`
+        os.close(self._lock)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FacilityError(
+                f"the disk is full: {self.path} could not be written", hint="make room, or write it elsewhere"
+            ) from error
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(entry.size_bytes for entry in self._entries.values())
+
+    def add_bytes(self, name: str, data: bytes) -> FileEntry:
+        return self._enter(name, transfer.write_new(self._target(name), data))
+
+    def add_json(self, name: str, value: object) -> FileEntry:
+        if name == layout.RANK and isinstance(value, dict):
+            self._argv, self._cwd = list(value.get("argv", [])), str(value.get("cwd", "/"))
+        return self.add_bytes(name, json_border.dumps(value))
+
+    def add_file(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> FileEntry:
+        return self._enter(name, transfer.bring(source, self._target(name), how))
+
+    def add_tree(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> None:
+        """Every file below `source`. Sockets are passed over; links and devices are refused."""
+        for path in sorted(source.rglob("*")):
+            if not path.is_symlink() and (path.is_dir() or path.is_socket()):
+                continue
+            self.add_file(f"{name}/{path.relative_to(source).as_posix()}", path, how)
+
+    def add_checkpoint(self, images: Path, how: Transfer = Transfer.COPY) -> None:
+        """CRIU's image folder. Its statistics go to the root, where podman has them."""
+        for path in sorted(images.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                continue
+            inside = path.relative_to(images).as_posix()
+            name = layout.STATS_DUMP if inside == layout.STATS_DUMP else f"{layout.CHECKPOINT}/{inside}"
+            self.add_file(name, path, how)
+
+    def holds(self, name: str) -> bool:
+        return name in self._entries
+
+    def finish(self, manifest: Manifest) -> Capsule:
+        """Writes what describes the rest, makes all durable, gives it its name: now the capsule exists."""
+        if layout.RANK not in self._entries:
+            raise CapsuleError(f"{self.path}: {layout.RANK} was not added, the capsule would be incomplete")
+        self.add_json(layout.CONFIG_DUMP, container_dump.config(manifest))
+        self.add_json(layout.SPEC_DUMP, container_dump.spec(manifest, self._argv, self._cwd))
+        whole = replace(manifest, files=dict(self._entries))
+        data = whole.to_bytes()
+        parsed = Manifest.from_bytes(data)  # what this program could not read again must not be written
+        transfer.write_new(self._partial / layout.MANIFEST, data)
+        _sync(self._partial)
+        self._partial.rename(self.path)
+        _sync_folder(self.path.parent)
+        return Capsule(path=self.path, manifest=parsed)
+
+    def _target(self, name: str) -> Path:
+        layout.check_file_name(name)
+        if name in self._entries or name == layout.MANIFEST:
+            raise CapsuleError(f"{self.path}: {name} was added already")
+        target = self._partial / name
+        for parent in reversed(target.relative_to(self._partial).parents):
+            (self._partial / parent).mkdir(mode=0o700, exist_ok=True)
+        return target
+
+    def _enter(self, name: str, entry: FileEntry) -> FileEntry:
+        self._entries[name] = entry
+        return entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capsule:
+    """An opened capsule. Only its manifest was read."""
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: Path) -> Capsule:
+        """`CapsuleError` where `path` is no capsule, is damaged, or needs a newer prismdbg."""
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "is not there"
+            raise CapsuleError(
+                f"{path} {what}", hint="give a capsule: a folder, or what `prismdbg pack` made"
+            )
+        file = path / layout.MANIFEST
+        if not file.exists():
+            raise CapsuleError(f"{path} is no capsule: it holds no {layout.MANIFEST}")
+        data = json_border.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
+        return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))
+
+    @property
+    def log(self) -> Path:
+        """The folder for `log_reader`."""
+        return self.path / layout.LOG
+
+    @property
+    def checkpoint(self) -> Path:
+        """CRIU's images; an empty folder where the origin is the program's start."""
+        return self.path / layout.CHECKPOINT
+
+    def rank(self) -> dict[str, Any]:
+        """What the rank said of itself: argv, cwd, environment, redacted, versions, threads, hash seed."""
+        return json_border.read(self.path / layout.RANK).value
+
+    def part(self, name: str) -> dict[str, Any] | None:
+        """The JSON object in an optional part, None where the capsule has none."""
+        if name not in self.manifest.files:
+            return None
+        return json_border.read(self.path / layout.check_file_name(name)).value
+
+
+def _sync(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        _sync_folder(path)
+    _sync_folder(folder)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""Every name inside a capsule, and the rule a name must obey. Nothing is read or written here.
+
+The root is as podman and CRI-O write a checkpoint; everything of ours lies under `prismdbg/`. Existing tools
+find their files by substring, so no other name may contain one of theirs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from prismdbg.errors import CapsuleError
+
+CONFIG_DUMP = "config.dump"
+SPEC_DUMP = "spec.dump"
+STATS_DUMP = "stats-dump"  # CRIU's statistics: podman moves them from the images to the root
+CHECKPOINT = "checkpoint"  # CRIU's images; empty where the origin is the program's start
+
+OURS = "prismdbg"
+MANIFEST = "prismdbg/manifest.json"
+LOG = "prismdbg/log"
+RANK = "prismdbg/rank.json"
+FILES = "prismdbg/files"
+FILES_INDEX = "prismdbg/files.json"
+ENVIRONMENT = "prismdbg/environment.json"
+SLICE = "prismdbg/slice.json"
+
+PACKED_SUFFIX = ".tar.zst"
+REQUIRED = (CONFIG_DUMP, SPEC_DUMP, RANK)
+FOLDERS = (CHECKPOINT, OURS, LOG, FILES)
+MAX_NAME_BYTES = 100  # what a plain tar header holds: no extension records are needed, and none accepted
+
+_FOREIGN = (CONFIG_DUMP, SPEC_DUMP, STATS_DUMP, "network.status")
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]*")
+
+
+def content(sha256: str) -> str:
+    """Where a file of the rank lies, by its content."""
+    return f"{FILES}/{sha256}"
+
+
+def check_name(name: str) -> str:
+    """`name` itself if a capsule may hold it, else `CapsuleError`."""
+    if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        raise CapsuleError(f"the name {name[:60]!r}... is longer than {MAX_NAME_BYTES} bytes")
+    parts = name.split("/")
+    if not all(_PART.fullmatch(part) for part in parts):
+        raise CapsuleError(
+            f"a capsule may not hold the name {name!r}", hint="the capsule was altered, do not use it"
+        )
+    if name in (CONFIG_DUMP, SPEC_DUMP, STATS_DUMP):
+        return name
+    if parts[0] not in (CHECKPOINT, OURS):
+        raise CapsuleError(f"{name!r} is no part of a capsule", hint="the capsule was altered, or it is none")
+    if any(foreign in name for foreign in _FOREIGN):
+        raise CapsuleError(f"the name {name!r} would mislead the tools of podman and CRI-O")
+    return name
+
+
+def check_file_name(name: str) -> str:
+    """As `check_name`, and not the name of a folder."""
+    if name in FOLDERS:
+        raise CapsuleError(f"{name!r} is a folder of every capsule, not a file")
+    return check_name(name)

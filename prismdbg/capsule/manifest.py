@@ -1,0 +1,224 @@
+"""What a capsule says about itself: a typed value, its JSON, and the strict way back. Touches no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from prismdbg.capsule import json_border, layout
+from prismdbg.capsule.json_border import Fields
+from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import Group
+from prismdbg.model.moment import Moment
+
+FORMAT = 1
+OLDEST_READER = 1
+MAX_MANIFEST_BYTES = 64 << 20
+MAX_FILES = 100_000
+
+E = TypeVar("E", bound=StrEnum)
+
+
+class Origin(StrEnum):
+    """Where a replay of the capsule starts."""
+
+    IMAGE = "image"  # a process image taken at moment A
+    START = "start"  # the first line of the program
+
+
+class IncidentKind(StrEnum):
+    """Why the capsule was made. REQUEST: by hand, nothing was wrong."""
+
+    REQUEST = "request"
+    EXCEPTION = "exception"
+    NAN = "nan"
+    HANG = "hang"
+    OUT_OF_MEMORY = "oom"
+    SLOW = "slow"
+    SIGNAL = "signal"
+    LOST = "lost"  # the rank died
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    kind: IncidentKind
+    text: str
+    moment: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    size_bytes: int
+    sha256: str
+
+
+def _no_texts() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_files() -> Mapping[str, FileEntry]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A replay runs from `moment_a` to `moment_b`. `files` names every other file of the capsule.
+
+    replayable_from: the first moment from which everything the rank received is there; `moment_a` unless a
+    byte limit cut into the window. `created_ns` counts from 1970. `notes` are sentences for people.
+    """
+
+    created_ns: int
+    job: str
+    rank: int
+    world_size: int
+    moment_a: Moment
+    moment_b: Moment
+    incident: Incident
+    origin: Origin
+    contains_raw_memory: bool
+    replayable_from: Moment
+    groups: tuple[Group, ...] = ()
+    device_kinds: tuple[str, ...] = ("cpu",)
+    versions: Mapping[str, str] = field(default_factory=_no_texts)
+    hardware: Mapping[str, str] = field(default_factory=_no_texts)
+    notes: tuple[str, ...] = ()
+    files: Mapping[str, FileEntry] = field(default_factory=_no_files)
+    format: int = FORMAT
+    oldest_reader: int = OLDEST_READER
+
+    @property
+    def size_bytes(self) -> int:
+        """All files but the manifest itself."""
+        return sum(entry.size_bytes for entry in self.files.values())
+
+    def to_json(self) -> dict[str, Any]:
+        incident = self.incident
+        return {
+            "format": self.format,
+            "oldest_reader": self.oldest_reader,
+            "created_ns": self.created_ns,
+            "job": self.job,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "moment_a": str(self.moment_a),
+            "moment_b": str(self.moment_b),
+            "replayable_from": str(self.replayable_from),
+            "incident": {
+                "kind": incident.kind,
+                "text": incident.text,
+                "moment": None if incident.moment is None else str(incident.moment),
+            },
+            "origin": self.origin,
+            "contains_raw_memory": self.contains_raw_memory,
+            "groups": [
+                {"name": g.name, "ranks": list(g.ranks), "desc": g.desc, "backend": g.backend}
+                for g in self.groups
+            ],
+            "device_kinds": list(self.device_kinds),
+            "versions": dict(self.versions),
+            "hardware": dict(self.hardware),
+            "notes": list(self.notes),
+            "files": {
+                n: {"size_bytes": e.size_bytes, "sha256": e.sha256} for n, e in sorted(self.files.items())
+            },
+        }
+
+    def to_bytes(self) -> bytes:
+        return json_border.dumps(self.to_json())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str = layout.MANIFEST) -> Manifest:
+        """`CapsuleError` for whatever is not exactly a manifest this program can read."""
+        if len(data) > MAX_MANIFEST_BYTES:
+            raise CapsuleError(f"{where} has {len(data)} bytes; at most {MAX_MANIFEST_BYTES} are read")
+        return _from_fields(json_border.parse(data, where))
+
+
+def _from_fields(fields: Fields) -> Manifest:
+    version, oldest = fields.integer("format", least=1), fields.integer("oldest_reader", least=1)
+    if oldest > FORMAT:
+        raise CapsuleError(
+            f"{fields.where} needs a reader of format {oldest}; this prismdbg reads {FORMAT}",
+            hint="use a newer prismdbg",
+        )
+    manifest = Manifest(
+        format=version,
+        oldest_reader=oldest,
+        created_ns=fields.integer("created_ns"),
+        job=fields.text("job"),
+        rank=fields.integer("rank", most=2**31),
+        world_size=fields.integer("world_size", least=1, most=2**31),
+        moment_a=fields.moment("moment_a"),
+        moment_b=fields.moment("moment_b"),
+        replayable_from=fields.moment("replayable_from"),
+        incident=_incident(fields.fields("incident"), strict=version <= FORMAT),
+        origin=_choice(fields, "origin", Origin),
+        contains_raw_memory=fields.boolean("contains_raw_memory"),
+        groups=tuple(_group(group) for group in fields.objects("groups")),
+        device_kinds=fields.texts("device_kinds"),
+        versions=MappingProxyType(fields.text_map("versions")),
+        hardware=MappingProxyType(fields.text_map("hardware")),
+        notes=fields.texts("notes"),
+        files=MappingProxyType(_files(fields)),
+    )
+    if version <= FORMAT:  # a newer writer may add fields that an older reader can do without
+        fields.refuse_others()
+    _check(manifest, fields)
+    return manifest
+
+
+def _check(manifest: Manifest, fields: Fields) -> None:
+    if manifest.rank >= manifest.world_size:
+        fields.fail("rank", f"is {manifest.rank} in a job of {manifest.world_size}")
+    if manifest.moment_b < manifest.moment_a:
+        fields.fail("moment_b", f"is {manifest.moment_b}, before moment_a {manifest.moment_a}")
+    if not manifest.moment_a <= manifest.replayable_from:
+        fields.fail("replayable_from", f"is {manifest.replayable_from}, before moment_a {manifest.moment_a}")
+    if manifest.oldest_reader > manifest.format:
+        fields.fail("oldest_reader", f"is {manifest.oldest_reader}, newer than the format {manifest.format}")
+    if manifest.origin is Origin.IMAGE and not manifest.contains_raw_memory:
+        fields.fail("contains_raw_memory", "is false, and a process image is raw memory")
+
+
+def _incident(fields: Fields, *, strict: bool) -> Incident:
+    moment = fields.moment("moment") if fields.has("moment") else None
+    incident = Incident(kind=_choice(fields, "kind", IncidentKind), text=fields.text("text"), moment=moment)
+    if strict:
+        fields.refuse_others()
+    return incident
+
+
+def _group(fields: Fields) -> Group:
+    return Group(
+        name=fields.text("name"),
+        ranks=fields.integers("ranks"),
+        desc=fields.text("desc"),
+        backend=fields.text("backend"),
+    )
+
+
+def _files(fields: Fields) -> dict[str, FileEntry]:
+    entries = fields.object_map("files")
+    if len(entries) > MAX_FILES:
+        fields.fail("files", f"names {len(entries)} files; at most {MAX_FILES} are read")
+    if layout.MANIFEST in entries:
+        fields.fail("files", "names the manifest itself")
+    folders = {name.rpartition("/")[0] for name in entries}
+    if clash := entries.keys() & folders:
+        fields.fail("files", f"names {min(clash)!r} as a file and as a folder")
+    return {
+        layout.check_file_name(name): FileEntry(entry.integer("size_bytes"), entry.sha256("sha256"))
+        for name, entry in entries.items()
+    }
+
+
+def _choice(fields: Fields, name: str, kinds: type[E]) -> E:
+    text = fields.text(name)
+    try:
+        return kinds(text)
+    except ValueError:
+        fields.fail(name, f"is {text[:40]!r}, not one of {', '.join(kinds)}")

@@ -1,0 +1,101 @@
+"""Brings one file into a capsule and hashes it on the way: what is hashed is what was written."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from prismdbg.capsule.manifest import FileEntry
+from prismdbg.errors import CapsuleError
+
+CHUNK_BYTES = 1 << 20
+FILE_MODE = 0o600
+_FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file, where the file system can
+_ZEROS = bytes(CHUNK_BYTES)
+
+
+class Transfer(StrEnum):
+    """COPY for files that may still change. LINK and MOVE cost nothing, for files that never change again."""
+
+    COPY = "copy"
+    LINK = "link"
+    MOVE = "move"
+
+
+def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
+    """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused."""
+    mode = source.lstat().st_mode
+    if not stat.S_ISREG(mode):
+        raise CapsuleError(f"{source} is no plain file; a capsule holds nothing else")
+    if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
+        target.chmod(FILE_MODE)
+        return hash_file(target)
+    entry = _copy(source, target)
+    if transfer is Transfer.MOVE:
+        source.unlink()
+    return entry
+
+
+def write_new(target: Path, data: bytes) -> FileEntry:
+    with create(target) as out:
+        out.write(data)
+    return FileEntry(len(data), hashlib.sha256(data).hexdigest())
+
+
+def create(target: Path) -> BinaryIO:
+    """A new file, mode 0600; never one that is there already or that a link leads to."""
+    return os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "w+b")
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """For reading; a link is refused."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def hash_file(path: Path) -> FileEntry:
+    digest, size = hashlib.sha256(), 0
+    with open_plain(path) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileEntry(size, digest.hexdigest())
+
+
+def _rename_or_link(source: Path, target: Path, transfer: Transfer) -> bool:
+    """False where the file system or the owner does not allow it: then it is copied."""
+    try:
+        if transfer is Transfer.MOVE:
+            source.rename(target)
+        else:
+            os.link(source, target, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: Path, target: Path) -> FileEntry:
+    with open_plain(source) as read, create(target) as out:
+        try:
+            fcntl.ioctl(out.fileno(), _FICLONE, read.fileno())
+        except OSError:
+            return _copy_blocks(read, out)
+    return hash_file(target)
+
+
+def _copy_blocks(read: BinaryIO, out: BinaryIO) -> FileEntry:
+    """Blocks of zeros become holes: log segments are allocated whole and mostly empty."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := read.read(CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
+        if chunk == _ZEROS[: len(chunk)]:
+            out.seek(len(chunk), os.SEEK_CUR)
+        else:
+            out.write(chunk)
+    out.truncate(size)
+    return FileEntry(size, digest.hexdigest())
