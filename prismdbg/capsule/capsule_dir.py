@@ -72,7 +72,10 @@ class CapsuleWriter:
 
     def add_json(self, name: str, value: object) -> FileEntry:
         if name == layout.RANK and isinstance(value, dict):
-            self._argv, self._cwd = list(value.get("argv", [])), str(value.get("cwd", "/"))
+            self._argv, self._cwd = (
+                list(value.get("orig_argv") or value.get("argv", [])),
+                str(value.get("cwd", "/")),
+            )
         return self.add_bytes(name, json_border.dumps(value))
 
     def add_file(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> FileEntry:

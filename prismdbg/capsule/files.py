@@ -1,0 +1,117 @@
+"""The files a rank reads between A and B: small ones inside the capsule by content, large ones by hash.
+
+A large file stays where it is; at replay it is bound only if it is still the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.errors import CapsuleError
+
+SMALL_FILE_BYTES = 16 << 20
+
+
+class Place(StrEnum):
+    INSIDE = "inside"  # in the capsule, under its sha256
+    BOUND = "bound"  # on the machine, at its path; compared by size and sha256
+    MISSING = "missing"  # could not be read when the capsule was made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFile:
+    """One file as the rank names it. sha256 is empty where it is missing."""
+
+    path: str
+    place: Place
+    size_bytes: int = 0
+    sha256: str = ""
+    mode: int = 0o600
+
+
+def add_files(
+    writer: CapsuleWriter, paths: Iterable[str], *, small_bytes: int = SMALL_FILE_BYTES
+) -> tuple[RankFile, ...]:
+    """Puts the files at `paths` into the capsule, and the index of them. Call it once."""
+    files = tuple(_add(writer, path, small_bytes) for path in sorted(set(paths)))
+    entries = [
+        {"path": f.path, "place": f.place, "size_bytes": f.size_bytes, "sha256": f.sha256, "mode": f.mode}
+        for f in files
+    ]
+    writer.add_json(layout.FILES_INDEX, {"files": entries})
+    return files
+
+
+def read_files(capsule: Capsule) -> tuple[RankFile, ...]:
+    """The index; empty where the capsule has none. `CapsuleError` where it is damaged."""
+    if layout.FILES_INDEX not in capsule.manifest.files:
+        return ()
+    index = json_border.read(capsule.path / layout.FILES_INDEX)
+    files = tuple(_read(entry, capsule) for entry in index.objects("files"))
+    if len({file.path for file in files}) != len(files):
+        index.fail("files", "names a path twice")
+    return files
+
+
+def content_path(capsule: Capsule, file: RankFile) -> Path:
+    """Where the bytes of a file that is INSIDE lie."""
+    return capsule.path / layout.content(file.sha256)
+
+
+def changed(file: RankFile) -> str:
+    """Why a BOUND file cannot be bound on this machine; empty where it can."""
+    path = Path(file.path)
+    if not path.is_file():
+        return f"{file.path} is not on this machine"
+    if (size := path.stat().st_size) != file.size_bytes:
+        return f"{file.path} has {size} bytes, had {file.size_bytes}"
+    try:
+        same = transfer.hash_file(path.resolve()).sha256 == file.sha256
+    except OSError as error:
+        return f"{file.path} cannot be read: {error.strerror}"
+    return "" if same else f"{file.path} has other content than it had"
+
+
+def _add(writer: CapsuleWriter, path: str, small_bytes: int) -> RankFile:
+    try:
+        source = Path(path).resolve(strict=True)  # the rank's name may be a link; its content is what counts
+        mode = source.stat().st_mode & 0o777
+        entry = transfer.hash_file(source)
+        if entry.size_bytes > small_bytes:
+            place = Place.BOUND
+        else:
+            place = Place.INSIDE
+            if (
+                not writer.holds(name := layout.content(entry.sha256))
+                and writer.add_file(name, source) != entry
+            ):
+                raise CapsuleError(f"{path} changed while it was copied", hint="capture again")
+    except OSError:
+        return RankFile(path=path, place=Place.MISSING)
+    return RankFile(path=path, place=place, size_bytes=entry.size_bytes, sha256=entry.sha256, mode=mode)
+
+
+def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
+    path, place = entry.text("path"), entry.text("place")
+    if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
+        entry.fail("path", f"is {path[:80]!r}, not a plain absolute path")
+    if place not in tuple(Place):
+        entry.fail("place", f"is {place[:40]!r}")
+    if place == Place.MISSING:
+        return RankFile(path=path, place=Place.MISSING)
+    file = RankFile(
+        path=path,
+        place=Place(place),
+        size_bytes=entry.integer("size_bytes"),
+        sha256=entry.sha256("sha256"),
+        mode=entry.integer("mode", most=0o777),
+    )
+    if file.place is Place.INSIDE and layout.content(file.sha256) not in capsule.manifest.files:
+        entry.fail("sha256", f"of {path} names a content that the capsule does not hold")
+    return file

@@ -1,0 +1,156 @@
+"""Is this capsule what its manifest says, and can it be replayed? Reads everything once, changes nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from prismdbg.capsule import files, json_border, layout, transfer
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import gaps
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import Manifest, Origin
+from prismdbg.errors import CapsuleError
+
+
+class Severity(StrEnum):
+    FATAL = "fatal"  # not to be used
+    NOTE = "note"  # worth knowing; a replay is still what it says
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    severity: Severity
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"
+
+
+def verify(path: Path) -> list[Finding]:
+    """The notes on a whole capsule. `CapsuleError` at the first fatal finding."""
+    notes: list[Finding] = []
+    for finding in findings(path):
+        if finding.severity is Severity.FATAL:
+            raise CapsuleError(
+                f"{path}: {finding}", hint="the capsule is damaged or altered: make or fetch it again"
+            )
+        notes.append(finding)
+    return notes
+
+
+def findings(path: Path) -> Iterator[Finding]:
+    """Everything there is to say, as it is found. A manifest that cannot be read ends it at once."""
+    try:
+        capsule = Capsule.open(path)
+    except CapsuleError as error:
+        yield Finding(Severity.FATAL, layout.MANIFEST, str(error))
+        return
+    yield from _missing_parts(capsule.manifest)
+    damaged = False
+    for finding in _tree(capsule):
+        damaged |= finding.severity is Severity.FATAL
+        yield finding
+    if not damaged:  # what is known to be altered is not read any further
+        yield from _parts(capsule)
+        yield from _log(capsule)
+    yield from _notes(capsule.manifest)
+
+
+def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
+    for name in layout.REQUIRED:
+        if name not in manifest.files:
+            yield Finding(Severity.FATAL, name, "is missing: every capsule has it")
+    if not any(name.startswith(layout.LOG + "/") for name in manifest.files):
+        yield Finding(Severity.FATAL, layout.LOG, "is empty: there is nothing to replay")
+    images = any(name.startswith(layout.CHECKPOINT + "/") for name in manifest.files)
+    if manifest.origin is Origin.IMAGE and not images:
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, and the origin is a process image")
+    if manifest.origin is Origin.START and images:
+        yield Finding(
+            Severity.FATAL, layout.CHECKPOINT, "holds an image, and the origin is the program's start"
+        )
+
+
+def _tree(capsule: Capsule) -> Iterator[Finding]:
+    """Every file is one that the manifest names, plain, of its size and content; nothing else is there."""
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(capsule.path):
+        for name in sorted(folders + names):
+            path = Path(folder) / name
+            inside = path.relative_to(capsule.path).as_posix()
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            seen.add(inside)
+            if inside == layout.MANIFEST and stat.S_ISREG(mode):
+                continue
+            if inside not in capsule.manifest.files:
+                yield Finding(Severity.FATAL, repr(inside), "is there, and the manifest does not name it")
+            elif not stat.S_ISREG(mode):
+                yield Finding(Severity.FATAL, inside, "is a link or a special file")
+            else:
+                yield from _content(path, inside, capsule.manifest)
+    for name in sorted(capsule.manifest.files.keys() - seen):
+        yield Finding(Severity.FATAL, name, "is missing")
+
+
+def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
+    wanted = manifest.files[name]
+    if (size := path.stat().st_size) != wanted.size_bytes:
+        yield Finding(Severity.FATAL, name, f"has {size} bytes, wanted {wanted.size_bytes}")
+        return
+    try:
+        found = transfer.hash_file(path)
+    except OSError as error:
+        yield Finding(Severity.FATAL, name, f"cannot be read: {error.strerror}")
+        return
+    if found.sha256 != wanted.sha256:
+        yield Finding(
+            Severity.FATAL, name, "has other content than when the capsule was made (sha256 differs)"
+        )
+
+
+def _parts(capsule: Capsule) -> Iterator[Finding]:
+    for name in (layout.RANK, layout.ENVIRONMENT, layout.SLICE):
+        if name in capsule.manifest.files:
+            try:
+                json_border.read(capsule.path / name)
+            except CapsuleError as error:
+                yield Finding(Severity.FATAL, name, str(error))
+    try:
+        rank_files = files.read_files(capsule)
+    except CapsuleError as error:
+        yield Finding(Severity.FATAL, layout.FILES_INDEX, str(error))
+        return
+    for file in rank_files:
+        if file.place is files.Place.MISSING:
+            yield Finding(Severity.NOTE, file.path, "was read by the rank and could not be kept")
+
+
+def _log(capsule: Capsule) -> Iterator[Finding]:
+    try:
+        log = read_log(capsule.log)
+    except CapsuleError as error:
+        yield Finding(Severity.FATAL, layout.LOG, str(error))
+        return
+    if log.rank != capsule.manifest.rank:
+        yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, wanted {capsule.manifest.rank}")
+    for text in gaps(log, capsule.log, capsule.manifest):
+        yield Finding(Severity.FATAL, layout.LOG, text)
+
+
+def _notes(manifest: Manifest) -> Iterator[Finding]:
+    if manifest.contains_raw_memory:
+        yield Finding(
+            Severity.NOTE, layout.CHECKPOINT, "holds the rank's raw memory: whatever it knew is in there"
+        )
+    if manifest.replayable_from > manifest.moment_a:
+        yield Finding(Severity.NOTE, layout.LOG, f"is not replayable before {manifest.replayable_from}")
+    for text in manifest.notes:
+        yield Finding(Severity.NOTE, layout.MANIFEST, text)
