@@ -88,14 +88,19 @@ def _copy(source: Path, target: Path) -> FileEntry:
 
 
 def _copy_blocks(read: BinaryIO, out: BinaryIO) -> FileEntry:
-    """Blocks of zeros become holes: log segments are allocated whole and mostly empty."""
     digest, size = hashlib.sha256(), 0
     while chunk := read.read(CHUNK_BYTES):
         digest.update(chunk)
         size += len(chunk)
-        if chunk == _ZEROS[: len(chunk)]:
-            out.seek(len(chunk), os.SEEK_CUR)
-        else:
-            out.write(chunk)
+        write_sparse(out, chunk)
     out.truncate(size)
     return FileEntry(size, digest.hexdigest())
+
+
+def write_sparse(out: BinaryIO, chunk: bytes) -> None:
+    """Zeros become holes, for log segments are allocated whole and mostly empty. The
+    caller cuts the file to its size at the end."""
+    if len(chunk) <= CHUNK_BYTES and chunk == _ZEROS[: len(chunk)]:
+        out.seek(len(chunk), os.SEEK_CUR)
+    else:
+        out.write(chunk)
