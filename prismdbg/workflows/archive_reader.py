@@ -1,7 +1,7 @@
 """Reads a packed capsule as a stream and believes none of it. Writes nothing: `pack` does that.
 
-Only plain headers of files and folders are understood: no links, no devices, no long-name records and no second
-place where a size could stand. The manifest comes first: what follows must be what it names.
+Only plain headers of files and folders are understood: no links, no devices, no long-name records and no
+second place where a size could stand. The manifest comes first: what follows must be what it names.
 """
 
 from __future__ import annotations

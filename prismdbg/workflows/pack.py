@@ -33,7 +33,7 @@ def no_progress(_more_bytes: int) -> None:
 
 
 def pack(source: Path, target: Path, progress: Progress = no_progress) -> int:
-    """Writes the capsule folder `source` as `target` and returns its size. The same capsule gives the same bytes.
+    """Writes the capsule folder `source` as `target`, the same bytes for the same capsule, and returns its size.
 
     What the manifest does not name stays behind; what it names and is altered is an error.
     """
