@@ -101,11 +101,18 @@ class LogReader:
         if magic == bytes(8):  # allocated, header not stored yet
             return False
         if magic != fmt.MAGIC:
-            raise CapsuleError(f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it")
+            raise CapsuleError(
+                f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it"
+            )
         if version != fmt.VERSION:
-            raise CapsuleError(f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}", hint="use a newer prismdbg")
+            raise CapsuleError(
+                f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}",
+                hint="use a newer prismdbg",
+            )
         if index != self._segment:
-            raise CapsuleError(f"{path} says it is segment {index}", hint="files of different logs were mixed")
+            raise CapsuleError(
+                f"{path} says it is segment {index}", hint="files of different logs were mixed"
+            )
         self.rank, self.pid, self.wall_offset_ns = rank, pid, wall - monotonic
         self._offset = fmt.HEADER.size
         return True
@@ -145,7 +152,9 @@ class LogReader:
         if kind == fmt.Kind.STACK:
             number, count = fmt.STACK.unpack_from(body)
             rows = fmt.FRAME.iter_unpack(body[fmt.STACK.size : fmt.STACK.size + count * fmt.FRAME.size])
-            self._stacks[number] = tuple(Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows)
+            self._stacks[number] = tuple(
+                Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows
+            )
             return None
         if kind == fmt.Kind.STEP:
             step, time_ns, source = fmt.STEP.unpack_from(body)
@@ -153,7 +162,12 @@ class LogReader:
         if kind in (fmt.Kind.GROUP, fmt.Kind.NOTE):
             data = json.loads(body.rstrip(b"\0"))
             if kind == fmt.Kind.GROUP:
-                return Group(name=data["name"], ranks=tuple(data["ranks"]), desc=data.get("desc", ""), backend=data.get("backend", ""))
+                return Group(
+                    name=data["name"],
+                    ranks=tuple(data["ranks"]),
+                    desc=data.get("desc", ""),
+                    backend=data.get("backend", ""),
+                )
             return Note(data.pop("kind"), data.pop("time_ns", 0), data)
         return None  # a kind from a newer writer: skipped
 
@@ -189,7 +203,9 @@ class LogReader:
         return collective
 
     def _complete(self, body: bytes) -> Completion | None:
-        record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(body)
+        record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(
+            body
+        )
         issued = self._open.pop(record_id, None)
         if issued is None:
             return None
@@ -210,7 +226,10 @@ def _tensors(body: bytes, offset: int, entries: int, device: str) -> tuple[tuple
     for _ in range(entries):
         dtype, dims, _, repeat = fmt.TENSOR.unpack_from(body, offset)
         offset += fmt.TENSOR.size
-        shape = tuple(int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True) for d in range(dims))
+        shape = tuple(
+            int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True)
+            for d in range(dims)
+        )
         offset += 8 * dims
         metas.extend([TensorMeta(shape, dtypes.name_of(dtype), device)] * repeat)
     return tuple(metas), offset
@@ -221,7 +240,9 @@ def read_log(folder: Path) -> RankLog:
     reader = LogReader(folder)
     events = reader.poll()
     if reader.rank < 0:
-        raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
+        raise CapsuleError(
+            f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong"
+        )
     log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
     fold(log, events)
     return log
@@ -229,7 +250,11 @@ def read_log(folder: Path) -> RankLog:
 
 def fold(log: RankLog, events: list[Event]) -> None:
     """Adds newly polled events to a log held in memory."""
-    position = {c.record_id: i for i, c in enumerate(log.collectives)} if any(isinstance(e, Completion) for e in events) else {}
+    position = (
+        {c.record_id: i for i, c in enumerate(log.collectives)}
+        if any(isinstance(e, Completion) for e in events)
+        else {}
+    )
     for event in events:
         match event:
             case Collective():
@@ -255,12 +280,20 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
             file.seek(ref.offset)
             data = file.read(ref.size_bytes)
     except FileNotFoundError:
-        raise CapsuleError(f"payload segment {path.name} is not in {folder}", hint="it fell out of the window; record with a larger --window") from None
+        raise CapsuleError(
+            f"payload segment {path.name} is not in {folder}",
+            hint="it fell out of the window; record with a larger --window",
+        ) from None
     if len(data) != ref.size_bytes:
-        raise CapsuleError(f"{path} ends at byte {ref.offset + len(data)}, wanted {ref.offset + ref.size_bytes}", hint="the file was truncated")
+        raise CapsuleError(
+            f"{path} ends at byte {ref.offset + len(data)}, wanted {ref.offset + ref.size_bytes}",
+            hint="the file was truncated",
+        )
     return data
 
 
 def iter_logs(run_ranks: Path) -> Iterator[Path]:
     """The log folders below a run's `ranks/`, in rank order, later attempts last."""
-    yield from sorted((p for p in run_ranks.iterdir() if p.is_dir()), key=lambda p: [int(n) for n in p.name.split(".")])
+    yield from sorted(
+        (p for p in run_ranks.iterdir() if p.is_dir()), key=lambda p: [int(n) for n in p.name.split(".")]
+    )

@@ -27,7 +27,17 @@ _NAMES: dict[int, tuple[str, int]] = {
 }
 NUMBERS: dict[str, int] = {name: number for number, (name, _) in _NAMES.items()}
 ITEM_BYTES: dict[str, int] = dict(_NAMES.values())
-REDUCE_OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")  # c10d ReduceOp::RedOpType
+REDUCE_OPS = (
+    "SUM",
+    "AVG",
+    "PRODUCT",
+    "MIN",
+    "MAX",
+    "BAND",
+    "BOR",
+    "BXOR",
+    "PREMUL_SUM",
+)  # c10d ReduceOp::RedOpType
 FLOATING = frozenset(name for name in ITEM_BYTES if name.startswith(("float", "bfloat", "complex")))
 
 

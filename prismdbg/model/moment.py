@@ -33,6 +33,7 @@ class Moment:
         match = _PATTERN.fullmatch(text.strip())
         if match is None:
             raise UsageError(
-                f"{text!r} is not a moment", hint="write step.collective.op, for instance 12.345.6, 12.345 or 12"
+                f"{text!r} is not a moment",
+                hint="write step.collective.op, for instance 12.345.6, 12.345 or 12",
             )
         return cls(*(int(part) if part else 0 for part in match.groups()))

@@ -48,7 +48,10 @@ class AgentClient:
                 self._events.append(message)
             elif message.get("id") == self._next_id:
                 if not message.get("ok"):
-                    raise AgentError(str(message.get("error", "the agent gave no reason")), hint=str(message.get("hint", "")))
+                    raise AgentError(
+                        str(message.get("error", "the agent gave no reason")),
+                        hint=str(message.get("hint", "")),
+                    )
                 return message
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:
@@ -66,7 +69,9 @@ class AgentClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -84,7 +89,9 @@ def connect_when_ready(path: Path, *, bound_s: float, still_alive: Callable[[], 
                 raise
         except (RankLost, WaitTimeout):
             if not still_alive():
-                raise RankLost("the rank ended before its agent answered", hint="see the rank's output") from None
+                raise RankLost(
+                    "the rank ended before its agent answered", hint="see the rank's output"
+                ) from None
             if time.monotonic() > deadline:
                 raise WaitTimeout(f"waited {bound_s:g} s for the rank's agent at {path}") from None
         time.sleep(0.02)

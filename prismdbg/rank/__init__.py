@@ -1,0 +1,1 @@
+"""Everything that runs inside a training process. Standard library and torch only."""

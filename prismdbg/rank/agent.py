@@ -1,0 +1,97 @@
+"""The thread in a rank that answers on a Unix socket; the same protocol in production and in a container.
+
+It owns no knowledge: verbs are functions from a request's arguments to a reply. Each client has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prismdbg.errors import PrismError
+from prismdbg.protocol.wire import Connection, Message
+
+if TYPE_CHECKING:
+    from prismdbg.rank.recording import Recording
+
+Verb = Callable[[Message], Message]
+
+
+class Agent:
+    """Serves verbs at a path until the process ends. `publish` sends an event to every client."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.verbs: dict[str, Verb] = {"hello": lambda _: {}}
+        self._clients: dict[int, tuple[Connection, threading.Lock]] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.set_inheritable(False)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.unlink(missing_ok=True)
+        self._socket.bind(str(path))
+        path.chmod(0o600)
+        self._socket.listen(8)
+
+    def start(self) -> None:
+        threading.Thread(target=self._accept, name="prismdbg-agent", daemon=True).start()
+
+    def publish(self, event: str, **data: Any) -> None:
+        for connection, lock in list(self._clients.values()):
+            with contextlib.suppress(PrismError), lock:
+                connection.send({"event": event, **data})
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        connection, lock = Connection(client), threading.Lock()
+        self._clients[id(connection)] = connection, lock
+        try:
+            while True:
+                message = connection.receive(None, "a request")
+                reply = self._answer(message)
+                with lock:
+                    connection.send(reply)
+        except PrismError:
+            return
+        finally:
+            self._clients.pop(id(connection), None)
+            connection.close()
+
+    def _answer(self, message: Message) -> Message:
+        number, name = message.get("id"), str(message.get("do"))
+        verb = self.verbs.get(name)
+        if verb is None:
+            return {
+                "id": number,
+                "ok": False,
+                "error": f"this agent does not know {name!r}",
+                "hint": "verbs: " + ", ".join(sorted(self.verbs)),
+            }
+        try:
+            return {"id": number, "ok": True, **verb(message)}
+        except PrismError as error:
+            return {"id": number, "ok": False, "error": str(error), "hint": error.hint}
+        except Exception as error:
+            return {"id": number, "ok": False, "error": f"{name} failed in the rank: {error!r}"}
+
+
+def serve_recording(recording: Recording, path: Path) -> None:
+    """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
+    from prismdbg.rank.production import production_verbs
+
+    try:
+        agent = Agent(path)
+        agent.verbs |= production_verbs(recording, agent)
+        agent.start()
+    except OSError as error:
+        recording.note("lost", text=f"no agent: {error}; this rank cannot be captured by hand")

@@ -1,0 +1,71 @@
+"""Lets a program initialise torch.distributed with nobody else there: no rendezvous, no sockets.
+
+The user's backend name stays; behind it is torch's FakeProcessGroup, which the kernels above never reach.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+
+class LoneStore(dist.HashStore):
+    """A store whose peers have all arrived: waiting for a key of theirs returns at once, empty."""
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        for key in keys:
+            if not self.check([key]):
+                self.set(key, "")
+
+
+_keep: list[Any] = []
+
+
+def install() -> None:
+    """From here on `init_process_group` and `new_group` need no peer."""
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
+
+    c10d.rendezvous = _rendezvous
+    c10d._store_based_barrier = lambda *_, **__: None
+    c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper)
+
+
+def _rendezvous(url: str, rank: int = -1, world_size: int = -1, **_: Any) -> Iterator[tuple[Any, int, int]]:
+    store = LoneStore()
+    _keep.append(store)  # a store's Python half must outlive what C++ makes of it
+    yield (
+        store,
+        rank if rank >= 0 else int(os.environ["RANK"]),
+        world_size if world_size > 0 else int(os.environ["WORLD_SIZE"]),
+    )
+
+
+def _without_sockets(original: Callable[..., Any]) -> Callable[..., Any]:
+    def helper(
+        group_size: int,
+        group_rank: int,
+        ranks: list[int],
+        backend: Any,
+        store: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        kwargs.pop("backend_options", None)
+        lone = LoneStore()
+        _keep.append(lone)
+        group, _ = original(group_size, group_rank, ranks, dist.Backend("fake"), lone, *args, **kwargs)
+        if group is not None and group in c10d._world.pg_map:
+            name = str(backend)
+            shown = "gloo" if name == "undefined" or ":" in name else name
+            c10d._world.pg_map[group] = (dist.Backend(shown), lone)
+            c10d._world.pg_backend_config[group] = (
+                "cpu:gloo" if name == "undefined" else str(c10d.BackendConfig(backend))
+            )
+        return group, lone
+
+    return helper

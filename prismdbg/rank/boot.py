@@ -1,0 +1,77 @@
+"""Called once `import torch` is complete in a process whose environment names a configuration."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from prismdbg.rank.config import Mode, RankConfig, from_environment
+from prismdbg.rank.recorder import Recorder
+
+_started = False
+
+
+def start() -> None:
+    """Puts this process into the configured mode. Raises only before anything was installed."""
+    global _started
+    config = from_environment()
+    if config is None or _started:
+        return
+    _started = True
+    if config.mode is Mode.RECORD:
+        _record(config)
+    else:
+        from prismdbg.rank.from_start import begin_replay
+
+        begin_replay(config)
+
+
+def _record(config: RankConfig) -> None:
+    from prismdbg.rank import triggers
+    from prismdbg.rank.recording import Recording
+    from prismdbg.rank.steps import COUNTER
+
+    recorder, kind = make_recorder(config)
+    recording = Recording(config, recorder, kind)
+
+    class Witness:
+        def exception(self, report: dict[str, Any]) -> None:
+            if recording.ensure_open():
+                recording.note("incident", **report)
+
+        def end(self, code: int) -> None:
+            recording.end(code)
+
+    recorder.on_group(recording.on_group)
+    recorder.mode(1)
+    COUNTER.listen(recording.on_step)
+    COUNTER.install()
+    triggers.install(Witness())
+    os.register_at_fork(after_in_child=lambda: _in_child(recording))
+
+
+def _in_child(recording: Any) -> None:
+    """A forked child (a DataLoader worker, say) writes nothing into its parent's log."""
+    if recording.folder is not None and not recording.lost:
+        recording.lost = "a forked child"
+        recording.recorder.mode(0)
+
+
+def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
+    """The native recorder where it was built for this torch, else the Python one, with one line of why."""
+    from prismdbg.rank.python_recorder import PythonRecorder
+
+    if not config.native:
+        return PythonRecorder(), "python"
+    from prismdbg.rank import native_build
+
+    path, reason = native_build.find(Path(config.cache_dir))
+    if path is None:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"prismdbg: recording with the Python kernels: {reason}", file=sys.stderr)
+        return PythonRecorder(), "python"
+    module: Any = native_build.load(Path(config.cache_dir))
+    module.install()
+    return module, "native"

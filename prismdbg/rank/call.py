@@ -1,0 +1,128 @@
+"""One call of a `c10d::` operator as a kernel receives it: its group, tensors and arguments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from prismdbg.model.collective import TensorMeta
+from prismdbg.model.dtypes import REDUCE_OPS
+from prismdbg.model.ops import OPS, OpSpec
+
+_ROOT_SENDS = ("broadcast_", "scatter_")
+_ROOT_RECEIVES = ("reduce_", "gather_")
+
+
+def flatten(value: Any) -> list[torch.Tensor]:
+    """All tensors of a tensor, a list or a list of lists, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if value is None:
+        return []
+    return [tensor for item in value for tensor in flatten(item)]
+
+
+def metas(tensors: Iterable[torch.Tensor]) -> tuple[TensorMeta, ...]:
+    return tuple(
+        TensorMeta(tuple(t.shape), str(t.dtype).removeprefix("torch."), str(t.device)) for t in tensors
+    )
+
+
+class Call:
+    """Arguments equal to the schema's default are dropped by the dispatcher, so every optional one is looked up."""
+
+    __slots__ = (
+        "_args",
+        "group",
+        "group_name",
+        "inputs",
+        "is_async",
+        "outputs",
+        "rank",
+        "root",
+        "size",
+        "spec",
+        "tag",
+    )
+
+    def __init__(self, spec: OpSpec, args: tuple[Any, ...]) -> None:
+        self.spec = spec
+        self._args = args
+        self.group: Any = dist.ProcessGroup.unbox(args[spec.group])
+        self.group_name: str = self.group.group_name
+        self.rank: int = self.group.rank()
+        self.size: int = self.group.size()
+        self.outputs = flatten(args[spec.outputs]) if spec.outputs is not None else []
+        self.inputs = flatten(args[spec.inputs]) if spec.inputs is not None else []
+        self.root = int(self._argument(spec.root, -1))
+        self.tag = int(self._argument(spec.tag, 0))
+        self.is_async = bool(self._argument(spec.async_op, spec.async_op is not None))
+
+    def _argument(self, position: int | None, default: Any) -> Any:
+        return self._args[position] if position is not None and position < len(self._args) else default
+
+    @property
+    def reduce_op(self) -> str:
+        boxed = self._argument(self.spec.reduce_op, None)
+        return "" if boxed is None else REDUCE_OPS[int(boxed.op())]
+
+    @property
+    def timeout_ms(self) -> int:
+        return int(self._argument(self.spec.timeout, -1))
+
+    @property
+    def device(self) -> str:
+        tensors = self.outputs or self.inputs
+        return str(tensors[0].device) if tensors else "cpu"
+
+    @property
+    def sent(self) -> list[torch.Tensor]:
+        """The tensors whose values leave this rank."""
+        if self.spec.name in _ROOT_SENDS and self.root != self.rank:
+            return []
+        return self.inputs
+
+    @property
+    def received(self) -> list[torch.Tensor]:
+        """The tensors that the collective fills on this rank."""
+        if self.spec.name == "broadcast_" and self.root == self.rank:
+            return []
+        if self.spec.name in _ROOT_RECEIVES and self.root != self.rank:
+            return []
+        return self.outputs
+
+    def result(self, work: Any) -> Any:
+        """What the operator returns when `work` stands for the transfer."""
+        if self.spec.returns == "nothing":
+            return None
+        if self.spec.returns == "work":
+            return work
+        assert self.spec.outputs is not None
+        return self._args[self.spec.outputs], work
+
+    def work_of(self, result: Any) -> Any:
+        """The backend's own Work inside what the operator returned."""
+        return dist.Work.unbox(result[1] if self.spec.returns == "pair" else result)
+
+
+def is_meta(spec: OpSpec, args: tuple[Any, ...]) -> bool:
+    """A shape-only run (FakeTensorMode, meta device) that reaches the kernels and must pass through."""
+    position = spec.outputs if spec.outputs is not None else spec.inputs
+    tensors = flatten(args[position if position is not None else 0])
+    return bool(tensors) and tensors[0].device.type == "meta"
+
+
+Redispatch = Callable[[], Any]
+
+
+def identity_key(spec: OpSpec, call: Call) -> tuple[str, str, int, int]:
+    """What sequence numbers are counted by: the group, for point-to-point also op, peer and tag."""
+    if spec.is_p2p:
+        return call.group_name, spec.name, call.root, call.tag
+    return call.group_name, "", -1, 0
+
+
+__all__ = ["OPS", "Call", "Redispatch", "flatten", "identity_key", "is_meta", "metas"]

@@ -1,0 +1,68 @@
+"""What a rank is told by whoever started it: one JSON file named by PRISMDBG_CONFIG."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from prismdbg.errors import UsageError
+
+ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
+
+
+class Mode(StrEnum):
+    RECORD = "record"
+    REPLAY = "replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankConfig:
+    """`window_steps`: 0 records no payloads, -1 all, else that many steps back. Paths are absolute.
+
+    ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
+    socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
+    """
+
+    mode: Mode
+    socket_dir: str
+    run: str = ""
+    cache_dir: str = ""
+    ranks: tuple[int, ...] = ()
+    window_steps: int = 0
+    window_bytes: int = 4 << 30
+    stacks: bool = True
+    fingerprints: bool = True
+    nan_check: bool = True
+    state_hash_at_exit: bool = True
+    native: bool = True
+    event_segment_bytes: int = 4 << 20
+    payload_segment_bytes: int = 64 << 20
+    log: str = ""
+    rank: int = -1
+    world_size: int = 0
+    redacted: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> RankConfig:
+        """Raises `UsageError` for a file that is not such a configuration."""
+        try:
+            data = json.loads(path.read_text())
+            data["mode"] = Mode(data["mode"])
+            data["ranks"] = tuple(data.get("ranks", ()))
+            data["redacted"] = tuple(data.get("redacted", ()))
+            return cls(**data)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{path} is not a rank configuration: {error}") from error
+
+
+def from_environment() -> RankConfig | None:
+    path = os.environ.get(ENVIRONMENT_NAME)
+    return RankConfig.load(Path(path)) if path else None

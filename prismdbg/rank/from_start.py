@@ -1,0 +1,26 @@
+"""Replay from the program's start: virtual peers from the first line, no rendezvous, no sockets, no CRIU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prismdbg.rank import alone, triggers
+from prismdbg.rank.agent import Agent
+from prismdbg.rank.config import RankConfig
+from prismdbg.rank.counters import Counters
+from prismdbg.rank.replaying import Replaying
+from prismdbg.rank.steps import COUNTER
+
+
+def begin_replay(config: RankConfig) -> None:
+    """Holds the program right after `import torch` until a client resumes it."""
+    counters = Counters()
+    agent = Agent(Path(config.socket_dir) / "replay.sock")
+    replaying = Replaying(Path(config.log), agent, counters)
+    replaying.install()
+    alone.install()
+    COUNTER.listen(replaying.on_step)
+    COUNTER.install()
+    triggers.install(replaying)
+    agent.start()
+    replaying.hold("start")

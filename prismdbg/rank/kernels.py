@@ -1,0 +1,57 @@
+"""Python kernels for the 20 `c10d::` operators at BackendSelect; what they do is the installed interceptor's business.
+
+Trailing arguments equal to the schema's default do not arrive; groups and works arrive boxed; each kernel is
+registered with its keyset so that it can hand the call on to the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch._C import DispatchKey
+
+from prismdbg.model.ops import OPS, OpSpec
+from prismdbg.rank.call import Call, Redispatch, is_meta
+
+_BELOW = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
+
+
+class Interceptor(Protocol):
+    """Called on the issuing thread at the entry of every collective; returns what the operator returns.
+
+    `redispatch` runs the real backend; an interceptor calls it at most once.
+    """
+
+    def collective(self, call: Call, redispatch: Redispatch) -> Any: ...
+
+
+_library: torch.library.Library | None = None
+_interceptor: Interceptor | None = None
+
+
+def install(interceptor: Interceptor | None) -> None:
+    """Makes `interceptor` see every collective from now on; None lets all pass."""
+    global _library, _interceptor
+    _interceptor = interceptor
+    if _library is None:
+        _library = torch.library.Library("c10d", "IMPL")
+        for spec in OPS.values():
+            _library.impl(spec.name, _kernel(spec), "BackendSelect", with_keyset=True)
+
+
+def _kernel(spec: OpSpec) -> Callable[..., Any]:
+    operator = getattr(torch.ops.c10d, spec.name).default
+
+    def kernel(keyset: Any, *args: Any) -> Any:
+        interceptor = _interceptor
+
+        def redispatch() -> Any:
+            return operator.redispatch(keyset & _BELOW, *args)
+
+        if interceptor is None or is_meta(spec, args):
+            return redispatch()
+        return interceptor.collective(Call(spec, args), redispatch)
+
+    return kernel

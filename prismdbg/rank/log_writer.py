@@ -1,0 +1,210 @@
+"""Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log_format.py`.
+
+Every segment is allocated before it is mapped: a store into a hole on a full disk would be SIGBUS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import threading
+import time
+from pathlib import Path
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.model.collective import Frame, TensorMeta
+from prismdbg.model.dtypes import NUMBERS
+
+
+class Segment:
+    """One allocated, mapped file."""
+
+    def __init__(self, path: Path, size_bytes: int, *, existing: bool = False) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        descriptor = os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL), 0o600)
+        try:
+            if not existing:
+                os.posix_fallocate(descriptor, 0, size_bytes)
+            self.map = mmap.mmap(descriptor, size_bytes)
+        except OSError:
+            if not existing:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        self.map.close()
+
+
+class LogWriter:
+    """Appends records. Thread safe. Raises `OSError` when a segment cannot be made; the caller fails open."""
+
+    def __init__(self, folder: Path, rank: int, segment_bytes: int = fmt.EVENT_SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self._rank = rank
+        self._segment_bytes = segment_bytes
+        self._lock = threading.RLock()
+        self._texts: dict[str, int] = {"": 0}
+        self._stacks: dict[tuple[Frame, ...], int] = {(): 0}
+        self._index = -1
+        self._offset = 0
+        self._segment: Segment | None = None
+        self.written_bytes = 0
+        self._next_segment()
+
+    def append(self, kind: int, body: bytes) -> None:
+        size = -(-(fmt.RECORD.size + len(body)) // 8) * 8
+        with self._lock:
+            if self._segment is None:
+                raise OSError("the log is closed")
+            if self._offset + size + fmt.RECORD.size > self._segment_bytes:
+                fmt.RECORD.pack_into(self._segment.map, self._offset, fmt.RECORD.size, fmt.Kind.END, 0)
+                self._next_segment(at_least=size)
+            data = self._segment.map
+            start = self._offset
+            data[start + fmt.RECORD.size : start + fmt.RECORD.size + len(body)] = body
+            data[start + 4 : start + 8] = kind.to_bytes(2, "little") + b"\0\0"
+            data[start : start + 4] = size.to_bytes(4, "little")
+            self._offset += size
+            self.written_bytes += size
+
+    def text(self, value: str) -> int:
+        """The number of a text, written once."""
+        with self._lock:
+            number = self._texts.get(value)
+            if number is None:
+                number = len(self._texts)
+                data = value.encode("utf-8", "replace")
+                self.append(fmt.Kind.TEXT, fmt.TEXT.pack(number, len(data)) + data)
+                self._texts[value] = number
+            return number
+
+    def stack(self, frames: tuple[Frame, ...]) -> int:
+        """The number of a stack, innermost frame first, written once."""
+        with self._lock:
+            number = self._stacks.get(frames)
+            if number is None:
+                rows = b"".join(
+                    fmt.FRAME.pack(self.text(f.filename), f.line, self.text(f.name)) for f in frames
+                )
+                number = len(self._stacks)
+                self.append(fmt.Kind.STACK, fmt.STACK.pack(number, len(frames)) + rows)
+                self._stacks[frames] = number
+            return number
+
+    def close(self) -> None:
+        """Unmaps; `reopen` goes on after the last record."""
+        with self._lock:
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+
+    def reopen(self) -> None:
+        with self._lock:
+            if self._segment is None:
+                path = self.folder / fmt.event_segment(self._index)
+                self._segment = Segment(path, path.stat().st_size, existing=True)
+
+    def _next_segment(self, at_least: int = 0) -> None:
+        index = self._index + 1
+        size = max(self._segment_bytes, fmt.HEADER.size + at_least + fmt.RECORD.size)
+        segment = Segment(self.folder / fmt.event_segment(index), size)
+        fmt.HEADER.pack_into(
+            segment.map,
+            0,
+            fmt.MAGIC,
+            fmt.VERSION,
+            index,
+            self._rank,
+            os.getpid(),
+            time.time_ns(),
+            time.monotonic_ns(),
+            size,
+        )
+        if self._segment is not None:
+            self._segment.close()
+        self._segment, self._index, self._offset = segment, index, fmt.HEADER.size
+
+
+def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
+    """Entries and bytes; a run of equal tensors is one entry."""
+    entries, parts, start = 0, [], 0
+    while start < len(metas):
+        end = start + 1
+        while end < len(metas) and metas[end] == metas[start]:
+            end += 1
+        meta = metas[start]
+        parts.append(fmt.TENSOR.pack(NUMBERS.get(meta.dtype, 0), len(meta.shape), 0, end - start))
+        parts.extend(size.to_bytes(8, "little", signed=True) for size in meta.shape)
+        entries, start = entries + 1, end
+    return entries, b"".join(parts)
+
+
+class PayloadWriter:
+    """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place."""
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._index = -1
+        self._offset = 0
+        self._segment: Segment | None = None
+        self._last_step: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    def write(self, parts: list[memoryview], step: int, limit_bytes: int) -> tuple[int, int, int]:
+        """Stores the parts one after another: (segment, offset, bytes)."""
+        size = sum(part.nbytes for part in parts)
+        with self._lock:
+            if self._segment is None or self._offset + size > self._segment.size_bytes:
+                self._next_segment(size)
+                self._drop_above(limit_bytes)
+            assert self._segment is not None
+            start = position = self._offset
+            for part in parts:
+                self._segment.map[position : position + part.nbytes] = part
+                position += part.nbytes
+            self._offset = -(-position // 64) * 64
+            self._last_step[self._index] = step
+            return self._index, start, size
+
+    def drop_before(self, step: int) -> None:
+        """Unlinks segments whose last payload lies before `step`."""
+        with self._lock:
+            for index in [i for i, last in self._last_step.items() if last < step and i != self._index]:
+                self._drop(index)
+
+    def close(self) -> None:
+        """Unmaps; the next write starts a new segment."""
+        with self._lock:
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+
+    def _next_segment(self, at_least: int) -> None:
+        size = max(self._segment_bytes, at_least)
+        segment = Segment(self._folder / fmt.payload_segment(self._index + 1), size)
+        if self._segment is not None:
+            self._segment.close()
+        self._segment, self._index, self._offset = segment, self._index + 1, 0
+        self._sizes[self._index] = size
+
+    def _drop_above(self, limit_bytes: int) -> None:
+        for index in sorted(self._sizes):
+            if self.total_bytes <= limit_bytes or index == self._index:
+                return
+            self._drop(index)
+
+    def _drop(self, index: int) -> None:
+        (self._folder / fmt.payload_segment(index)).unlink(missing_ok=True)
+        self._sizes.pop(index, None)
+        self._last_step.pop(index, None)

@@ -1,0 +1,137 @@
+"""What an agent offers while the rank trains: status, park and release, window, state hash, detach; and, in a
+restored process only, the change over to virtual peers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from prismdbg.errors import UsageError
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.recording import Recording, start_ticks
+
+if TYPE_CHECKING:
+    from prismdbg.rank.agent import Agent, Verb
+
+
+class Park:
+    """Holds the rank at the entry of its next collective, under a lease: a client that dies cannot hold the job.
+
+    A restored process never leaves a park by itself: its start time is not the one that was parked.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._ticks = 0
+        self.active = False
+
+    @property
+    def is_restored_elsewhere(self) -> bool:
+        return self.active and start_ticks() != self._ticks
+
+    def take(self, lease_s: float) -> None:
+        with self._lock:
+            if self.active:
+                raise UsageError(
+                    "the rank is parked already",
+                    hint="another capture of this rank is under way; try again when it is done",
+                )
+            self.active, self._ticks = True, start_ticks()
+            self._recording.recorder.park(True)
+            self._timer = threading.Timer(lease_s, self._expire)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close_log(self) -> None:
+        """After this nothing of the log is mapped: a process image taken now holds none of it."""
+        self._recording.note("parked")
+        self._recording.recorder.close_log()
+
+    def release(self, how: str = "asked") -> None:
+        with self._lock:
+            if not self.active or self.is_restored_elsewhere:
+                return
+            self.active = False
+            if self._timer is not None:
+                self._timer.cancel()
+            self._recording.recorder.reopen_log()
+            self._recording.note("released", how=how)
+            self._recording.recorder.park(False)
+
+    def _expire(self) -> None:
+        self.release("the lease ended")
+
+
+def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
+    park = Park(recording)
+    recorder = recording.recorder
+
+    def status(_: Message) -> Message:
+        return {
+            "rank": recording.rank,
+            "pid": recording.pid,
+            "moment": recording.moment,
+            "recorder": recording.kind,
+            "lost": recording.lost,
+            "parked": recorder.parked(),
+            "in_flight": recorder.in_flight(),
+            **{key: value for key, value in recorder.stats().items() if key != "lost" or value},
+        }
+
+    def take(message: Message) -> Message:
+        park.take(float(message.get("lease_s", 60)))
+        return {}
+
+    def close_log(_: Message) -> Message:
+        if not park.active:
+            raise UsageError("the rank is not parked", hint="ask for park first; its lease may have ended")
+        stats = recorder.stats()
+        park.close_log()
+        return {"step": stats["step"], "collective": stats["collective"], "in_flight": recorder.in_flight()}
+
+    def release(_: Message) -> Message:
+        park.release()
+        return {}
+
+    def window(message: Message) -> Message:
+        recorder.window(
+            bool(message["on"]),
+            int(message.get("steps", 0)),
+            int(message.get("size_bytes", recording.config.window_bytes)),
+        )
+        return {}
+
+    def keep_from(message: Message) -> Message:
+        recorder.keep_from(int(message["step"]))
+        return {}
+
+    def hash_at(message: Message) -> Message:
+        recording.hash_at.add(int(message["step"]))
+        return {}
+
+    def detach(_: Message) -> Message:
+        recording.give_up("detached on request")
+        return {}
+
+    def replay(message: Message) -> Message:
+        if not park.is_restored_elsewhere:
+            raise UsageError("this is the live rank, not a restored one", hint="restore its capsule first")
+        from prismdbg.rank.restored import change_over
+
+        return change_over(recording, agent, message)
+
+    return {
+        "status": status,
+        "park": take,
+        "close_log": close_log,
+        "release": release,
+        "window": window,
+        "keep_from": keep_from,
+        "hash_at": hash_at,
+        "detach": detach,
+        "clock": lambda _: {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
+        "replay": replay,
+    }

@@ -1,0 +1,245 @@
+"""Records through the Python kernels: used where the native recorder cannot be built. Same log, higher cost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.model.collective import Frame, Identity
+from prismdbg.model.dtypes import REDUCE_OPS
+from prismdbg.model.moment import Moment
+from prismdbg.rank import fingerprint, kernels
+from prismdbg.rank.call import Call, Redispatch, metas
+from prismdbg.rank.counters import Counters
+from prismdbg.rank.log_writer import LogWriter, PayloadWriter, encode_tensors
+from prismdbg.rank.recorder import Rescuer
+from prismdbg.rank.works import Completion, wrap
+
+_OWN_FILES = (str(Path(__file__).parent),)
+STACK_DEPTH = 48
+
+
+class PythonRecorder:
+    """A `Recorder` that is also the kernels' interceptor."""
+
+    def __init__(self) -> None:
+        self._counters = Counters()
+        self._log: LogWriter | None = None
+        self._payloads: PayloadWriter | None = None
+        self._mode = 0
+        self._lost = ""
+        self._on_group: Callable[[Any], None] | None = None
+        self._groups: set[str] = set()
+        self._stacks = self._fingerprints = self._nan_check = True
+        self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, 1 << 62
+        self._gate = threading.Condition()
+        self._closed_gate = False
+        self._parked = 0
+        self._in_flight: dict[int, str] = {}
+        self._rescuer: Rescuer | None = None
+        self._events = 0
+
+    # what steers it
+
+    def open(
+        self,
+        folder: str,
+        rank: int,
+        event_segment_bytes: int,
+        payload_segment_bytes: int,
+        stacks: bool,
+        fingerprints: bool,
+        nan_check: bool,
+    ) -> None:
+        self._log = LogWriter(Path(folder), rank, event_segment_bytes)
+        self._payloads = PayloadWriter(Path(folder), payload_segment_bytes)
+        self._stacks, self._fingerprints, self._nan_check = stacks, fingerprints, nan_check
+
+    def mode(self, mode: int) -> None:
+        self._mode = mode
+        kernels.install(self)
+
+    def append(self, kind: int, body: bytes) -> None:
+        if self._log is not None:
+            self._guarded(lambda: self._log and self._log.append(kind, body))
+
+    def begin_step(self, step: int, source: int) -> None:
+        self._counters.begin_step(step)
+        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, time.monotonic_ns(), source))
+        if self._payloads is not None and self._window_steps > 0:
+            self._payloads.drop_before(min(step - self._window_steps, self._keep_from))
+
+    def window(self, on: bool, steps: int, size_bytes: int) -> None:
+        self._window_steps, self._window_bytes, self._window_on = steps, size_bytes, on
+
+    def keep_from(self, step: int) -> None:
+        self._keep_from = step
+
+    def park(self, on: bool) -> None:
+        with self._gate:
+            self._closed_gate = on
+            self._gate.notify_all()
+
+    def parked(self) -> int:
+        return self._parked
+
+    def in_flight(self) -> list[int]:
+        return sorted(self._in_flight)
+
+    def close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        if self._payloads is not None:
+            self._payloads.close()
+
+    def reopen_log(self) -> None:
+        if self._log is not None:
+            self._guarded(self._log.reopen)
+
+    def stats(self) -> dict[str, Any]:
+        log, payloads = self._log, self._payloads
+        return {
+            "events": self._events,
+            "event_bytes": log.written_bytes if log else 0,
+            "payload_bytes": payloads.total_bytes if payloads else 0,
+            "step": self._counters.step,
+            "collective": self._counters.collective,
+            "lost": self._lost,
+        }
+
+    def on_group(self, callback: Callable[[Any], None]) -> None:
+        self._on_group = callback
+
+    def handover(self, rescuer: Rescuer) -> None:
+        self._mode = 0
+        self._rescuer = rescuer
+
+    # what the kernels call
+
+    def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        if self._closed_gate and not self._pass_gate():
+            # handed over while parked: this call belongs to whoever is installed now
+            assert kernels._interceptor is not None
+            return kernels._interceptor.collective(call, redispatch)
+        if self._mode != 1:
+            return redispatch()
+        completion = self._guarded(lambda: self._issue(call))
+        try:
+            result = redispatch()
+        except Exception:
+            if completion is not None:
+                completion.fail()
+            raise
+        if completion is None:
+            return result
+        return wrap(call, result, completion)
+
+    def _pass_gate(self) -> bool:
+        """Waits while parked; False when the recorder was handed over meanwhile."""
+        with self._gate:
+            self._parked += 1
+            while self._closed_gate:
+                self._gate.wait()
+            self._parked -= 1
+        return self._rescuer is None
+
+    def _issue(self, call: Call) -> Completion | None:
+        if call.group_name not in self._groups:
+            self._groups.add(call.group_name)
+            if self._on_group is not None:
+                self._on_group(call.group)
+        if self._log is None:
+            return None
+        record_id, moment, identity = self._counters.issue(call)
+        self._in_flight[record_id] = call.spec.name
+        self._log.append(fmt.Kind.ISSUE, self._encode_issue(self._log, call, record_id, moment, identity))
+        self._events += 1
+        return Completion(self, call, record_id)
+
+    def _encode_issue(
+        self, log: LogWriter, call: Call, record_id: int, moment: Moment, identity: Identity
+    ) -> bytes:
+        sent = call.sent
+        value, flags = (
+            0,
+            (fmt.IssueFlag.ASYNC if call.is_async else 0) | (fmt.IssueFlag.P2P if call.spec.is_p2p else 0),
+        )
+        if sent and self._fingerprints:
+            value, flags = fingerprint.of(sent), flags | fmt.IssueFlag.HAS_FINGERPRINT
+        if sent and self._nan_check and fingerprint.nonfinite(sent):
+            flags |= fmt.IssueFlag.SENT_NONFINITE
+        n_in, in_bytes = encode_tensors(list(metas(call.inputs)))
+        n_out, out_bytes = encode_tensors(list(metas(call.outputs)))
+        stack = log.stack(python_stack()) if self._stacks else 0
+        reduce_op = REDUCE_OPS.index(call.reduce_op) if call.reduce_op else fmt.NO_REDUCE_OP
+        head = fmt.ISSUE.pack(
+            record_id, time.monotonic_ns(), value, threading.get_native_id(), identity.seq, moment.step, moment.collective,
+            log.text(call.spec.name), log.text(call.group_name), stack, log.text(call.device), call.root, call.tag,
+            call.timeout_ms, reduce_op, flags, 0, n_in, n_out,
+        )  # fmt: skip
+        return head + in_bytes + out_bytes
+
+    def complete(self, call: Call, record_id: int, source: int, failed: bool) -> None:
+        """Called once for each issue, before the program can see the outputs."""
+        self._in_flight.pop(record_id, None)
+        if self._mode == 1:
+            self._guarded(lambda: self._write_completion(call, record_id, source, failed))
+
+    def _write_completion(self, call: Call, record_id: int, source: int, failed: bool) -> None:
+        now = time.monotonic_ns()
+        segment = offset = size = flags = 0
+        received = [] if failed else call.received
+        if received and self._nan_check and fingerprint.nonfinite(received):
+            flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
+        if received and self._window_on and self._payloads is not None:
+            parts = [fingerprint.as_bytes(tensor) for tensor in received]
+            segment, offset, size = self._payloads.write(parts, self._counters.step, self._window_bytes)
+            flags |= fmt.CompleteFlag.PAYLOAD
+        status = fmt.Status.FAILED if failed else fmt.Status.OK
+        if self._log is not None:
+            body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, 0, 0)
+            self._log.append(fmt.Kind.COMPLETE, body)
+
+    def rescue(self, call: Call, record_id: int) -> bool:
+        """After a handover: fills the outputs of a work whose backend is gone. False where nobody can."""
+        return self._rescuer is not None and self._rescuer(record_id, call.spec.name, call.outputs)
+
+    def _guarded(self, action: Callable[[], Any]) -> Any:
+        """Runs ours under the rule that the job never suffers: a failure ends recording, once, with a word in the log."""
+        try:
+            with torch.no_grad():
+                return action()
+        except Exception as error:
+            self._mode = 0
+            if not self._lost:
+                self._lost = repr(error)
+                note = b'{"kind":"lost","text":%s}' % _json_text(self._lost)
+                with contextlib.suppress(Exception):
+                    if self._log is not None:
+                        self._log.append(fmt.Kind.NOTE, note)
+            return None
+
+
+def _json_text(text: str) -> bytes:
+    return json.dumps(text).encode()
+
+
+def python_stack(depth: int = STACK_DEPTH) -> tuple[Frame, ...]:
+    """The calling thread's Python frames, innermost first, without prismdbg's own."""
+    frames: list[Frame] = []
+    frame = sys._getframe(1)
+    while frame is not None and len(frames) < depth:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OWN_FILES):
+            frames.append(Frame(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(frames)

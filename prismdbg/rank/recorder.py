@@ -1,0 +1,69 @@
+"""The seam between what records (native kernel or Python kernels) and what steers it: agent, steps, triggers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Rescuer = Callable[[int, str, list[Any]], bool]
+
+
+class Recorder(Protocol):
+    """One rank's recorder. Nothing here ever raises into a collective.
+
+    `open` comes first, once; records are written from then on. After `handover` nothing is recorded any more.
+    """
+
+    def open(
+        self,
+        folder: str,
+        rank: int,
+        event_segment_bytes: int,
+        payload_segment_bytes: int,
+        stacks: bool,
+        fingerprints: bool,
+        nan_check: bool,
+    ) -> None:
+        """Opens the log in an existing folder. Raises `OSError`."""
+        ...
+
+    def mode(self, mode: int) -> None:
+        """0: every collective passes untouched; 1: recorded."""
+        ...
+
+    def append(self, kind: int, body: bytes) -> None:
+        """Any record but ISSUE and COMPLETE."""
+        ...
+
+    def begin_step(self, step: int, source: int) -> None: ...
+
+    def window(self, on: bool, steps: int, size_bytes: int) -> None:
+        """Payloads from now on; `steps` <= 0 keeps all, within `size_bytes`."""
+        ...
+
+    def keep_from(self, step: int) -> None:
+        """Payloads of this step and later are not dropped for their age."""
+        ...
+
+    def park(self, on: bool) -> None:
+        """Every thread stops at the entry of its next collective, until `park(False)`."""
+        ...
+
+    def parked(self) -> int: ...
+
+    def in_flight(self) -> list[int]: ...
+
+    def close_log(self) -> None: ...
+
+    def reopen_log(self) -> None: ...
+
+    def stats(self) -> dict[str, Any]: ...
+
+    def on_group(self, callback: Callable[[Any], None]) -> None:
+        """`callback(process_group)` before the first record of each group."""
+        ...
+
+    def handover(self, rescuer: Rescuer) -> None:
+        """Recording ends; parked threads issue their call again to the kernels installed since. A work recorded
+        before whose backend fails or never completed asks `rescuer(record_id, op, outputs)` to fill them."""
+        ...

@@ -1,0 +1,238 @@
+"""A recorded rank: opens its log when it first has something to say, names groups, says notes, and fails open.
+
+Which process is a rank shows at its first collective or optimizer step: launchers, DataLoader workers and other
+children inherit the environment and never get that far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+import prismdbg
+from prismdbg.capsule.log_format import Kind, StepSource
+from prismdbg.rank import state_hash
+from prismdbg.rank.config import ENVIRONMENT_NAME, RankConfig
+from prismdbg.rank.recorder import Recorder
+from prismdbg.rank.steps import COUNTER
+
+
+class Recording:
+    """Owns one rank's recorder. Every method may be called at any time; none raises into the program."""
+
+    def __init__(self, config: RankConfig, recorder: Recorder, kind: str) -> None:
+        self.config = config
+        self.recorder = recorder
+        self.kind = kind
+        self.rank = -1
+        self.name = ""
+        self.folder: Path | None = None
+        self.pid = os.getpid()
+        self.lost = ""
+        self.ended = False
+        self.hash_at: set[int] = set()
+        self._opening = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.folder is not None and self.pid == os.getpid()
+
+    def ensure_open(self) -> bool:
+        """Opens the log once. False in a process that is not a rank, is not asked for, or cannot be recorded."""
+        if self.folder is not None or self.lost or self._opening:
+            return self.is_open
+        self._opening = True
+        try:
+            self._open()
+        except Exception as error:
+            self.give_up(f"the log could not be opened: {error}")
+        finally:
+            self._opening = False
+        return self.is_open
+
+    def _open(self) -> None:
+        from prismdbg.rank import agent
+
+        self.pid = os.getpid()
+        self.rank = _rank_number()
+        if self.config.ranks and self.rank not in self.config.ranks:
+            self.lost = "not asked for"
+            self.recorder.mode(0)
+            return
+        folder = _claim_folder(Path(self.config.run) / "ranks", self.rank)
+        config = self.config
+        self.recorder.open(
+            str(folder),
+            self.rank,
+            config.event_segment_bytes,
+            config.payload_segment_bytes,
+            config.stacks,
+            config.fingerprints,
+            config.nan_check,
+        )
+        self.folder, self.name = folder, folder.name
+        if config.window_steps:
+            self.recorder.window(True, max(config.window_steps, 0), config.window_bytes)
+        socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
+        _write_json(folder / "rank.json", describe_process(self.rank, socket_path, self.kind))
+        self.note("begin", recorder=self.kind)
+        agent.serve_recording(self, socket_path)
+
+    def give_up(self, reason: str) -> None:
+        """Recording ends here; the training goes on. Said once, in the log where there is one, else on stderr."""
+        if self.lost:
+            return
+        self.lost = reason
+        with contextlib.suppress(Exception):
+            self.recorder.mode(0)
+        if self.folder is None:
+            print(f"prismdbg: rank {self.rank} is not recorded: {reason}", file=sys.stderr)
+        else:
+            self.note("lost", text=reason)
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Writes a NOTE; a full disk loses it silently, for there is nowhere to say it."""
+        if not self.is_open:
+            return
+        body = {"kind": kind, "time_ns": time.monotonic_ns(), "moment": self.moment, **data}
+        with contextlib.suppress(Exception):
+            self.recorder.append(Kind.NOTE, json.dumps(body).encode())
+
+    @property
+    def moment(self) -> str:
+        stats = self.recorder.stats()
+        return f"{stats['step']}.{stats['collective']}"
+
+    def on_group(self, group: Any) -> None:
+        """Before the first record of a group: opens the log, then says who is in the group."""
+        try:
+            if self.ensure_open():
+                self.recorder.append(Kind.GROUP, json.dumps(describe_group(group)).encode())
+        except Exception as error:
+            self.give_up(f"a group could not be described: {error}")
+
+    def on_step(self, step: int, source: StepSource) -> None:
+        try:
+            if self.ensure_open():
+                if step in self.hash_at:
+                    self.hash_state()
+                self.recorder.begin_step(step, int(source))
+        except Exception as error:
+            self.give_up(f"a step could not be recorded: {error}")
+
+    def hash_state(self) -> None:
+        """Notes the parameters' hash at this moment, so that a replay can be compared with it."""
+        optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
+        if optimizer is not None:
+            self.note("state", hash=f"{state_hash.of(optimizer):016x}", step=COUNTER.step)
+
+    def end(self, code: int) -> None:
+        """The program ends by itself."""
+        if self.is_open and not self.ended:
+            self.ended = True
+            with contextlib.suppress(Exception):
+                if self.config.state_hash_at_exit and code == 0:
+                    self.hash_state()
+            self.note("exit", code=code)
+
+
+def describe_group(group: Any) -> dict[str, Any]:
+    """Name, global ranks in group order, description and backend, as far as torch knows them already."""
+    ranks = c10d._world.pg_group_ranks.get(group)
+    members = list(ranks) if ranks else list(range(group.size()))
+    backend = c10d._world.pg_map.get(group, ("", None))[0]
+    return {
+        "name": group.group_name,
+        "ranks": members,
+        "desc": group.group_desc or "",
+        "backend": str(backend),
+    }
+
+
+def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, Any]:
+    """What a capsule must know to run this rank again."""
+    return {
+        "rank": rank,
+        "world_size": dist.get_world_size()
+        if dist.is_initialized()
+        else int(os.environ.get("WORLD_SIZE", "1")),
+        "pid": os.getpid(),
+        "started_ticks": start_ticks(),
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "orig_argv": sys.orig_argv,
+        "argv": sys.argv,
+        "cwd": str(Path.cwd()),
+        "sys_path": [entry for entry in sys.path if not entry.endswith("/inject")],
+        "environment": program_environment(),
+        "socket": str(socket_path),
+        "recorder": recorder,
+        "torch_threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "prismdbg": prismdbg.__version__,
+        },
+        "hardware": {
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "node": platform.node(),
+            "kernel": platform.release(),
+        },
+        "uid": os.getuid(),
+    }
+
+
+def program_environment() -> dict[str, str]:
+    """The environment as the program's owner gave it: without what `record` put in."""
+    environment = dict(os.environ)
+    ours = Path(environment.pop(ENVIRONMENT_NAME, "")).parent / "inject"
+    entries = [e for e in environment.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e) != ours]
+    environment["PYTHONPATH"] = os.pathsep.join(entries)
+    if not entries:
+        del environment["PYTHONPATH"]
+    return environment
+
+
+def start_ticks() -> int:
+    """This process's start time in clock ticks since boot (proc(5), stat field 22): a restored process has another."""
+    stat = Path("/proc/self/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _rank_number() -> int:
+    if dist.is_initialized():
+        return dist.get_rank()
+    return int(os.environ.get("RANK", "0"))
+
+
+def _claim_folder(ranks: Path, rank: int) -> Path:
+    """`<rank>`, or `<rank>.<n>` for the n-th restart of that rank; mkdir decides between two that ask at once."""
+    ranks.mkdir(parents=True, exist_ok=True)
+    attempt = 0
+    while True:
+        folder = ranks / (f"{rank}.{attempt}" if attempt else str(rank))
+        try:
+            folder.mkdir(mode=0o700)
+            return folder
+        except FileExistsError:
+            attempt += 1
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(data, indent=1))
+    temporary.chmod(0o600)
+    temporary.replace(path)

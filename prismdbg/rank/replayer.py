@@ -1,0 +1,200 @@
+"""A rank among virtual peers: every collective is looked up by identity, compared with the record, and answered."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.errors import PrismError
+from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.values import collective_to_json
+from prismdbg.rank.call import Call, Redispatch
+from prismdbg.rank.comparison import Difference, Tally, compare, describe_call
+from prismdbg.rank.counters import Counters
+from prismdbg.rank.gate import Gate, Stop
+from prismdbg.rank.peers import Answer, RecordedPeers, SynthesizedPeers
+from prismdbg.rank.works import finished
+
+STORY_EVENTS = 8
+
+
+class Replayer:
+    """The kernels' interceptor in a replay. `end` is B: the last record that belongs to the capsule."""
+
+    def __init__(
+        self, log: RankLog, peers: RecordedPeers, counters: Counters, gate: Gate, publish: Callable[..., None]
+    ) -> None:
+        self._log = log
+        self._recorded = peers
+        self._synthesized = SynthesizedPeers()
+        self._counters = counters
+        self._gate = gate
+        self._publish = publish
+        self._by_identity = {record.identity: record for record in log.collectives}
+        self._by_id = {record.record_id: record for record in log.collectives}
+        self.first = counters.record_id
+        self.end = log.collectives[-1].record_id if log.collectives else -1
+        self.strict = False
+        self.beyond_end = False
+        self.tally = Tally()
+
+    @property
+    def moment(self) -> Moment:
+        return self._counters.moment
+
+    def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        record_id, moment, identity = self._counters.issue(call)
+        event = describe_call(call, record_id, moment, identity)
+        record = None if self.beyond_end else self._expected(identity, moment, event, call)
+        reason = self._gate.should_stop(moment)
+        before = [t.detach().clone() for t in call.inputs] if reason else []
+        answer = self._answer(call, record, event)
+        if record is not None:
+            self.tally.served.add(record.record_id)
+        if reason:
+            self._stop(reason, moment, event, call, before, answer)
+        return call.result(finished(call, answer.source))
+
+    def _expected(
+        self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call
+    ) -> Collective | None:
+        """The record this call is; stops where the log ends or the call is not the recorded one."""
+        record = self._by_identity.get(identity)
+        if record is not None and record.record_id <= self.end:
+            differences = compare(call, record, self.tally, self.strict)
+            if differences:
+                self._diverged(record, moment, event, call, differences)
+            return record
+        if missing := self.missing():
+            extra = Difference(
+                field="call",
+                expected=f"{len(missing)} recorded collectives still to come",
+                actual=str(identity),
+            )
+            self._diverged(None, moment, event, call, [extra])
+        else:
+            self._publish("end_of_log", moment=str(moment), tally=self.tally_json())
+            self._stop("end of the log", moment, event, call, [], None)
+        self.beyond_end = True
+        return None
+
+    def missing(self) -> list[Collective]:
+        """Recorded collectives from A to B that the program has not issued."""
+        return [
+            r
+            for r in self._log.collectives
+            if self.first <= r.record_id <= self.end and r.record_id not in self.tally.served
+        ]
+
+    def _answer(self, call: Call, record: Collective | None, event: dict[str, Any]) -> Answer:
+        answer = self._recorded.answer(call, record) if record is not None else None
+        if answer is None:
+            answer = self._synthesized.answer(call, record)
+            assert answer is not None
+            self.tally.synthesized += 1
+            self._publish("synthesized", moment=event["moment"], collective=event)
+        return answer
+
+    def _diverged(
+        self,
+        record: Collective | None,
+        moment: Moment,
+        event: dict[str, Any],
+        call: Call,
+        differences: list[Difference],
+    ) -> None:
+        group = [
+            r
+            for r in self._log.collectives
+            if r.group == call.group_name and r.record_id in self.tally.served
+        ]
+        self._publish(
+            "diverged",
+            moment=str(moment),
+            expected=collective_to_json(record) if record is not None else None,
+            actual={**event, "frames": stack_of(program_frame())},
+            differences=[
+                {"field": d.field, "expected": d.expected, "actual": d.actual, "structural": d.structural}
+                for d in differences
+            ],
+            history=[collective_to_json(r) for r in group[-STORY_EVENTS:]],
+            tally=self.tally_json(),
+        )
+        self._stop("diverged", moment, event, call, [], None)
+
+    def _stop(
+        self,
+        reason: str,
+        moment: Moment,
+        event: dict[str, Any],
+        call: Call,
+        before: list[torch.Tensor],
+        answer: Answer | None,
+    ) -> None:
+        names = {
+            "input": before or call.inputs,
+            "out": call.outputs,
+            "op": call.spec.label,
+            "group": call.group_name,
+            "step": moment.step,
+            "synthesized": answer.synthesized if answer is not None else False,
+        }
+        self._gate.stop(Stop(reason, moment, event, program_frame(), names))
+
+    def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
+        """A work issued before A that had not completed: the recorded answer if there is one, else synthesized."""
+        record = self._by_id.get(record_id)
+        self.tally.served.add(record_id)
+        try:
+            if record is not None and record.payload is not None:
+                self._recorded.fill(outputs, record.payload)
+                return True
+            if record is not None and record.time_completed_ns is not None:
+                return True
+        except PrismError as error:
+            self._publish("note", text=str(error))
+        self.tally.synthesized += 1
+        self._publish(
+            "synthesized",
+            moment=str(record.moment if record else self.moment),
+            collective={"op": op, "record_id": record_id},
+        )
+        return True
+
+    def tally_json(self) -> dict[str, Any]:
+        tally = self.tally
+        return {
+            "compared": tally.compared,
+            "fingerprints": tally.fingerprints,
+            "object_notes": tally.object_notes,
+            "synthesized": tally.synthesized,
+            "missing": len(self.missing()),
+        }
+
+
+def program_frame() -> FrameType | None:
+    """The innermost frame that is not prismdbg's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return "/prismdbg/rank/" in frame.f_code.co_filename
+
+
+def stack_of(frame: FrameType | None) -> list[dict[str, Any]]:
+    """Frames from `frame` outwards, innermost first."""
+    frames = []
+    while frame is not None:
+        code = frame.f_code
+        frames.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})
+        frame = frame.f_back
+    return frames

@@ -1,0 +1,131 @@
+"""A replayed rank and the agent's verbs for it, the same from the program's start and after a restore."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.values import group_to_json
+from prismdbg.protocol.wire import Message
+from prismdbg.rank import kernels, state_hash
+from prismdbg.rank.agent import Agent
+from prismdbg.rank.counters import Counters
+from prismdbg.rank.gate import Gate, Stop
+from prismdbg.rank.peers import RecordedPeers
+from prismdbg.rank.replayer import Replayer, stack_of
+from prismdbg.rank.steps import COUNTER
+
+
+class Replaying:
+    """Holds the parts together; `install` puts the virtual peers in place."""
+
+    def __init__(self, log_folder: Path, agent: Agent, counters: Counters) -> None:
+        self.agent = agent
+        self.log: RankLog = read_log(log_folder)
+        self.counters = counters
+        self.gate = Gate(agent.publish)
+        self._log_folder = log_folder
+        self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
+        self.ended = False
+
+    def install(self, past_records: int = 0) -> None:
+        """`past_records`: collectives that the program had issued at A."""
+        past = [r for r in self.log.collectives if r.record_id < past_records]
+        if past:
+            self.counters.resume_before(past, past[-1].moment.step, past[-1].moment.collective)
+        self.replayer = Replayer(
+            self.log, RecordedPeers(self._log_folder), self.counters, self.gate, self.agent.publish
+        )
+        self.agent.verbs |= self.verbs()
+        kernels.install(self.replayer)
+
+    def on_step(self, step: int, _source: object) -> None:
+        self._check_state(step)
+        self.counters.begin_step(step)
+
+    def exception(self, report: dict[str, Any]) -> None:
+        self.agent.publish("exception", moment=str(self.counters.moment), **report)
+
+    def end(self, code: int) -> None:
+        """The program ends by itself."""
+        if not self.ended:
+            self.ended = True
+            if code == 0:
+                self._check_state(COUNTER.step, at_exit=True)
+            self.agent.publish(
+                "finished", code=code, moment=str(self.counters.moment), tally=self.replayer.tally_json()
+            )
+
+    def _check_state(self, step: int, at_exit: bool = False) -> None:
+        """Compares the parameters' hash where the record has one for this place."""
+        note = self._hashes.get(COUNTER.step if at_exit else step)
+        optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
+        if note is not None and optimizer is not None and (at_exit or step in self._hashes):
+            actual = f"{state_hash.of(optimizer):016x}"
+            expected = note.data["hash"]
+            self.agent.publish(
+                "state",
+                moment=str(self.counters.moment),
+                expected=expected,
+                actual=actual,
+                equal=actual == expected,
+            )
+
+    def verbs(self) -> dict[str, Any]:
+        gate, replayer = self.gate, self.replayer
+
+        def resume(message: Message) -> Message:
+            until = message.get("until")
+            if "end" in message and message["end"] is not None:
+                replayer.end = int(message["end"])
+            replayer.strict = bool(message.get("strict", replayer.strict))
+            gate.resume(Moment.parse(str(until)) if until else None, int(message.get("count", 0)))
+            return {}
+
+        def progress(_: Message) -> Message:
+            stop = gate.current
+            return {
+                "moment": str(self.counters.moment),
+                "stopped": stop.reason if stop is not None else None,
+                "tally": replayer.tally_json(),
+            }
+
+        def stack(_: Message) -> Message:
+            return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
+
+        def evaluate(message: Message) -> Message:
+            from prismdbg.rank.inspection import evaluate_at
+
+            return {"value": gate.ask(lambda stop: evaluate_at(stop, str(message["expression"])))}
+
+        def groups(_: Message) -> Message:
+            return {"groups": [group_to_json(group) for group in self.log.groups.values()]}
+
+        def pause(_: Message) -> Message:
+            gate.pause()
+            return {}
+
+        def leave(message: Message) -> Message:
+            os._exit(int(message.get("code", 0)))
+
+        return {
+            "resume": resume,
+            "progress": progress,
+            "stack": stack,
+            "evaluate": evaluate,
+            "groups": groups,
+            "pause": pause,
+            "quit": leave,
+        }
+
+    def hold(self, reason: str) -> None:
+        """Stops the calling thread until a client resumes it."""
+        self.gate.stop(Stop(reason, self.counters.moment, {}, None, {}))
+
+    def require_idle(self) -> None:
+        if self.gate.current is None:
+            raise UsageError("the rank is running")

@@ -1,0 +1,51 @@
+"""The change over of a restored rank: the same group objects, from now on among virtual peers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.wire import Message
+from prismdbg.rank import alone, triggers
+from prismdbg.rank.counters import Counters
+from prismdbg.rank.replaying import Replaying
+from prismdbg.rank.steps import COUNTER
+
+if TYPE_CHECKING:
+    from prismdbg.rank.agent import Agent
+    from prismdbg.rank.recording import Recording
+
+
+def change_over(recording: Recording, agent: Agent, message: Message) -> Message:
+    """Takes the log from `message["log"]`; the rank stays parked until `resume`."""
+    recorder = recording.recorder
+    stats = recorder.stats()
+    counters = Counters()
+    replaying = Replaying(Path(str(message["log"])), agent, counters)
+    replaying.install(past_records=int(stats["events"]))
+    counters.step, counters.collective = int(stats["step"]), int(stats["collective"])
+    alone.install()
+    recording.ended = True
+    recording.lost = "changed over to virtual peers"
+    COUNTER.listen(replaying.on_step)
+    triggers.install(replaying)
+    recorder.handover(replaying.replayer.rescue)
+    in_flight = recorder.in_flight()
+    replaying.replayer.first = min([*in_flight, counters.record_id])
+    resume = agent.verbs["resume"]
+
+    def first_resume(request: Message) -> Message:
+        """The parked thread re-issues its call, which now reaches the virtual peers."""
+        gate = replaying.gate
+        until, count = request.get("until"), int(request.get("count", 0))
+        if request.get("end") is not None:
+            replaying.replayer.end = int(request["end"])
+        replaying.replayer.strict = bool(request.get("strict", False))
+        gate.aim(Moment.parse(str(until)) if until else None, count)
+        agent.verbs["resume"] = resume
+        recorder.park(False)
+        return {}
+
+    agent.verbs["resume"] = first_resume
+    return {"moment": str(counters.moment), "in_flight": in_flight, "records": len(replaying.log.collectives)}

@@ -1,0 +1,60 @@
+"""Incidents that show inside the process: an uncaught exception, out of memory, the program's end.
+
+The hooks note what happened and then do what was there before them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import traceback
+from types import TracebackType
+from typing import Any, Protocol
+
+OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
+
+
+class Witness(Protocol):
+    """Told of an uncaught exception, then of the end."""
+
+    def exception(self, report: dict[str, Any]) -> None: ...
+
+    def end(self, code: int) -> None: ...
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """`incident`, type, text and traceback lines of an exception, innermost frame last."""
+    text = str(error)
+    memory = isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY_WORDS)
+    return {
+        "incident": "oom" if memory else "exception",
+        "type": type(error).__qualname__,
+        "text": text,
+        "traceback": traceback.format_exception(error),
+    }
+
+
+def install(witness: Witness) -> None:
+    """Chains sys.excepthook, threading.excepthook and atexit."""
+    code = 0
+    before, thread_before = sys.excepthook, threading.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        nonlocal code
+        code = 1
+        try:
+            if not isinstance(error, KeyboardInterrupt):
+                witness.exception(describe(error))
+        finally:
+            before(kind, error, trace)
+
+    def thread_excepthook(arguments: Any) -> None:
+        try:
+            if arguments.exc_value is not None:
+                witness.exception({**describe(arguments.exc_value), "thread": True})
+        finally:
+            thread_before(arguments)
+
+    sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+    atexit.register(lambda: witness.end(code))

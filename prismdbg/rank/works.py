@@ -1,0 +1,139 @@
+"""Works that the Python kernels hand to the program: recorded ones around the backend's, finished ones in a replay.
+
+A Python subclass of Work whose Python half is collected hangs in c10d::Work::wait, so works are made from futures
+or callbacks wherever the backend allows, and the one subclass is kept alive until it was waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PythonCallbackWork, _create_work_from_future
+
+from prismdbg.rank.call import Call
+
+if TYPE_CHECKING:
+    from prismdbg.rank.python_recorder import PythonRecorder
+
+_alive: set[Any] = set()
+
+
+class Completion:
+    """Tells the recorder once that a collective is complete, before the program can see it."""
+
+    def __init__(self, recorder: PythonRecorder, call: Call, record_id: int) -> None:
+        self._recorder = recorder
+        self._call: Call | None = call
+        self.record_id = record_id
+        self._lock = threading.Lock()
+
+    def done(self, source: int = -1) -> None:
+        self._finish(source, failed=False)
+
+    def fail(self) -> None:
+        self._finish(-1, failed=True)
+
+    def rescue(self) -> bool:
+        return self._call is not None and self._recorder.rescue(self._call, self.record_id)
+
+    def _finish(self, source: int, failed: bool) -> None:
+        with self._lock:
+            if self._call is not None:
+                self._recorder.complete(self._call, self.record_id, source, failed)
+                self._call = None
+
+
+def wrap(call: Call, result: Any, completion: Completion) -> Any:
+    """What the operator returned, with a Work that reports its completion."""
+    if call.spec.returns == "nothing":
+        completion.done()
+        return result
+    inner = call.work_of(result)
+    if call.spec.name == "recv_any_source_":
+        return AnySourceWork(inner, completion).boxed()
+    try:
+        future = inner.get_future()
+    except RuntimeError:  # gloo's receives and reduce-scatters have none
+        return call.result(_callback_work(inner, completion))
+    return call.result(_future_work(future, completion))
+
+
+def _callback_work(inner: Any, completion: Completion) -> Any:
+    def wait(timeout: timedelta) -> bool:
+        try:
+            inner.wait()
+        except Exception:
+            if completion.rescue():
+                return True
+            completion.fail()
+            raise
+        completion.done()
+        return True
+
+    return PythonCallbackWork(wait).boxed()
+
+
+def _future_work(future: Any, completion: Completion) -> Any:
+    outputs = completion._call.outputs if completion._call is not None else []
+
+    def settle(done: Any) -> Any:
+        try:
+            value = done.value()
+        except Exception:
+            if completion.rescue():
+                return outputs
+            completion.fail()
+            raise
+        completion.done()
+        return value
+
+    return _create_work_from_future(future.then(settle)).boxed()
+
+
+class AnySourceWork(dist.Work):
+    """A receive from any source: the only work whose sender the program asks for."""
+
+    def __init__(self, inner: Any, completion: Completion | None, source: int = -1) -> None:
+        super().__init__()
+        self._inner = inner
+        self._completion = completion
+        self._source = source
+        _alive.add(self)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        if self._inner is not None and self._completion is not None:
+            try:
+                self._inner.wait()
+            except Exception:
+                if not self._completion.rescue():
+                    self._completion.fail()
+                    raise
+            else:
+                self._source = self._inner._source_rank()
+                self._completion.done(self._source)
+        _alive.discard(self)
+        return True
+
+    def is_completed(self) -> bool:
+        return True if self._inner is None else bool(self._inner.is_completed())
+
+    def is_success(self) -> bool:
+        return True
+
+    def _source_rank(self) -> int:
+        return self._source
+
+    source_rank = _source_rank
+
+
+def finished(call: Call, source: int = -1) -> Any:
+    """A boxed Work that is complete."""
+    if call.spec.name == "recv_any_source_":
+        return AnySourceWork(None, None, source).boxed()
+    future: Any = torch.futures.Future()
+    future.set_result(call.outputs)
+    return _create_work_from_future(future).boxed()

@@ -1,0 +1,50 @@
+"""What a job gets from us: one folder in front of PYTHONPATH with `sitecustomize.py` and a link to this package."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import prismdbg
+
+PACKAGE = Path(prismdbg.__file__).resolve().parent
+CONFIG_VARIABLE = "PRISMDBG_CONFIG"
+
+
+def make_inject_folder(folder: Path) -> None:
+    """Nothing else of our environment becomes importable in the job."""
+    folder.mkdir(mode=0o755, exist_ok=True)
+    shutil.copyfile(PACKAGE / "rank" / "inject" / "sitecustomize.py", folder / "sitecustomize.py")
+    link = folder / "prismdbg"
+    if not link.exists():
+        link.symlink_to(PACKAGE)
+
+
+def job_environment(inject: Path, config: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """The job's environment with ours in front. A hash seed is fixed, for it cannot be read back from a process."""
+    environment = dict(base)
+    path = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{inject}{os.pathsep}{path}" if path else str(inject)
+    environment[CONFIG_VARIABLE] = str(config)
+    if environment.get("PYTHONHASHSEED", "random") == "random":
+        environment["PYTHONHASHSEED"] = str(secrets.randbelow(1 << 32))
+    return environment
+
+
+def cache_dir() -> Path:
+    """Where the native recorder and the CRIU bundle are kept: PRISMDBG_CACHE, else the user's cache."""
+    given = os.environ.get("PRISMDBG_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismdbg"
+
+
+def make_socket_dir() -> Path:
+    """A short path for the agents' sockets: a Unix socket's path ends at 108 bytes."""
+    base = Path("/run") if os.access("/run", os.W_OK) else Path("/tmp")
+    folder = base / f"prismdbg-{os.getuid()}" / secrets.token_hex(4)
+    folder.mkdir(parents=True, mode=0o700)
+    return folder

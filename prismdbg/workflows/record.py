@@ -1,0 +1,88 @@
+"""`prismdbg record`: starts the job with the recorder injected and stays as its supervisor on this node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import prismdbg
+from prismdbg.errors import UsageError
+from prismdbg.rank.config import Mode, RankConfig
+from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder, make_socket_dir
+from prismdbg.workflows.run_folder import RunFolder, write_json
+from prismdbg.workflows.supervisor import Policy, Supervisor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRequest:
+    """`window_steps`: 0 none, -1 everything. `checkpoint_every`: 0 never."""
+
+    output: Path
+    command: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    window_steps: int = 0
+    window_bytes: int = 4 << 30
+    native: bool = True
+    policy: Policy
+
+
+def record(request: RecordRequest) -> int:
+    """Runs the job to its end; its exit code is the answer."""
+    run = prepare(request)
+    environment = job_environment(run.inject, run.config, os.environ)
+    try:
+        job = subprocess.Popen(request.command, env=environment)
+    except OSError as error:
+        raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
+    supervisor = Supervisor(run, request.policy, job)
+    try:
+        return supervisor.watch()
+    finally:
+        shutil.rmtree(RankConfig.load(run.config).socket_dir, ignore_errors=True)
+
+
+def prepare(request: RecordRequest) -> RunFolder:
+    """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten."""
+    output = request.output.resolve()
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(
+            f"{request.output} exists and is not empty",
+            hint="give a new folder, or remove it with `prismdbg rm`",
+        )
+    output.mkdir(parents=True, exist_ok=True, mode=0o700)
+    run = RunFolder(output)
+    run.ranks.mkdir()
+    make_inject_folder(run.inject)
+    config = RankConfig(
+        mode=Mode.RECORD,
+        socket_dir=str(make_socket_dir()),
+        run=str(output),
+        cache_dir=str(cache_dir()),
+        ranks=request.ranks,
+        window_steps=request.window_steps,
+        window_bytes=request.window_bytes,
+        nan_check="nan" in request.policy.triggers or not request.policy.triggers,
+        native=request.native,
+    )
+    config.save(run.config)
+    write_json(
+        run.run_json,
+        {
+            "command": list(request.command),
+            "cwd": str(Path.cwd()),
+            "started_wall_ns": time.time_ns(),
+            "supervisor_pid": os.getpid(),
+            "window_steps": request.window_steps,
+            "window_bytes": request.window_bytes,
+            "checkpoint_every": request.policy.checkpoint_every,
+            "triggers": dict(request.policy.triggers),
+            "version": prismdbg.__version__,
+            "python": sys.version.split()[0],
+        },
+    )
+    return run

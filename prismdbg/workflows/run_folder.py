@@ -1,0 +1,94 @@
+"""The run folder that `record` makes: every name in it, and what stands in its JSON files."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_reader import iter_logs
+from prismdbg.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths below RUN. Nothing is created by looking."""
+
+    path: Path
+
+    @property
+    def run_json(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def supervisor_json(self) -> Path:
+        return self.path / "supervisor.json"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def inject(self) -> Path:
+        return self.path / "inject"
+
+    @property
+    def ranks(self) -> Path:
+        return self.path / "ranks"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def capsules(self) -> Path:
+        return self.path / "capsules"
+
+    def rank_folders(self) -> list[Path]:
+        """Log folders, in rank order, later attempts of a rank last."""
+        return list(iter_logs(self.ranks)) if self.ranks.is_dir() else []
+
+    def latest(self, rank: int) -> Path:
+        """The folder of a rank's last attempt. `UsageError` names the ranks there are."""
+        found = [folder for folder in self.rank_folders() if rank_of(folder) == rank]
+        if not found:
+            known = sorted({rank_of(folder) for folder in self.rank_folders()})
+            raise UsageError(
+                f"{self.path} holds nothing of rank {rank}", hint=f"ranks there: {known or 'none yet'}"
+            )
+        return found[-1]
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        run = cls(path.resolve())
+        if not run.run_json.is_file():
+            raise UsageError(
+                f"{path} is not a run folder", hint="give the folder that `prismdbg record -o` made"
+            )
+        return run
+
+
+def rank_of(folder: Path) -> int:
+    return int(folder.name.split(".")[0])
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or an empty one where the file is not there yet."""
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+    return data if isinstance(data, dict) else {}
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Whole or not at all, 0600."""
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(data, file, indent=1)
+    temporary.replace(path)
