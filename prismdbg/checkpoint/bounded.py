@@ -1,0 +1,48 @@
+"""Runs a program that must not outlive its bound: then exactly the process group started is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import WaitTimeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    returncode: int
+    output: str
+
+
+def run_bounded(argv: Sequence[str], *, timeout_s: float, what: str, cwd: Path | None = None) -> Finished:
+    """Standard output and error in one text. `WaitTimeout` says `what` was waited for."""
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise WaitTimeout(f"waited {timeout_s:g} s for {what}; it was killed") from None
+    finally:
+        _end_group(process)
+    return Finished(returncode=process.returncode, output=output.decode(errors="replace"))
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Also the children that a program which ended by itself may have left behind."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,89 @@
+"""Drives criu on a live process: one bounded dump and what it cost, or a `CriuError` with the decisive line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.checkpoint.bindings import load_image
+from prismdbg.checkpoint.bounded import run_bounded
+from prismdbg.checkpoint.bundle import Criu
+from prismdbg.checkpoint.criu_log import explain
+from prismdbg.errors import CriuError, WaitTimeout
+
+LOG = "dump.log"
+# Shared memory that is already unlinked (DataLoader's tensors) is kept in the image; criu's own limit: 1 MB.
+GHOST_LIMIT_BYTES = 16 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpReport:
+    """What a dump cost: `frozen_ns` is how long the process stood still."""
+
+    images: Path
+    images_bytes: int
+    frozen_ns: int
+    pages_bytes: int
+
+
+def dump(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: float) -> DumpReport:
+    """Dumps `pid` and its children into the new folder `images`.
+
+    Connections are recorded as established and closed at the restore, so nothing needs to be locked: what
+    arrives meanwhile waits in the kernel for the process that goes on. Killing criu half-way can cost the rank
+    its life, so criu's own bound, which lets the process go, comes first and ours is the last resort.
+    """
+    images.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [*criu.command(), "dump", "--tree", str(pid), "--images-dir", str(images)]
+    command += ["--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
+    command += ["--ghost-limit", str(GHOST_LIMIT_BYTES), "--timeout", str(max(int(timeout_s) - 2, 1))]
+    command += ["-v4", "--log-file", LOG, *_terminal(pid), *_session(pid)]
+    if leave_running:
+        command.append("--leave-running")
+    try:
+        ran = run_bounded(command, timeout_s=timeout_s, what=f"criu to dump process {pid}")
+    except WaitTimeout as error:
+        raise CriuError(str(error), hint=f"see {images / LOG}") from error
+    if ran.returncode != 0:
+        raise explain(f"dump process {pid}", _log_of(images), fallback=ran.output)
+    return _report(criu, images)
+
+
+def _session(pid: int) -> list[str]:
+    """A process that does not lead its session can only be dumped as part of its caller's."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError as error:
+        raise CriuError(f"process {pid} has ended", hint="capture a rank that is alive") from error
+    return [] if int(fields[3]) == pid else ["--shell-job"]
+
+
+def _terminal(pid: int) -> list[str]:
+    """Terminals on standard input and output belong to the user: named, so that a restore can replace them."""
+    named: list[str] = []
+    for number in (0, 1, 2):
+        link = Path(f"/proc/{pid}/fd/{number}")
+        try:
+            if str(link.readlink()).startswith("/dev/pts/"):
+                status = link.stat()
+                named += ["--external", f"tty[{status.st_rdev:x}:{status.st_dev:x}]"]
+        except OSError:
+            continue
+    return named
+
+
+def _report(criu: Criu, images: Path) -> DumpReport:
+    stats = load_image(criu, images / "stats-dump")[0]["dump"]
+    return DumpReport(
+        images=images,
+        images_bytes=sum(path.stat().st_size for path in images.iterdir()),
+        frozen_ns=int(stats["frozen_time"]) * 1000,
+        pages_bytes=int(stats["pages_written"]) * 4096,
+    )
+
+
+def _log_of(images: Path) -> str:
+    try:
+        return (images / LOG).read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,78 @@
+"""What criu's log says went wrong: the decisive line, and what to do about the failures that are known."""
+
+from __future__ import annotations
+
+import re
+
+from prismdbg.errors import CriuError
+
+_ERROR = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\d+:\s*)?\s*Error \([^)]*\): (.+)$", re.MULTILINE)
+
+# Printed in runs that succeed too, or only repeat that it failed.
+_NOISE = (
+    "rlimit: Can't setup RLIMIT_NOFILE",
+    "Dumping FAILED",
+    "Restoring FAILED",
+    "Can't umount",
+)
+
+_HINTS: tuple[tuple[str, str], ...] = (
+    (r"fork for \d+: File exists", "its PID is taken: restore in a PID namespace of its own"),
+    (
+        r"has bad size",
+        "a file that was open at the dump has another size now: it must be as long as it was at the dump",
+    ),
+    (r"has bad mode", "a file that was open at the dump has other permissions now"),
+    (
+        r"bind (inet|inet6) socket|Can't bind",
+        "an address the rank was bound to is missing in its network namespace",
+    ),
+    (
+        r"restore capabilities",
+        "the image holds capabilities this container lacks: restore from an edited copy",
+    ),
+    (
+        r"build-?id|mismatch",
+        "a library differs from the one at the dump: restore on the same installed files",
+    ),
+    (r"Can't open file|No such file", "a file that was open or mapped at the dump is not there"),
+    (
+        r"shell.?job|leader of its session|not a session leader",
+        "the rank shares its caller's session: dump with shell_job=True",
+    ),
+    (
+        r"Can't get 1:16 opt|vdso",
+        "this CRIU is too old for this kernel: `images/criu/build` makes a newer one",
+    ),
+    (
+        r"can't be dumped|Can't dump|external|Unsupported",
+        "the rank holds something CRIU cannot save; use --origin start",
+    ),
+    (r"nvidia|/dev/(?!null)", "the rank holds a device CRIU cannot save; use --origin start"),
+    (
+        r"Operation not permitted|Permission denied|ptrace",
+        "dumping needs root, or CAP_CHECKPOINT_RESTORE and CAP_SYS_PTRACE",
+    ),
+    (r"No space left|ENOSPC", "the disk is full"),
+)
+
+
+def decisive_line(log: str) -> str:
+    """The first error that is not noise: later ones follow from it. Empty when the log holds none."""
+    errors = _ERROR.findall(log)
+    telling = [line for line in errors if not any(noise in line for noise in _NOISE)]
+    return str((telling or errors or [""])[0]).strip()
+
+
+def hint_for(line: str) -> str:
+    for pattern, hint in _HINTS:
+        if re.search(pattern, line):
+            return hint
+    return "the whole log of criu is kept beside the images"
+
+
+def explain(what: str, log: str, *, fallback: str = "") -> CriuError:
+    """The error for a criu that refused: `what` was tried, its own words, what to do."""
+    line = decisive_line(log)
+    words = line or fallback.strip() or "it gave no reason"
+    return CriuError(f"criu could not {what}: {words}", hint=hint_for(words))

@@ -1,0 +1,189 @@
+"""What a process image holds (files, addresses, standard output, credentials), and a copy that can be restored.
+
+Reads CRIU's images; does not run CRIU.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import quopri
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from prismdbg.checkpoint.bindings import Entry, edit_image, load_image
+from prismdbg.checkpoint.bundle import Criu
+from prismdbg.errors import CapsuleError
+
+_FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
+_S_IFMT, _S_IFREG = 0o170000, 0o100000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFile:
+    """A regular file that must be there at the restore. `size_bytes` is what it must have then."""
+
+    path: str
+    size_bytes: int
+    mode: int
+    is_mapped: bool
+    is_written: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standard:
+    """One of the descriptors 0, 1 and 2, and the key by which `criu restore --inherit-fd` replaces it."""
+
+    number: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessImage:
+    """The tree of one rank. Paths are as the rank saw them."""
+
+    root_pid: int
+    pids: tuple[int, ...]
+    leads_session: bool
+    cwd: str
+    uid: int
+    gid: int
+    files: tuple[OpenFile, ...]
+    addresses: tuple[str, ...]
+    unix_sockets: tuple[str, ...]
+    standards: tuple[Standard, ...]
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders that must exist before the restore: where it works, and where its sockets and files lie."""
+        paths = [file.path for file in self.files if not file.is_mapped] + list(self.unix_sockets)
+        return tuple(sorted({self.cwd, *(str(PurePosixPath(path).parent) for path in paths)}))
+
+
+def read(criu: Criu, images: Path) -> ProcessImage:
+    """Everything a restore must find or be given."""
+    tree = load_image(criu, images / "pstree.img")
+    files = {entry["id"]: entry for entry in load_image(criu, images / "files.img")}
+    pids = [int(entry["pid"]) for entry in tree]
+    root = tree[0]
+    creds = _creds(load_image(criu, images / f"core-{pids[0]}.img")[0])
+    place = load_image(criu, images / f"fs-{pids[0]}.img")[0]
+    mapped = {number for pid in pids for number in _mapped(load_image(criu, images / f"mm-{pid}.img")[0])}
+    return ProcessImage(
+        root_pid=pids[0],
+        pids=tuple(sorted({int(thread) for entry in tree for thread in entry["threads"]})),
+        leads_session=int(root["sid"]) == pids[0],
+        cwd=str(files[place["cwd_id"]]["reg"]["name"]),
+        uid=int(creds["uid"]),
+        gid=int(creds["gid"]),
+        files=tuple(_open_files(files, mapped)),
+        addresses=tuple(sorted(_addresses(files))),
+        unix_sockets=tuple(sorted(_unix_sockets(files))),
+        standards=tuple(_standards(criu, images, pids[0], files)),
+    )
+
+
+def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath) -> None:
+    """Makes the new folder `into` to restore from, and leaves `images` as they are.
+
+    Small edited copies of `core-*.img`: no capabilities, and no limits that a container may not set. All else are
+    links to `seen_as`, the path under which the restoring container sees `images`.
+    """
+    into.mkdir(mode=0o700, parents=True)
+    for source in sorted(images.iterdir()):
+        target = into / source.name
+        if source.name.startswith("core-") and source.suffix == ".img":
+            edit_image(criu, source, target, [_harmless(entry) for entry in load_image(criu, source)])
+        elif source.suffix == ".img" or source.name.startswith("stats-"):
+            target.symlink_to(seen_as / source.name)
+
+
+def _harmless(core: Entry) -> Entry:
+    creds = _creds(core)
+    for name in ("cap_prm", "cap_eff", "cap_inh", "cap_bnd", "cap_amb"):
+        creds[name] = [0 for _ in creds.get(name, [0, 0])]
+    for label in ("lsm_profile", "lsm_sockcreate", "apparmor_data"):
+        creds.pop(label, None)
+    task = core.get("tc", {})
+    task.pop("oom_score_adj", None)
+    if "rlimits" in task:
+        task["rlimits"] = {"rlimits": []}
+    return core
+
+
+def _creds(core: Entry) -> Entry:
+    try:
+        creds: Entry = core["thread_core"]["creds"]
+    except KeyError as error:
+        raise CapsuleError("the process image holds no credentials", hint="the capsule is damaged") from error
+    return creds
+
+
+def _mapped(memory: Entry) -> Iterator[int]:
+    yield int(memory["exe_file_id"])
+    for area in memory["vmas"]:
+        if int(area["status"]) & _FILE_MAPPED:
+            yield int(area["shmid"])
+
+
+def _open_files(files: dict[int, Entry], mapped: set[int]) -> Iterator[OpenFile]:
+    for number, entry in files.items():
+        if entry["type"] != "REG" or int(entry["reg"]["mode"]) & _S_IFMT != _S_IFREG:
+            continue
+        regular = entry["reg"]
+        # A file open for appending has no size in the image: any will do, and its position is honest.
+        yield OpenFile(
+            path=str(regular["name"]),
+            size_bytes=int(regular.get("size", regular["pos"])),
+            mode=int(regular["mode"]) & 0o7777,
+            is_mapped=number in mapped,
+            is_written=bool(int(regular["flags"]) & (os.O_WRONLY | os.O_RDWR)),
+        )
+
+
+def _addresses(files: dict[int, Entry]) -> set[str]:
+    found: set[str] = set()
+    for entry in files.values():
+        if entry["type"] == "INETSK" and (text := _address(entry["isk"])):
+            found.add(text)
+    return found
+
+
+def _address(inet: Entry) -> str:
+    """The local address, empty where it needs none of its own: any, and loopback."""
+    words = struct.pack(f"={len(inet['src_addr'])}I", *inet["src_addr"])
+    address = ipaddress.ip_address(words[:4] if inet["family"] == socket.AF_INET else words[:16])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return "" if address.is_loopback or address.is_unspecified else str(address)
+
+
+def _unix_sockets(files: dict[int, Entry]) -> set[str]:
+    """Bound paths; abstract names (a leading zero byte) live in the network namespace and need nothing."""
+    names = (
+        quopri.decodestring(entry["usk"].get("name", ""))
+        for entry in files.values()
+        if entry["type"] == "UNIXSK"
+    )
+    return {os.fsdecode(name.rstrip(b"\0")) for name in names if name and name[0] != 0}
+
+
+def _standards(criu: Criu, images: Path, pid: int, files: dict[int, Entry]) -> Iterator[Standard]:
+    identity = load_image(criu, images / f"ids-{pid}.img")[0]
+    for descriptor in load_image(criu, images / f"fdinfo-{identity['files_id']}.img"):
+        if int(descriptor["fd"]) <= 2 and (key := _inherit_key(files[descriptor["id"]])):
+            yield Standard(number=int(descriptor["fd"]), key=key)
+
+
+def _inherit_key(entry: Entry) -> str:
+    """As criu names them: a pipe by inode, a file by its path without the first slash, a terminal as dumped."""
+    if entry["type"] == "PIPE":
+        return f"pipe:[{entry['pipe']['pipe_id']}]"
+    if entry["type"] == "REG":
+        return str(entry["reg"]["name"]).lstrip("/")
+    if entry["type"] == "EXT":
+        return f"extRaw:{entry['ext']}"
+    return ""
