@@ -81,6 +81,7 @@ def main() -> None:
         if rank == 0 and args.checkpoint and args.checkpoint_every and step % args.checkpoint_every == 0:
             save(args.checkpoint, model, optimizer, step)
 
+    dist.barrier()
     if rank == 0 and args.checkpoint:
         save(args.checkpoint, model, optimizer, args.steps)
     print(f"rank {rank} parameters {checksum(model)}", flush=True)

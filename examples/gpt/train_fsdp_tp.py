@@ -84,6 +84,7 @@ def main() -> None:
                 speed = step / (time.perf_counter() - began)
                 print(f"step {step} loss {mean.item() / replicas:.4f} ({speed:.1f} steps/s)", flush=True)
 
+    dist.barrier()
     dist.destroy_process_group()
 
 
