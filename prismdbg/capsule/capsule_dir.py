@@ -6,10 +6,8 @@ Opening reads the manifest and trusts the rest; `verify` does not. Packed ones: 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import shutil
-import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -17,22 +15,18 @@ from typing import Any
 
 from prismdbg.capsule import container_dump, json_border, layout, transfer
 from prismdbg.capsule.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest
+from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
-
-PARTIAL = ".partial-"
 
 
 class CapsuleWriter:
     """Writes one capsule; nothing is left of it unless `finish` was reached.
 
-        with CapsuleWriter(path) as writer:
-            writer.add_json(layout.RANK, rank)
-            writer.add_tree(layout.LOG, run_log)
-            writer.finish(manifest)
-
-    Beside `path` lies a folder `.NAME.partial-*`, locked while its writer lives: one that a `kill -9` left
-    behind can be told from one that is being written.
+    with CapsuleWriter(path) as writer:
+        writer.add_json(layout.RANK, rank)
+        writer.add_tree(layout.LOG, run_log)
+        writer.finish(manifest)
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,15 +34,12 @@ class CapsuleWriter:
         self._entries: dict[str, FileEntry] = {}
         self._argv: list[str] = []
         self._cwd = "/"
-        self._lock = -1
+        self._cleanup = ExitStack()
 
     def __enter__(self) -> CapsuleWriter:
         if self.path.exists() or self.path.is_symlink():
             raise UsageError(f"{self.path} is there already", hint="give another name, or remove it first")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._partial = Path(tempfile.mkdtemp(prefix=f".{self.path.name}{PARTIAL}", dir=self.path.parent))
-        self._lock = os.open(self._partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._partial = self._cleanup.enter_context(partial_folder(self.path))
         for folder in layout.FOLDERS:
             (self._partial / folder).mkdir(mode=0o700)
         return self
@@ -56,8 +47,7 @@ class CapsuleWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._partial, ignore_errors=True)  # renamed away by `finish`
-        os.close(self._lock)
+        self._cleanup.close()
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise FacilityError(
                 f"the disk is full: {self.path} could not be written", hint="make room, or write it elsewhere"
@@ -141,9 +131,7 @@ class Capsule:
         """`CapsuleError` where `path` is no capsule, is damaged, or needs a newer prismdbg."""
         if not path.is_dir():
             what = "is no folder" if path.exists() else "is not there"
-            raise CapsuleError(
-                f"{path} {what}", hint="give a capsule: a folder, or what `prismdbg pack` made"
-            )
+            raise CapsuleError(f"{path} {what}", hint="give a capsule: a folder, or what `prismdbg pack` made")
         file = path / layout.MANIFEST
         if not file.exists():
             raise CapsuleError(f"{path} is no capsule: it holds no {layout.MANIFEST}")

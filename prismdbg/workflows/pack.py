@@ -18,8 +18,9 @@ from typing import BinaryIO
 import zstandard
 
 from prismdbg.capsule import layout, transfer
-from prismdbg.capsule.capsule_dir import PARTIAL, Capsule
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
+from prismdbg.capsule.partial import lock, partial_folder, partial_name
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.workflows.archive_reader import ArchiveReader, Limits, Member
 
@@ -33,7 +34,7 @@ def no_progress(_more_bytes: int) -> None:
 
 
 def pack(source: Path, target: Path, progress: Progress = no_progress) -> int:
-    """Writes the capsule folder `source` as `target`, the same bytes for the same capsule, and returns its size.
+    """Writes the capsule folder `source` as `target`, the same bytes for the same capsule. Returns the size.
 
     What the manifest does not name stays behind; what it names and is altered is an error.
     """
@@ -41,12 +42,11 @@ def pack(source: Path, target: Path, progress: Progress = no_progress) -> int:
     if target.exists():
         raise UsageError(f"{target} is there already", hint="give another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}{PARTIAL}{os.getpid()}")
+    partial = partial_name(target, "pack")
     try:
         with transfer.create(partial) as out:
-            compressor = zstandard.ZstdCompressor(
-                level=LEVEL, threads=min(4, os.cpu_count() or 1), write_checksum=True
-            )
+            lock(out.fileno())
+            compressor = zstandard.ZstdCompressor(level=LEVEL, threads=min(4, os.cpu_count() or 1), write_checksum=True)
             with compressor.stream_writer(out, closefd=False) as stream:
                 _write_members(stream, capsule, progress)
             out.flush()
@@ -57,9 +57,7 @@ def pack(source: Path, target: Path, progress: Progress = no_progress) -> int:
     return target.stat().st_size
 
 
-def unpack(
-    source: Path, target: Path, limits: Limits | None = None, progress: Progress = no_progress
-) -> Capsule:
+def unpack(source: Path, target: Path, limits: Limits | None = None, progress: Progress = no_progress) -> Capsule:
     """Makes the capsule folder `target` from an archive. `CapsuleError` if it is not exactly a capsule.
 
     All is written below a temporary folder beside `target`, which is renamed at the end or removed.
@@ -68,19 +66,14 @@ def unpack(
         raise UsageError(f"{target} is there already", hint="give another name, or remove it first")
     if not source.is_file():
         raise CapsuleError(f"{source} is no file", hint="give what `prismdbg pack` made")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}{PARTIAL}", dir=target.parent))
     try:
-        manifest = _read_archive(source, partial, limits or Limits(), progress)
-        partial.rename(target)
+        with partial_folder(target) as partial:
+            manifest = _read_archive(source, partial, limits or Limits(), progress)
+            partial.rename(target)
     except PrismError:
         raise
     except OSError as error:
-        raise FacilityError(
-            f"{target} could not be written: {error.strerror}", hint="check the disk"
-        ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        raise FacilityError(f"{target} could not be written: {error.strerror}", hint="check the disk") from error
     return Capsule(path=target, manifest=manifest)
 
 
@@ -141,9 +134,7 @@ def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]
             f"{path} cannot be read: {error.strerror}", hint="`prismdbg verify` says all that is wrong"
         ) from error
     if left or more or digest.hexdigest() != entry.sha256:
-        raise CapsuleError(
-            f"{name} is not what the manifest says", hint="`prismdbg verify` says all that is wrong"
-        )
+        raise CapsuleError(f"{name} is not what the manifest says", hint="`prismdbg verify` says all that is wrong")
 
 
 def _read_archive(source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
@@ -181,9 +172,7 @@ def _check_folder(source: Path, member: Member, manifest: Manifest) -> None:
         raise CapsuleError(f"{source} holds the folder {member.name!r}, which is no part of it")
 
 
-def _write_member(
-    archive: ArchiveReader, member: Member, manifest: Manifest, folder: Path, progress: Progress
-) -> None:
+def _write_member(archive: ArchiveReader, member: Member, manifest: Manifest, folder: Path, progress: Progress) -> None:
     """Writes one file and compares it with the manifest."""
     entry = manifest.files.get(member.name)
     if entry is None or entry.size_bytes != member.size_bytes:
