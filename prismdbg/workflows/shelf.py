@@ -66,6 +66,9 @@ def remove(path: Path, *, force: bool = False) -> Item:
 
     It is renamed first: a removal that is interrupted leaves a partial, never half a capsule.
     """
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link", hint="give the path it leads to")
+    path = path.resolve()
     item = describe(path)
     if item is None:
         raise UsageError(f"{path} is neither a run nor a capsule", hint="`prismdbg list` says what there is")

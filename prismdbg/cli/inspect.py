@@ -1,0 +1,75 @@
+"""`prismdbg inspect`: what a capsule holds, from its manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.cli import render
+from prismdbg.workflows.pack import read_manifest
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+@click.option("--files", is_flag=True, help="List every file too, with its size.")
+def command(capsule: Path, as_json: bool, files: bool) -> None:
+    """Say what CAPSULE, a folder or a packed file, holds. Reads the manifest only; `verify` checks the rest."""
+    manifest = read_manifest(capsule)
+    if as_json:
+        render.emit_json(manifest.to_json())
+        return
+    render.emit(render.pairs(_rows(manifest)))
+    if files:
+        rows = [(render.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
+        render.emit("\n" + render.columns(("size", "file"), rows, right=("size",)))
+
+
+def _rows(manifest: Manifest) -> list[tuple[str, str]]:
+    incident = manifest.incident
+    at = f" at {incident.moment}" if incident.moment else ""
+    return [
+        ("job", manifest.job),
+        ("rank", f"{manifest.rank} of {manifest.world_size}"),
+        ("made", render.when(manifest.created_ns)),
+        ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
+        ("from", f"{manifest.moment_a} to {manifest.moment_b}"),
+        ("origin", _origin(manifest)),
+        *([("replayable", _replayable(manifest))] if manifest.replayable_from > manifest.moment_a else []),
+        ("groups", "\n".join(f"{g.title}: {_ranks(g.ranks)} ({g.backend or '?'})" for g in manifest.groups)),
+        ("devices", ", ".join(manifest.device_kinds)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))),
+        ("hardware", ", ".join(f"{name} {value}" for name, value in sorted(manifest.hardware.items()))),
+        ("size", ", ".join(_sizes(manifest))),
+        *(("note", text) for text in manifest.notes),
+    ]
+
+
+def _origin(manifest: Manifest) -> str:
+    memory = "holds the rank's raw memory" if manifest.contains_raw_memory else "holds no raw memory"
+    return f"{manifest.origin}, {memory}"
+
+
+def _replayable(manifest: Manifest) -> str:
+    if manifest.replayable_from > manifest.moment_b:
+        return "no: what the rank received fell out of the window"
+    return f"not before {manifest.replayable_from}"
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return " ".join(map(str, ranks))
+
+
+def _sizes(manifest: Manifest) -> list[str]:
+    """In all, and of the parts that count."""
+    parts = {"checkpoint": layout.CHECKPOINT, "log": layout.LOG, "files": layout.FILES}
+    sizes = {
+        label: sum(e.size_bytes for name, e in manifest.files.items() if name.startswith(folder + "/"))
+        for label, folder in parts.items()
+    }
+    return [render.size(manifest.size_bytes), *(f"{label} {render.size(n)}" for label, n in sizes.items() if n)]

@@ -1,0 +1,35 @@
+"""`prismdbg list`: runs and capsules in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import render
+from prismdbg.workflows import shelf
+
+
+@click.command()
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def command(folders: tuple[Path, ...], as_json: bool) -> None:
+    """List the runs and capsules in each FOLDER (default: here), oldest first, with what they take on disk."""
+    items = [item for folder in folders or (Path(),) for item in shelf.find(folder)]
+    if as_json:
+        render.emit_json(
+            [{**_row(item), "size_bytes": item.size_bytes, "created_ns": item.created_ns} for item in items]
+        )
+        return
+    if not items:
+        render.say("no runs and no capsules here")
+        return
+    rows = [
+        (item.kind, render.size(item.size_bytes), render.when(item.created_ns), str(item.path), item.text)
+        for item in items
+    ]
+    render.emit(render.columns(("kind", "size", "made", "path", "what"), rows, right=("size",)))
+
+
+def _row(item: shelf.Item) -> dict[str, object]:
+    return {"kind": item.kind, "path": str(item.path), "text": item.text}

@@ -1,0 +1,85 @@
+"""The `prismdbg` command: finds the subcommand, runs it, and turns what happened into an exit code.
+
+stdout is data, stderr is talk. An error says what happened and what to do next; a traceback means a defect.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+import prismdbg
+from prismdbg.cli import registry
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import PrismError
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand when it is called, never to list it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(registry.existing())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = registry.existing().get(cmd_name)
+        return None if entry is None else entry.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, entries in registry.SECTIONS.items():
+            rows = [(entry.name, entry.summary) for entry in entries if entry.exists]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(prismdbg.__version__, prog_name="prismdbg")
+def cli() -> None:
+    """Take one rank of a distributed training job out of production and run it again, alone, as often as you like.
+
+    Every command explains itself with --help.
+    """
+
+
+def main() -> NoReturn:
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code. A subcommand that returns a number gives its own."""
+    try:
+        answer = cli.main(args=list(arguments), prog_name="prismdbg", standalone_mode=False)
+        sys.stdout.flush()
+    except PrismError as error:
+        _say_error(str(error), error.hint)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    return int(answer) if isinstance(answer, int) else ExitCode.OK
+
+
+def _say_error(message: str, hint: str) -> None:
+    first, *rest = message.splitlines() or [""]
+    lines = [f"error: {first}", *(f"  {line}" for line in rest)]
+    if hint:
+        lines.append(f"  what to do: {hint}")
+    click.echo("\n".join(lines).encode("utf-8", "replace").decode(), err=True)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends it as an exception does: temporary files, containers and locks are cleaned up."""
+    sys.exit(ExitCode.TERMINATED)

@@ -1,0 +1,60 @@
+"""The subcommands there are, without importing any: `prismdbg --help` must not wait for docker or rich.
+
+A subcommand is a file beside this one with the same name, holding a click command named `command`. Names whose
+file is not there yet are not shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    summary: str
+
+    @property
+    def exists(self) -> bool:
+        return Path(__file__).with_name(f"{self.name}.py").is_file()
+
+    def load(self) -> click.Command:
+        command = import_module(f"prismdbg.cli.{self.name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"prismdbg.cli.{self.name}.command is no click command")
+        return command
+
+
+SECTIONS: dict[str, tuple[Entry, ...]] = {
+    "In production": (
+        Entry("record", "Run a training job and record its collectives."),
+        Entry("status", "Say where each rank of a running job is."),
+        Entry("capture", "Take one rank of a running job into a capsule; the job goes on."),
+        Entry("why", "Say from the logs alone what went wrong, and which rank did it first."),
+    ),
+    "On one machine, alone": (
+        Entry("build", "Make the container image that a capsule runs in."),
+        Entry("replay", "Run a captured rank again with recorded peers and compare every collective."),
+        Entry("debug", "Step through a captured rank."),
+    ),
+    "Capsules": (
+        Entry("list", "List runs and capsules, with their sizes."),
+        Entry("inspect", "Say what a capsule holds."),
+        Entry("verify", "Check that a capsule is whole, unaltered and replayable."),
+        Entry("pack", "Make one file of a capsule."),
+        Entry("unpack", "Make a capsule of a packed file; nothing in it is trusted."),
+        Entry("rm", "Remove runs and capsules, or what exceeds a quota."),
+    ),
+    "This machine": (
+        Entry("doctor", "Say what this machine can do, what it lacks, and the fix."),
+        Entry("setup", "Build the native recorder and the CRIU bundle, once."),
+    ),
+}
+
+
+def existing() -> dict[str, Entry]:
+    return {entry.name: entry for entries in SECTIONS.values() for entry in entries if entry.exists}

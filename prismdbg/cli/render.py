@@ -1,0 +1,78 @@
+"""How values look to a person, and the two streams: data on stdout, talk on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+import click
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def emit(text: str) -> None:
+    """One line, or several, of data."""
+    click.echo(plain(text))
+
+
+def emit_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def say(text: str) -> None:
+    """To the person, not to the next program."""
+    click.echo(plain(text), err=True)
+
+
+def plain(text: str) -> str:
+    """What came from a capsule may not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def size(size_bytes: int) -> str:
+    """`338.2 MiB`."""
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            break
+        value /= 1024
+    return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def when(time_ns: int) -> str:
+    """Local time, to the second."""
+    return f"{datetime.fromtimestamp(time_ns / 1e9).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> str:
+    """A table with aligned columns; nothing is cut, so a program can read it too. `right`: names of number columns."""
+    table = [[plain(cell).replace("\n", " ") for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(header, row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def pairs(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and values, aligned; a value of several lines stays below itself."""
+    width = max(len(name) for name, _ in rows)
+    indent = "\n" + " " * (width + 2)
+    return "\n".join(f"{name.ljust(width)}  {plain(value).replace(chr(10), indent)}".rstrip() for name, value in rows)
+
+
+@contextmanager
+def byte_progress(label: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, only where a person looks at it."""
+    if not sys.stderr.isatty() or not total_bytes:
+        yield lambda _more: None
+        return
+    with click.progressbar(length=total_bytes, label=label, file=sys.stderr) as bar:
+        yield bar.update

@@ -1,0 +1,37 @@
+"""`prismdbg verify`: hashes, completeness, and whether the log covers what is to be replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule.verify import Severity, findings
+from prismdbg.cli import render
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.workflows.pack import opened
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(capsule: Path, as_json: bool) -> int:
+    """Check that CAPSULE, a folder or a packed file, is whole, unaltered and replayable.
+
+    Exits 0 when it is, 3 when it is not. Notes are worth knowing and no fault.
+    """
+    with opened(capsule) as whole:
+        found = list(findings(whole.path))
+    bad = sum(finding.severity is Severity.FATAL for finding in found)
+    if as_json:
+        listed = [{"severity": f.severity, "where": f.where, "text": f.text} for f in found]
+        render.emit_json({"capsule": str(capsule), "whole": not bad, "findings": listed})
+    else:
+        for finding in found:
+            render.emit(f"{'bad ' if finding.severity is Severity.FATAL else 'note'}  {finding}")
+    if bad:
+        render.say(f"error: {capsule} is not whole: {bad} faults\n  what to do: make or fetch it again; do not use it")
+        return ExitCode.BAD_CAPSULE
+    manifest = whole.manifest
+    render.say(f"whole: {len(manifest.files)} files, {render.size(manifest.size_bytes)}, ready to replay")
+    return ExitCode.OK
