@@ -44,6 +44,7 @@ def _record(config: RankConfig) -> None:
         def end(self, code: int) -> None:
             recording.end(code)
 
+    recording.opened_files.install()
     recorder.on_group(recording.on_group)
     recorder.mode(1)
     COUNTER.listen(recording.on_step)

@@ -34,6 +34,7 @@ class RankConfig:
     ranks: tuple[int, ...] = ()
     window_steps: int = 0
     window_bytes: int = 4 << 30
+    checkpoint_every: int = 0
     stacks: bool = True
     fingerprints: bool = True
     nan_check: bool = True

@@ -90,7 +90,12 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
             raise UsageError("the rank is not parked", hint="ask for park first; its lease may have ended")
         stats = recorder.stats()
         park.close_log()
-        return {"step": stats["step"], "collective": stats["collective"], "in_flight": recorder.in_flight()}
+        return {
+            "step": stats["step"],
+            "collective": stats["collective"],
+            "record_id": stats["events"],
+            "in_flight": recorder.in_flight(),
+        }
 
     def release(_: Message) -> Message:
         park.release()

@@ -23,6 +23,7 @@ import prismdbg
 from prismdbg.capsule.log_format import Kind, StepSource
 from prismdbg.rank import state_hash
 from prismdbg.rank.config import ENVIRONMENT_NAME, RankConfig
+from prismdbg.rank.opened_files import OpenedFiles
 from prismdbg.rank.recorder import Recorder
 from prismdbg.rank.steps import COUNTER
 
@@ -41,6 +42,7 @@ class Recording:
         self.lost = ""
         self.ended = False
         self.hash_at: set[int] = set()
+        self.opened_files = OpenedFiles()
         self._opening = False
 
     @property
@@ -81,11 +83,15 @@ class Recording:
             config.nan_check,
         )
         self.folder, self.name = folder, folder.name
-        if config.window_steps:
+        if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
+            self.recorder.window(True, 1, config.window_bytes)
+            self.recorder.keep_from(0)
+        elif config.window_steps:
             self.recorder.window(True, max(config.window_steps, 0), config.window_bytes)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
         _write_json(folder / "rank.json", describe_process(self.rank, socket_path, self.kind))
         self.note("begin", recorder=self.kind)
+        self.opened_files.listen(lambda path: self.note("file", path=path))
         agent.serve_recording(self, socket_path)
 
     def give_up(self, reason: str) -> None:

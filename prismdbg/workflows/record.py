@@ -66,6 +66,7 @@ def prepare(request: RecordRequest) -> RunFolder:
         ranks=request.ranks,
         window_steps=request.window_steps,
         window_bytes=request.window_bytes,
+        checkpoint_every=request.policy.checkpoint_every,
         nan_check="nan" in request.policy.triggers or not request.policy.triggers,
         native=request.native,
     )

@@ -1,0 +1,138 @@
+"""Makes a capsule of one rank out of its log, its origin, and the files it needs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule import layout
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.files import add_files
+from prismdbg.capsule.log_coverage import receives
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Incident, Manifest, Origin
+from prismdbg.capsule.secrets import redact
+from prismdbg.capsule.transfer import Transfer
+from prismdbg.errors import CapsuleError
+from prismdbg.graph.slice import build_slice
+from prismdbg.model.collective import Collective, State
+from prismdbg.model.moment import Moment
+from prismdbg.runtime.environment import scan
+from prismdbg.workflows.run_folder import RunFolder, read_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """`past_records`: how many collectives the rank had issued at A. `images`: of a process image, taken over."""
+
+    run: RunFolder
+    folder: Path
+    output: Path
+    origin: Origin
+    incident: Incident
+    past_records: int = 0
+    images: Path | None = None
+    keep_images: bool = False
+    last_moment: Moment | None = None
+    notes: tuple[str, ...] = ()
+
+
+def assemble(parts: Ingredients) -> Capsule:
+    """Writes the capsule whole or not at all. Segments that the live rank still writes are copied as they are."""
+    log = read_log(parts.folder)
+    records = _records(log, parts)
+    rank = read_json(parts.folder / "rank.json")
+    if not rank:
+        raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
+    with CapsuleWriter(parts.output) as writer:
+        environment = redact(rank["environment"])
+        described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
+        writer.add_json(layout.RANK, {**described, "past_records": parts.past_records})
+        _add_log(writer, parts.folder, records)
+        if parts.images is not None:
+            writer.add_checkpoint(parts.images, Transfer.COPY if parts.keep_images else Transfer.MOVE)
+        add_files(writer, opened_files(log, rank))
+        writer.add_json(layout.ENVIRONMENT, scan(rank).to_json())
+        a, b = _span(records, log, parts)
+        writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
+        return writer.finish(_manifest(parts, log, rank, records, a, b))
+
+
+def _records(log: RankLog, parts: Ingredients) -> list[Collective]:
+    """The collectives from A to B."""
+    last = parts.last_moment
+    issued = sorted(log.collectives, key=lambda record: record.record_id)  # threads may write in another order
+    return [r for r in issued if r.record_id >= parts.past_records and (last is None or r.moment <= last)]
+
+
+def _span(records: list[Collective], log: RankLog, parts: Ingredients) -> tuple[Moment, Moment]:
+    if records:
+        return records[0].moment, records[-1].moment
+    past = [r.moment for r in log.collectives if r.record_id < parts.past_records]
+    here = past[-1] if past else Moment(0)
+    return here, here
+
+
+def _add_log(writer: CapsuleWriter, folder: Path, records: list[Collective]) -> None:
+    """All event segments, for they define each other's texts; payload segments that A to B needs."""
+    for path in sorted(folder.glob("events.*.seg")):
+        writer.add_file(f"{layout.LOG}/{path.name}", path)
+    for segment in sorted({r.payload.segment for r in records if r.payload is not None}):
+        path = folder / fmt.payload_segment(segment)
+        if path.exists():
+            writer.add_file(f"{layout.LOG}/{path.name}", path)
+
+
+def opened_files(log: RankLog, rank: dict[str, Any]) -> list[str]:
+    """What the program read, and the program itself."""
+    noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
+    script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
+    return [*noted, str(script)] if script is not None and script.is_file() else noted
+
+
+def replayable_from(records: list[Collective], log: RankLog, folder: Path) -> Moment | None:
+    """The first moment from which everything the rank received is still there; None where nothing is."""
+    start: Moment | None = None
+    for record in reversed(records):
+        if _needs_payload(record, log) and not _has_payload(record, folder):
+            break
+        start = record.moment
+    return start
+
+
+def _needs_payload(record: Collective, log: RankLog) -> bool:
+    return record.state is State.COMPLETED and receives(record, log.rank, log.groups.get(record.group))
+
+
+def _has_payload(record: Collective, folder: Path) -> bool:
+    return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
+
+
+def _manifest(
+    parts: Ingredients, log: RankLog, rank: dict[str, Any], records: list[Collective], a: Moment, b: Moment
+) -> Manifest:
+    whole_from = replayable_from(records, log, parts.folder)
+    notes = list(parts.notes)
+    if records and whole_from != a:
+        notes.append(f"not replayable before {whole_from or 'its end'}: what was received earlier fell out of the window")
+    devices = {t.device.split(":")[0] for r in records for t in (*r.inputs, *r.outputs)}
+    return Manifest(
+        created_ns=time.time_ns(),
+        job=parts.run.path.name,
+        rank=log.rank,
+        world_size=max(int(rank["world_size"]), log.rank + 1),
+        moment_a=a,
+        moment_b=b,
+        incident=parts.incident,
+        origin=parts.origin,
+        contains_raw_memory=parts.origin is Origin.IMAGE,
+        replayable_from=whole_from or b,
+        groups=tuple(log.groups.values()),
+        device_kinds=tuple(sorted(devices)) or ("cpu",),
+        versions={k: str(v) for k, v in rank["versions"].items()},
+        hardware={k: str(v) for k, v in rank["hardware"].items()},
+        notes=tuple(notes),
+    )

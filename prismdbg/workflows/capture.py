@@ -1,0 +1,200 @@
+"""`prismdbg capture`: a live rank's process image at moment A, while the job goes on, and the log that follows it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import LogReader, StepMark
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint.criu import DumpReport, dump
+from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.run_folder import RunFolder, read_json
+
+LEASE_S = 120.0
+PARK_BOUND_S = 60.0
+DRAIN_BOUND_S = 10.0
+DUMP_BOUND_S = 90.0
+POLL_S = 0.005
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A process image and where it was taken. `paused_ns`: from the request to the release."""
+
+    images: Path
+    moment: Moment
+    past_records: int
+    in_flight: tuple[int, ...]
+    report: DumpReport
+    paused_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRequest:
+    """`window_steps`: how many steps of the log complete the capsule."""
+
+    run: RunFolder
+    rank: int
+    output: Path
+    window_steps: int = 1
+    origin: Origin = Origin.IMAGE
+    timeout_s: float = 600.0
+    incident: Incident | None = None
+
+
+def capture(request: CaptureRequest, say: Say) -> Capsule:
+    """Takes the image, lets the rank go, waits for the window, writes the capsule."""
+    if request.output.exists():
+        raise UsageError(f"{request.output} exists", hint="give a new name")
+    folder = request.run.latest(request.rank)
+    incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
+    if request.origin is Origin.START:
+        return _capture_from_start(request, folder, incident)
+    images = request.run.path / f".images-{secrets.token_hex(4)}"
+    window_bytes = int(read_json(request.run.run_json).get("window_bytes", 4 << 30))
+    before = read_json(request.run.config).get("window_steps", 0)
+    try:
+        with AgentClient(socket_of(folder)) as agent:
+            agent.ask("window", on=True, steps=0, size_bytes=window_bytes)
+        try:
+            taken = take_image(folder, images, say)
+            end = _follow(folder, taken, request, say)
+        finally:
+            _window_back(folder, int(before), window_bytes)
+        return assemble(
+            Ingredients(
+                run=request.run,
+                folder=folder,
+                output=request.output,
+                origin=Origin.IMAGE,
+                incident=incident,
+                past_records=taken.past_records,
+                images=images,
+                last_moment=end,
+            )
+        )
+    finally:
+        shutil.rmtree(images, ignore_errors=True)
+
+
+def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:
+    return assemble(
+        Ingredients(run=request.run, folder=folder, output=request.output, origin=Origin.START, incident=incident)
+    )
+
+
+def socket_of(folder: Path) -> Path:
+    """Where the agent of the rank in this log folder listens. `RankLost` where the process has ended."""
+    rank = read_json(folder / "rank.json")
+    if not rank or not Path(f"/proc/{rank['pid']}").exists():
+        raise RankLost(f"rank {folder.name} has ended", hint="`prismdbg why RUN` reads its log; a live rank can be captured")
+    if rank["uid"] != os.getuid() and os.getuid() != 0:
+        raise FacilityError(f"rank {folder.name} runs as user {rank['uid']}", hint="run the capture as that user or as root")
+    return Path(rank["socket"])
+
+
+def take_image(folder: Path, images: Path, say: Say) -> Taken:
+    """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails."""
+    criu = bundle.find()
+    pid = int(read_json(folder / "rank.json")["pid"])
+    started = time.monotonic_ns()
+    with AgentClient(socket_of(folder)) as agent:
+        agent.ask("park", lease_s=LEASE_S)
+        try:
+            in_flight = _wait_parked(agent, say)
+            where = agent.ask("close_log")
+        except PrismError:
+            agent.ask("release")
+            raise
+    try:
+        report = dump(criu, pid, images, leave_running=True, timeout_s=DUMP_BOUND_S)
+    finally:
+        with AgentClient(socket_of(folder)) as agent:
+            agent.ask("release")
+    paused = time.monotonic_ns() - started
+    say(f"rank {folder.name}: image of {report.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; the job goes on")
+    moment = Moment(int(where["step"]), int(where["collective"]))
+    return Taken(
+        images=images,
+        moment=moment,
+        past_records=int(where["record_id"]),
+        in_flight=tuple(in_flight),
+        report=report,
+        paused_ns=paused,
+    )
+
+
+def _wait_parked(agent: AgentClient, say: Say) -> list[int]:
+    """Until a thread is parked and nothing is in flight; what does not drain is captured in flight, as a hang is."""
+    deadline = time.monotonic() + PARK_BOUND_S
+    drained_by = 0.0
+    while True:
+        status = agent.ask("status")
+        in_flight = list(status["in_flight"])
+        now = time.monotonic()
+        if status["parked"] and not in_flight:
+            return []
+        if in_flight:
+            drained_by = drained_by or now + DRAIN_BOUND_S
+            if now > drained_by:
+                say(f"{len(in_flight)} collectives do not complete; captured in flight")
+                return in_flight
+        if now > deadline:
+            say(f"the rank issued no collective within {PARK_BOUND_S:g} s; captured where it is")
+            return in_flight
+        time.sleep(POLL_S)
+
+
+def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Moment | None:
+    """Waits until the window's steps are in the log, or the rank ends; gives the last moment that belongs to it."""
+    target = taken.moment.step + max(request.window_steps, 1)
+    say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
+    _ask_for_hash(folder, target)
+    reader, deadline = LogReader(folder), time.monotonic() + request.timeout_s
+    pid = int(read_json(folder / "rank.json")["pid"])
+    while True:
+        alive = Path(f"/proc/{pid}").exists()
+        if any(isinstance(event, StepMark) and event.step >= target for event in reader.poll()):
+            return Moment(target - 1, 1 << 60)
+        if not alive:
+            say(f"rank {folder.name} ended before step {target}; the capsule ends there")
+            return None
+        if taken.in_flight:
+            return None
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"waited {request.timeout_s:g} s for step {target} of rank {folder.name}",
+                hint="the job is slow or hangs; give a longer --timeout, or --window 0 for what there is",
+            )
+        time.sleep(0.05)
+
+
+def _ask_for_hash(folder: Path, step: int) -> None:
+    """Parameters' hash at B. A rank that ends right now has none: the replay says what it compared."""
+    try:
+        with AgentClient(socket_of(folder)) as agent:
+            agent.ask("hash_at", step=step)
+    except RankLost:
+        return
+
+
+def _window_back(folder: Path, window_steps: int, window_bytes: int) -> None:
+    """Payloads again as `record` was told."""
+    try:
+        with AgentClient(socket_of(folder)) as agent:
+            agent.ask("window", on=window_steps != 0, steps=max(window_steps, 0), size_bytes=window_bytes)
+    except RankLost:
+        return  # it ended by itself: nothing to put back
