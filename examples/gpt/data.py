@@ -25,9 +25,7 @@ class Excerpts(Dataset[tuple[Tensor, Tensor]]):
         return window[:-1], window[1:]
 
 
-def loader(
-    dataset: Dataset, batch: int, replicas: int, replica: int, seed: int, workers: int = 0
-) -> DataLoader:
+def loader(dataset: Dataset, batch: int, replicas: int, replica: int, seed: int, workers: int = 0) -> DataLoader:
     """The batches of one data-parallel replica, shuffled in the same way on all of them."""
     sampler = DistributedSampler(dataset, replicas, replica, shuffle=True, seed=seed, drop_last=True)
     return DataLoader(dataset, batch, sampler=sampler, num_workers=workers, drop_last=True)

@@ -37,8 +37,7 @@ class Attention(nn.Module):
         batch, time, _ = x.shape
         # The number of heads is left open: under tensor parallelism each rank holds some of them.
         q, k, v = (
-            part(x).view(batch, time, -1, self.head_size).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
+            part(x).view(batch, time, -1, self.head_size).transpose(1, 2) for part in (self.query, self.key, self.value)
         )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(y.transpose(1, 2).flatten(2))

@@ -26,9 +26,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=0, help="processes that load data, per rank")
     parser.add_argument("--log-every", type=int, default=10, metavar="STEPS")
     parser.add_argument("--checkpoint", type=Path, help="save here at the end; go on from here if it exists")
-    parser.add_argument(
-        "--checkpoint-every", type=int, default=0, metavar="STEPS", help="save on the way, too"
-    )
+    parser.add_argument("--checkpoint-every", type=int, default=0, metavar="STEPS", help="save on the way, too")
     return parser.parse_args()
 
 
