@@ -14,9 +14,7 @@ from prismdbg.errors import FacilityError
 
 OLDEST = (4, 2)
 BUILD_BOUND_S = 600.0
-_HINT = (
-    "run images/criu/build (as root, needs mmdebstrap), or set PRISMDBG_CRIU to a bundle it made elsewhere"
-)
+_HINT = "run images/criu/build (as root, needs mmdebstrap), or set PRISMDBG_CRIU to a bundle it made elsewhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +104,7 @@ def _from_path() -> Path | None:
 
 def _build_in_cache() -> Criu:
     made = cache_folder() / "criu" / f"building.{os.getpid()}"
-    ran = run_bounded(
-        [str(_sources() / "build"), str(made)], timeout_s=BUILD_BOUND_S, what="images/criu/build"
-    )
+    ran = run_bounded([str(_sources() / "build"), str(made)], timeout_s=BUILD_BOUND_S, what="images/criu/build")
     criu = _read(made)
     if ran.returncode != 0 or criu is None:
         shutil.rmtree(made, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Drives criu on a live process: one bounded dump and what it cost, or a `CriuError` with the decisive line."""
+"""Drives criu on a live process: one bounded dump and what it cost, or a `CriuError` with its reason."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def dump(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: 
     """Dumps `pid` and its children into the new folder `images`.
 
     Connections are recorded as established and closed at the restore, so nothing needs to be locked: what
-    arrives meanwhile waits in the kernel for the process that goes on. Killing criu half-way can cost the rank
-    its life, so criu's own bound, which lets the process go, comes first and ours is the last resort.
+    arrives meanwhile waits in the kernel for the process that goes on. Killing criu half-way can cost the
+    rank its life, so criu's own bound, which lets the process go, comes first; ours is the last resort.
     """
     images.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [*criu.command(), "dump", "--tree", str(pid), "--images-dir", str(images)]
@@ -59,7 +59,7 @@ def _session(pid: int) -> list[str]:
 
 
 def _terminal(pid: int) -> list[str]:
-    """Terminals on standard input and output belong to the user: named, so that a restore can replace them."""
+    """Terminals on standard input and output are the user's: named, so that a restore can replace them."""
     named: list[str] = []
     for number in (0, 1, 2):
         link = Path(f"/proc/{pid}/fd/{number}")

@@ -1,4 +1,4 @@
-"""What a process image holds (files, addresses, standard output, credentials), and a copy that can be restored.
+"""What a process image holds (files, addresses, output, credentials), and a copy that can be restored.
 
 Reads CRIU's images; does not run CRIU.
 """
@@ -19,6 +19,7 @@ from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
 _FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
+_NO_LIMIT = {"cur": 2**64 - 1, "max": 2**64 - 1}  # of the first resource, processor time
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 
 
@@ -89,8 +90,8 @@ def read(criu: Criu, images: Path) -> ProcessImage:
 def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath) -> None:
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
-    Small edited copies of `core-*.img`: no capabilities, and no limits that a container may not set. All else are
-    links to `seen_as`, the path under which the restoring container sees `images`.
+    Small edited copies of `core-*.img`: no capabilities, and no limits that a container may not set. All else
+    are links to `seen_as`, the path under which the restoring container sees `images`.
     """
     into.mkdir(mode=0o700, parents=True)
     for source in sorted(images.iterdir()):
@@ -110,7 +111,7 @@ def _harmless(core: Entry) -> Entry:
     task = core.get("tc", {})
     task.pop("oom_score_adj", None)
     if "rlimits" in task:
-        task["rlimits"] = {"rlimits": []}
+        task["rlimits"] = {"rlimits": [_NO_LIMIT]}  # criu wants at least one; the rest are the container's own
     return core
 
 
@@ -163,11 +164,7 @@ def _address(inet: Entry) -> str:
 
 def _unix_sockets(files: dict[int, Entry]) -> set[str]:
     """Bound paths; abstract names (a leading zero byte) live in the network namespace and need nothing."""
-    names = (
-        quopri.decodestring(entry["usk"].get("name", ""))
-        for entry in files.values()
-        if entry["type"] == "UNIXSK"
-    )
+    names = (quopri.decodestring(entry["usk"].get("name", "")) for entry in files.values() if entry["type"] == "UNIXSK")
     return {os.fsdecode(name.rstrip(b"\0")) for name in names if name and name[0] != 0}
 
 
@@ -179,7 +176,7 @@ def _standards(criu: Criu, images: Path, pid: int, files: dict[int, Entry]) -> I
 
 
 def _inherit_key(entry: Entry) -> str:
-    """As criu names them: a pipe by inode, a file by its path without the first slash, a terminal as dumped."""
+    """As criu names them: a pipe by inode, a file by its path without the first slash, a terminal."""
     if entry["type"] == "PIPE":
         return f"pipe:[{entry['pipe']['pipe_id']}]"
     if entry["type"] == "REG":
