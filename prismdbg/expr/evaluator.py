@@ -1,0 +1,199 @@
+"""Gives an expression its value among names and functions that the caller brings. Calls nothing else.
+
+Attributes, indexing and operators do what Python does with the objects at hand: a property or an operator of the
+program's own classes runs. Bounded: texts and lists are not multiplied, whole numbers stay below `MAX_BITS` bits.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.expr import tree
+from prismdbg.expr.parser import Expression
+from prismdbg.expr.place import complaint
+
+MAX_BITS = 4096
+
+_COUNTED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+
+_COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "is": operator.is_,
+    "is not": operator.is_not,
+    "in": lambda item, container: item in container,
+    "not in": lambda item, container: item not in container,
+}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _admit_all(_left: Any, _right: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What an expression can see.
+
+    lookup: the value of a name; raises `KeyError` where there is none. functions: bodies for the table.
+    operand: called on every value that an operator, an index or a function takes (a sharded tensor becomes this
+    rank's part, say). admit: called with both operands of an operator; raises `UsageError` where the result would
+    be out of bounds.
+    """
+
+    lookup: Callable[[str], Any]
+    functions: Mapping[str, Callable[..., Any]]
+    operand: Callable[[Any], Any] = _same
+    admit: Callable[[Any, Any], None] = _admit_all
+
+
+def evaluate(expression: Expression, environment: Environment) -> Any:
+    """The value, or `UsageError` with a caret under the part that has none."""
+    return _Evaluation(expression.text, environment).value(expression.root)
+
+
+class _Evaluation:
+    def __init__(self, text: str, environment: Environment) -> None:
+        self._text = text
+        self._environment = environment
+
+    def value(self, node: tree.Node) -> Any:
+        match node:
+            case tree.Literal():
+                return node.value
+            case tree.Name():
+                return self._name(node)
+            case tree.Logic():
+                return self._logic(node)
+            case tree.Comparison():
+                return self._comparison(node)
+            case _:
+                values = [self.value(child) for child in tree.children(node)]
+                return self._guarded(node, lambda: self._combine(node, values))
+
+    def _guarded(self, node: tree.Node, action: Callable[[], Any]) -> Any:
+        """Whatever goes wrong in Python becomes an error that points at the place."""
+        try:
+            return action()
+        except PrismError as error:
+            if "\n" in str(error):
+                raise
+            raise complaint(self._text, node.column, str(error), hint=error.hint) from None
+        except Exception as error:
+            raise complaint(self._text, node.column, _in_words(error)) from None
+
+    def _name(self, node: tree.Name) -> Any:
+        try:
+            return self._environment.lookup(node.name)
+        except KeyError as error:
+            hint = str(error.args[1]) if len(error.args) > 1 else ""
+            raise complaint(self._text, node.column, f"there is no name {node.name!r} here", hint=hint) from None
+
+    def _logic(self, node: tree.Logic) -> Any:
+        result: Any = None
+        for operand in node.operands:
+            result = self.value(operand)
+            if self._truth(operand, result) is (node.word == "or"):
+                break
+        return result
+
+    def _comparison(self, node: tree.Comparison) -> Any:
+        left, result = self.value(node.first), True
+        for position, (sign, operand) in enumerate(node.rest):
+            if position and not self._truth(node, result):
+                break
+            right = self.value(operand)
+            result = self._guarded(operand, lambda a=left, b=right, s=sign: self._compare(s, a, b))  # type: ignore[misc]
+            left = right
+        return result
+
+    def _truth(self, node: tree.Node, value: Any) -> bool:
+        return bool(self._guarded(node, lambda: bool(value)))
+
+    def _compare(self, sign: str, left: Any, right: Any) -> Any:
+        if sign not in ("is", "is not"):
+            left, right = self._operands(left, right)
+        if sign in ("in", "not in") and not hasattr(type(right), "__contains__"):
+            raise UsageError(f"{type(right).__name__} is nothing to look into")
+        return _COMPARISON[sign](left, right)
+
+    def _operands(self, left: Any, right: Any) -> tuple[Any, Any]:
+        left, right = self._environment.operand(left), self._environment.operand(right)
+        self._environment.admit(left, right)
+        return left, right
+
+    def _combine(self, node: tree.Node, values: list[Any]) -> Any:
+        match node:
+            case tree.Attribute():
+                return getattr(values[0], node.name)
+            case tree.Index():
+                return self._item(values[0], values[1:])
+            case tree.Slice():
+                given = iter(values)
+                return slice(*(None if p is None else next(given) for p in (node.start, node.stop, node.step)))
+            case tree.Call():
+                operands = [self._environment.operand(value) for value in values]
+                return self._environment.functions[node.function](*operands)
+            case tree.Sequence():
+                return tuple(values)
+            case tree.Unary():
+                operand = self._environment.operand(values[0])
+                if node.sign == "not":
+                    return not operand
+                return -operand if node.sign == "-" else +operand
+            case tree.Arithmetic():
+                return _bounded(node.sign, *self._operands(values[0], values[1]))
+        raise AssertionError(node)  # pragma: no cover
+
+    def _item(self, owner: Any, keys: list[Any]) -> Any:
+        owner = self._environment.operand(owner)
+        keys = [self._environment.operand(key) for key in keys]
+        key = keys[0] if len(keys) == 1 else tuple(keys)
+        if isinstance(owner, dict) and key not in owner:  # a defaultdict must not grow because it was looked at
+            raise UsageError(f"there is no key {key!r:.80}")
+        return owner[key]
+
+
+def _bounded(sign: str, left: Any, right: Any) -> Any:
+    """Python's arithmetic, without what grows without bound."""
+    if isinstance(left, _COUNTED) or isinstance(right, _COUNTED):
+        kind = type(left if isinstance(left, _COUNTED) else right).__name__
+        raise UsageError(f"{sign!r} works on numbers and tensors, not on a {kind}")
+    if sign == "**" and isinstance(right, int) and not isinstance(left, float):
+        bits = left.bit_length() if isinstance(left, int) else 1
+        _check_size(sign, bits * abs(right))
+    for number in (left, right):
+        if isinstance(number, int):
+            _check_size(sign, number.bit_length())
+    return _ARITHMETIC[sign](left, right)
+
+
+def _check_size(sign: str, bits: int) -> None:
+    if bits > MAX_BITS:
+        raise UsageError(f"the result of {sign!r} would be too large")
+
+
+def _in_words(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
