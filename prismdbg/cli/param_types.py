@@ -27,3 +27,14 @@ def moment(text: str) -> Moment:
         return Moment.parse(str(text))
     except UsageError as error:
         raise click.BadParameter(f"{error}: {error.hint}") from error
+
+
+def ranks(text: str) -> tuple[int, ...]:
+    """`0,2`, `0-3`, or nothing."""
+    found: set[int] = set()
+    for part in filter(None, str(text).split(",")):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise click.BadParameter(f"{text!r} does not name ranks: write 0,2 or 0-3")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))

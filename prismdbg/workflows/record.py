@@ -13,6 +13,7 @@ from pathlib import Path
 import prismdbg
 from prismdbg.errors import UsageError
 from prismdbg.rank.config import Mode, RankConfig
+from prismdbg.workflows.capture import Say
 from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder, make_socket_dir
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.supervisor import Policy, Supervisor
@@ -31,7 +32,7 @@ class RecordRequest:
     policy: Policy
 
 
-def record(request: RecordRequest) -> int:
+def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
     run = prepare(request)
     environment = job_environment(run.inject, run.config, os.environ)
@@ -39,7 +40,7 @@ def record(request: RecordRequest) -> int:
         job = subprocess.Popen(request.command, env=environment)
     except OSError as error:
         raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
-    supervisor = Supervisor(run, request.policy, job)
+    supervisor = Supervisor(run, request.policy, job, say)
     try:
         return supervisor.watch()
     finally:

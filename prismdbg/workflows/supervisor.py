@@ -1,13 +1,28 @@
-"""The job's parent on its node: follows every rank's log and does what a thread in a rank cannot."""
+"""The job's parent on its node: follows every rank's log and does what a thread in a rank cannot.
+
+Nothing here may end or hold the job: whatever fails is said, kept in `supervisor.json`, and the watch goes on.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
+from prismdbg.capsule.log_reader import Event, LogReader, StepMark
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.errors import PrismError
+from prismdbg.workflows import checkpoints
+from prismdbg.workflows.capture import CaptureRequest, Say, capture
+from prismdbg.workflows.deaths import DeathWatch
+from prismdbg.workflows.freeze import freeze
+from prismdbg.workflows.hangs import HangWatch
+from prismdbg.workflows.incidents import IncidentWatch, Wanted
+from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_folder import RunFolder, write_json
 
 POLL_S = 0.2
@@ -16,33 +31,173 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What makes an incident and what is then kept. `triggers` maps a trigger to its parameter."""
+    """What makes an incident and what is kept for it. `keep`: capsules made by incidents, at most."""
 
     triggers: dict[str, str] = field(default_factory=dict)
     checkpoint_every: int = 0
+    keep: int = 4
 
 
 class Supervisor:
-    """`watch` returns the job's exit code. Nothing it does may end or hold the job."""
+    """`watch` returns the job's exit code."""
 
-    def __init__(self, run: RunFolder, policy: Policy, job: subprocess.Popen[bytes]) -> None:
+    def __init__(self, run: RunFolder, policy: Policy, job: subprocess.Popen[bytes], say: Say) -> None:
         self._run = run
         self._policy = policy
         self._job = job
-        self._state: dict[str, object] = {"job_pid": job.pid, "incidents": []}
+        self._say = say
+        self._readers: dict[str, LogReader] = {}
+        self._processes: dict[str, RankProcess] = {}
+        self._deaths = DeathWatch()
+        self._incidents = IncidentWatch(policy.triggers)
+        self._hangs = HangWatch(run, policy.triggers.get("hang", ""))
+        self._checkpointed: dict[str, int] = {}
+        self._asked_by_signal = False
+        self._state: dict[str, Any] = {"job_pid": job.pid, "incidents": [], "capsules": [], "problems": []}
 
     def watch(self) -> int:
         for number in FORWARDED:
-            signal.signal(number, self._forward)
+            signal.signal(number, lambda n, _: self._job.send_signal(n))
+        signal.signal(signal.SIGUSR1, self._on_signal)
+        self._save()
         while True:
-            try:
-                code = self._job.wait(POLL_S)
+            code = self._wait()
+            self._guarded(lambda ended=code is not None: self._look(ended))  # type: ignore[misc]
+            if code is not None:
                 break
-            except subprocess.TimeoutExpired:
-                continue
         self._state |= {"exit_code": code, "ended_wall_ns": time.time_ns()}
-        write_json(self._run.supervisor_json, self._state)
+        self._save()
         return code if code >= 0 else 128 - code
 
-    def _forward(self, number: int, _: FrameType | None) -> None:
-        self._job.send_signal(number)
+    def _wait(self) -> int | None:
+        try:
+            return self._job.wait(POLL_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked_by_signal = True
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """The supervisor outlives its own mistakes: the job's exit code must still be told."""
+        try:
+            action()
+        except Exception as error:
+            self._problem(f"the supervisor failed: {error!r}")
+
+    def _problem(self, text: str, hint: str = "") -> None:
+        if text not in self._state["problems"]:
+            self._state["problems"].append(text)
+            self._say(f"{text}{f'; {hint}' if hint else ''}")
+            self._save()
+
+    def _look(self, ended: bool) -> None:
+        now_ns = time.monotonic_ns()
+        for name, event in self._new_events():
+            for wanted in self._incidents.feed(name, event, now_ns):
+                self._make_capsule(wanted)
+            self._hangs.feed(name, event)
+            if isinstance(event, StepMark):
+                self._maybe_checkpoint(name, event.step)
+        for wanted in [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]:
+            self._make_capsule(wanted)
+        if not ended:
+            self._look_for_hang(time.monotonic_ns())
+            self._capture_on_signal()
+
+    def _new_events(self) -> list[tuple[str, Event]]:
+        events = []
+        for folder in self._run.rank_folders():
+            reader = self._readers.setdefault(folder.name, LogReader(folder))
+            try:
+                events += [(folder.name, event) for event in reader.poll()]
+            except PrismError as error:
+                self._problem(str(error))
+        return events
+
+    def _lost_ranks(self) -> list[Wanted]:
+        """The launcher ends the others when one rank dies: the order of their deaths tells who was first."""
+        for folder in self._run.rank_folders():
+            if folder.name not in self._processes and (folder / "rank.json").exists():
+                process = self._processes[folder.name] = RankProcess(folder)
+                self._deaths.watch(folder.name, process.pid)
+        wanted = []
+        for name in self._deaths.order():
+            process = self._processes[name]
+            if process.died_without_a_word():
+                self._say(f"rank {name} died without a word")
+                wanted += self._incidents.lost(name, process.last_moment(), "without a word: killed from outside?")
+        return wanted
+
+    def _make_capsule(self, wanted: Wanted) -> None:
+        incident = wanted.incident
+        entry: dict[str, Any] = {
+            "kind": incident.kind,
+            "rank": wanted.folder,
+            "text": incident.text,
+            "moment": str(incident.moment) if incident.moment else None,
+        }
+        self._state["incidents"].append(entry)
+        self._say(f"incident: {incident.text}")
+        self._save()
+        if len(self._state["capsules"]) >= self._policy.keep:
+            self._problem(f"{self._policy.keep} capsules are kept already; this one is not made", "raise --keep")
+            return
+        try:
+            capsule = freeze(self._run, wanted)
+        except PrismError as error:
+            self._problem(str(error), error.hint)
+            return
+        self._keep(capsule.path)
+        entry["capsule"] = str(capsule.path)
+
+    def _keep(self, path: Path) -> None:
+        self._state["capsules"].append(str(path))
+        self._say(f"capsule: {path}")
+        self._save()
+
+    def _maybe_checkpoint(self, name: str, step: int) -> None:
+        every = self._policy.checkpoint_every
+        if not every or step % every or step <= self._checkpointed.get(name, 0) or self._job.poll() is not None:
+            return
+        self._checkpointed[name] = step
+        try:
+            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None)
+        except PrismError as error:
+            self._problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
+            return
+        costs = self._state.setdefault("checkpoints", [])
+        costs.append({"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes})
+        if len(costs) == 1:
+            self._say(
+                f"checkpoint of rank {name}: {taken.images_bytes >> 20} MiB, the job stood {taken.paused_ns / 1e9:.2f} s; "
+                f"that times the ranks recorded, every {every} steps"
+            )
+
+    def _look_for_hang(self, now_ns: int) -> None:
+        for report in self._hangs.due(now_ns):
+            self._say(f"incident: {report.text}")
+            self._state["incidents"].append({"kind": "hang", "text": report.text, "ranks": list(report.ranks)})
+            self._save()
+            incident = Incident(kind=IncidentKind.HANG, text=report.text, moment=report.moment)
+            for rank in report.ranks:
+                self._capture_live(rank, incident)
+
+    def _capture_live(self, rank: int, incident: Incident) -> None:
+        output = self._run.capsules / f"{incident.kind}-rank{rank}-{time.strftime('%H%M%S')}"
+        request = CaptureRequest(run=self._run, rank=rank, output=output, window_steps=0, incident=incident)
+        try:
+            self._keep(capture(request, lambda text: self._say(text)).path)
+        except PrismError as error:
+            self._problem(f"rank {rank} could not be captured: {error}", error.hint)
+
+    def _capture_on_signal(self) -> None:
+        if self._asked_by_signal:
+            self._asked_by_signal = False
+            if "signal" in self._policy.triggers:
+                incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
+                for rank in sorted({int(folder.name.split(".")[0]) for folder in self._run.rank_folders()}):
+                    self._capture_live(rank, incident)
+
+    def _save(self) -> None:
+        write_json(self._run.supervisor_json, self._state)

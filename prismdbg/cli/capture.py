@@ -1,0 +1,39 @@
+"""`prismdbg capture`: one rank out of a job that runs, while it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule.manifest import Origin
+from prismdbg.cli import render
+from prismdbg.workflows.capture import CaptureRequest, capture
+from prismdbg.workflows.run_folder import RunFolder
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--rank", type=click.IntRange(min=0), required=True)
+@click.option("--window", type=click.IntRange(min=0), default=1, show_default=True, metavar="STEPS", help="Steps after A.")
+@click.option("--origin", type=click.Choice(["image", "start"]), default="image", show_default=True)
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds to wait for the window.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="CAPSULE")
+def command(run: Path, rank: int, window: int, origin: str, timeout: float, output: Path) -> None:
+    """Take RANK of the recorded job in RUN into CAPSULE; the job goes on.
+
+    The rank stands still only while its image is taken. `--origin start` needs no image and no privilege: the
+    capsule replays from the program's first line, if RUN was recorded with --window all.
+    """
+    request = CaptureRequest(
+        run=RunFolder.existing(run),
+        rank=rank,
+        output=output,
+        window_steps=window,
+        origin=Origin(origin),
+        timeout_s=timeout,
+    )
+    made = capture(request, lambda text: render.say(f"prismdbg: {text}"))
+    manifest = made.manifest
+    render.say(f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {render.size(manifest.size_bytes)}")
+    render.emit(str(output))

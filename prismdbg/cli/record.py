@@ -1,0 +1,66 @@
+"""`prismdbg record`: runs a job as it is, with every rank's collectives recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import render
+from prismdbg.cli.param_types import ranks as rank_list
+from prismdbg.cli.param_types import size
+from prismdbg.errors import UsageError
+from prismdbg.workflows.incidents import DEFAULT_TRIGGERS, parse_triggers
+from prismdbg.workflows.record import RecordRequest, record
+from prismdbg.workflows.run_report import report
+from prismdbg.workflows.supervisor import Policy
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
+@click.option("--ranks", type=rank_list, default="", help="Record only these: 0,2 or 0-3.  [default: all]")
+@click.option("--window", default="0", metavar="STEPS", help="Keep what the ranks received in the last STEPS, or all.")
+@click.option("--window-bytes", type=size, default="4GiB", show_default=True, help="At most this much per rank.")
+@click.option("--checkpoint-every", type=click.IntRange(min=0), default=0, metavar="STEPS", help="Image of every rank.")
+@click.option("--trigger", "triggers", default=DEFAULT_TRIGGERS, show_default=True, help="Incidents, or none.")
+@click.option("--keep", type=click.IntRange(min=0), default=4, show_default=True, help="Capsules kept of incidents.")
+@click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
+@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    output: Path,
+    ranks: tuple[int, ...],
+    window: str,
+    window_bytes: int,
+    checkpoint_every: int,
+    triggers: str,
+    keep: int,
+    python_kernels: bool,
+    job: tuple[str, ...],
+) -> int:
+    """Run COMMAND and record it into RUN: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`.
+
+    The script stays as it is. Exits with the job's own code. Without --window or --checkpoint-every only what
+    happened is recorded, not the values: enough for `why`, and for `capture` while the job runs.
+    """
+    policy = Policy(triggers=parse_triggers(triggers), checkpoint_every=checkpoint_every, keep=keep)
+    request = RecordRequest(
+        output=output,
+        command=job,
+        ranks=ranks,
+        window_steps=_window(window),
+        window_bytes=window_bytes,
+        native=not python_kernels,
+        policy=policy,
+    )
+    code = record(request, lambda text: render.say(f"prismdbg: {text}"))
+    for line in report(output):
+        render.say(f"prismdbg: {line}")
+    return code
+
+
+def _window(text: str) -> int:
+    if text == "all":
+        return -1
+    if not text.isdigit():
+        raise UsageError(f"--window {text!r} is not a number of steps", hint="give a number, or all")
+    return int(text)

@@ -1,0 +1,40 @@
+"""`prismdbg status`: what a run holds, while it runs and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import render
+from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.workflows.run_report import rank_states, report
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(run: Path, as_json: bool) -> None:
+    """Show the ranks of RUN: where each is, what is kept of it, and how much that is."""
+    states = rank_states(RunFolder.existing(run))
+    if as_json:
+        render.emit_json({"run": str(run), "ranks": [state.to_json() for state in states]})
+        return
+    rows = [
+        (
+            state.name,
+            state.state,
+            str(state.moment),
+            str(state.collectives),
+            str(state.in_flight),
+            state.window,
+            render.size(state.log_bytes),
+            render.size(state.payload_bytes),
+            state.lost,
+        )
+        for state in states
+    ]
+    header = ("rank", "state", "moment", "collectives", "in flight", "window", "log", "payloads", "lost")
+    render.emit(render.columns(header, rows, right=("collectives", "in flight", "log", "payloads")))
+    for line in report(run):
+        render.say(line)

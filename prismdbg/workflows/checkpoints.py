@@ -1,0 +1,82 @@
+"""The images of `--checkpoint-every`: two a rank, the older is dropped when the newer is whole."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.workflows.capture import Say, Taken, socket_of, take_image
+from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
+
+KEPT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One whole image on disk. `past_records`: collectives the rank had issued."""
+
+    path: Path
+    moment: Moment
+    past_records: int
+    paused_ns: int
+    images_bytes: int
+
+    @property
+    def images(self) -> Path:
+        return self.path / "images"
+
+
+def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
+    """Of one rank's attempt, oldest first."""
+    found = []
+    for path in (run.checkpoints / folder.name).glob("*/checkpoint.json"):
+        data = read_json(path)
+        found.append(
+            Checkpoint(
+                path=path.parent,
+                moment=Moment.parse(data["moment"]),
+                past_records=int(data["past_records"]),
+                paused_ns=int(data["paused_ns"]),
+                images_bytes=int(data["images_bytes"]),
+            )
+        )
+    return sorted(found, key=lambda checkpoint: checkpoint.past_records)
+
+
+def take(run: RunFolder, folder: Path, say: Say) -> Checkpoint:
+    """A new checkpoint of a live rank; whole or not there. Drops what is older than the last two."""
+    home = run.checkpoints / folder.name
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = home / f".partial-{secrets.token_hex(4)}"
+    try:
+        taken = take_image(folder, partial / "images", say)
+        write_json(partial / "checkpoint.json", _describe(taken))
+        whole = home / str(taken.moment)
+        partial.rename(whole)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    kept = _drop_old(run, folder)
+    with AgentClient(socket_of(folder)) as agent:
+        agent.ask("keep_from", step=kept[0].moment.step)
+    return kept[-1]
+
+
+def _describe(taken: Taken) -> dict[str, object]:
+    return {
+        "moment": str(taken.moment),
+        "past_records": taken.past_records,
+        "paused_ns": taken.paused_ns,
+        "frozen_ns": taken.report.frozen_ns,
+        "images_bytes": taken.report.images_bytes,
+    }
+
+
+def _drop_old(run: RunFolder, folder: Path) -> list[Checkpoint]:
+    known = list_checkpoints(run, folder)
+    for checkpoint in known[:-KEPT]:
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    return known[-KEPT:]

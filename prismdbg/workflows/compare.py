@@ -1,0 +1,127 @@
+"""`prismdbg replay`: runs the rank from A to B and says whether it was the run that was."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.wire import Message
+from prismdbg.workflows.replay import LiveReplay, Say
+
+
+class Outcome(StrEnum):
+    SAME = "same"
+    DIVERGED = "diverged"
+    STOPPED = "stopped"
+    RANK_LOST = "rank lost"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`story`: the divergence event. `raised`: the exception that ended the program, if one did."""
+
+    outcome: Outcome = Outcome.SAME
+    moment: str = ""
+    tally: dict[str, Any] = field(default_factory=dict)
+    story: Message | None = None
+    raised: Message | None = None
+    states: list[Message] = field(default_factory=list)
+    synthesized: list[Message] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    exit_code: int | None = None
+    elapsed_ns: int = 0
+    first_answer_ns: int = 0
+
+
+def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:
+    """Resumes the rank once and follows it to B, to `until`, or to its own end."""
+    started = time.monotonic_ns()
+    live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
+    verdict = Verdict()
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise WaitTimeout(f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}")
+        try:
+            event = live.client.next_event(left, "the replayed rank")
+        except WaitTimeout:
+            continue
+        except RankLost:
+            _lost(live, verdict)
+            break
+        if _take(event, verdict, live, say):
+            break
+    verdict.elapsed_ns = time.monotonic_ns() - started
+    _judge(live, verdict)
+    return verdict
+
+
+def _where(live: LiveReplay) -> str:
+    try:
+        return str(live.client.ask("progress", timeout_s=5)["moment"])
+    except PrismError:
+        return "an unknown moment"
+
+
+def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
+    """Adds one event to the verdict; True when it is the last."""
+    kind = event["event"]
+    verdict.moment = str(event.get("moment", verdict.moment))
+    verdict.tally = event.get("tally", verdict.tally)
+    if kind == "diverged":
+        verdict.outcome, verdict.story = Outcome.DIVERGED, event
+        return True
+    if kind == "exception":
+        verdict.raised = event
+    elif kind == "state":
+        verdict.states.append(event)
+    elif kind == "synthesized":
+        verdict.synthesized.append(event)
+    elif kind == "note":
+        verdict.notes.append(str(event["text"]))
+    elif kind == "stopped" and event["reason"] == "until":
+        verdict.outcome = Outcome.STOPPED
+        return True
+    elif kind == "end_of_log":
+        return True
+    elif kind == "finished":
+        verdict.exit_code = int(event["code"])
+        return True
+    return False
+
+
+def _lost(live: LiveReplay, verdict: Verdict) -> None:
+    """The process is gone without its last word: os._exit, a signal, out of memory."""
+    verdict.exit_code = live.running.wait(30)
+    verdict.outcome = Outcome.RANK_LOST
+
+
+def _judge(live: LiveReplay, verdict: Verdict) -> None:
+    """The recorded end decides what the replayed one must be."""
+    incident = live.capsule.manifest.incident
+    if verdict.outcome is Outcome.RANK_LOST and incident.kind in (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY):
+        verdict.outcome = Outcome.SAME
+        verdict.notes.append("the rank died here, as it did when it was recorded")
+    if verdict.outcome is not Outcome.SAME:
+        return
+    differing = [s for s in verdict.states if not s["equal"]]
+    if differing:
+        verdict.outcome = Outcome.DIVERGED
+        verdict.notes.append(f"the parameters at {differing[0]['moment']} are not the recorded ones")
+    if verdict.exit_code is not None and verdict.tally.get("missing"):
+        verdict.outcome = Outcome.DIVERGED
+        verdict.notes.append(f"the program ended {verdict.tally['missing']} collectives before the recorded one did")
+    if verdict.raised is not None and incident.kind is IncidentKind.EXCEPTION:
+        text = f"{verdict.raised['type']}: {verdict.raised['text']}"
+        if text != incident.text:
+            verdict.outcome = Outcome.DIVERGED
+            verdict.notes.append(f"another exception than the recorded one: {text}")
+    elif incident.kind is IncidentKind.EXCEPTION and verdict.exit_code == 0:
+        verdict.outcome = Outcome.DIVERGED
+        verdict.notes.append("the recorded exception was not raised")

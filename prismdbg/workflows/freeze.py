@@ -1,0 +1,72 @@
+"""Turns an incident into a capsule out of what was kept before it: a checkpoint and the log since, or the log from the start."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import receives
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Origin
+from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import State
+from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.checkpoints import Checkpoint, list_checkpoints
+from prismdbg.workflows.incidents import Wanted
+from prismdbg.workflows.run_folder import RunFolder
+
+
+def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
+    """`CapsuleError` says why nothing that was kept can replay the incident, and what would have."""
+    folder = run.ranks / wanted.folder
+    log = read_log(folder)
+    checkpoint = _origin_before(run, folder, wanted, log)
+    if checkpoint is None and not _from_the_start(log):
+        raise CapsuleError(
+            f"no capsule of rank {wanted.folder}: nothing before the incident was kept",
+            hint="record with --checkpoint-every STEPS, or with --window all to replay from the program's start",
+        )
+    return assemble(
+        Ingredients(
+            run=run,
+            folder=folder,
+            output=_free_name(run.capsules, wanted),
+            origin=Origin.START if checkpoint is None else Origin.IMAGE,
+            incident=wanted.incident,
+            past_records=0 if checkpoint is None else checkpoint.past_records,
+            images=None if checkpoint is None else checkpoint.images,
+            keep_images=True,
+            last_moment=wanted.last,
+        )
+    )
+
+
+def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -> Checkpoint | None:
+    """The newest checkpoint that lies before the incident."""
+    moment = wanted.incident.moment
+    if moment is None or not log.collectives:
+        return None
+    at = [r.record_id for r in log.collectives if r.moment >= moment]
+    incident = min(at) if at else log.collectives[-1].record_id + 1
+    before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
+    return before[-1] if before else None
+
+
+def _from_the_start(log: RankLog) -> bool:
+    """Payloads were kept since the first collective: a window that was never cut."""
+    for record in log.collectives:
+        if record.state is State.COMPLETED and receives(record, log.rank, log.groups.get(record.group)):
+            return record.payload is not None
+    return bool(log.collectives)
+
+
+def _free_name(capsules: Path, wanted: Wanted) -> Path:
+    capsules.mkdir(exist_ok=True, mode=0o700)
+    moment = f"-{wanted.incident.moment}" if wanted.incident.moment is not None else ""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{wanted.incident.kind}-rank{wanted.folder}{moment}")
+    path, number = capsules / name, 1
+    while path.exists():
+        number += 1
+        path = capsules / f"{name}-{number}"
+    return path

@@ -1,0 +1,148 @@
+"""Decides, from what the logs say, when there is an incident and of which rank a capsule is wanted. No input or output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.errors import UsageError
+from prismdbg.model.collective import Collective
+from prismdbg.model.moment import Moment
+
+NAN_SETTLE_NS = 1_000_000_000
+SLOW_HISTORY = 8
+DEFAULT_TRIGGERS = "exception,nan,hang=60s,signal"
+KNOWN_TRIGGERS = {"exception": "", "nan": "", "hang": "60s", "signal": "", "oom": "", "slow": "3"}
+
+
+def parse_triggers(text: str) -> dict[str, str]:
+    """`exception,nan,hang=30s,slow=3` as a mapping. `UsageError` names what is not known."""
+    triggers: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        if name == "none":
+            return {}
+        if name not in KNOWN_TRIGGERS:
+            raise UsageError(f"{name!r} is not a trigger", hint="triggers: " + ", ".join([*KNOWN_TRIGGERS, "none"]))
+        triggers[name] = value or KNOWN_TRIGGERS[name]
+    if "hang" in triggers:
+        seconds(triggers["hang"])
+    if "slow" in triggers:
+        _factor(triggers["slow"])
+    return triggers
+
+
+def seconds(text: str) -> float:
+    """`30s`, `2m`, `30`."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        return float(number) * units[unit]
+    except ValueError:
+        raise UsageError(f"{text!r} is not a duration", hint="write 30s, 2m or 1h") from None
+
+
+def _factor(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"slow={text!r}: not a number", hint="write slow=3 for three times the median step") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None)."""
+
+    folder: str
+    incident: Incident
+    last: Moment | None = None
+
+
+@dataclass(slots=True)
+class _Nonfinite:
+    folder: str
+    record: Collective
+    sent: bool
+
+    @property
+    def seen_ns(self) -> int:
+        """A sender shows when it issues, a receiver when it has received."""
+        return self.record.time_created_ns if self.sent else self.record.time_completed_ns or 0
+
+
+@dataclass(slots=True)
+class IncidentWatch:
+    """Fed with every event of every rank; each kind of incident fires once for a run."""
+
+    triggers: Mapping[str, str]
+    _nonfinite: list[_Nonfinite] = field(default_factory=list)
+    _nan_since_ns: int | None = None
+    _fired: set[str] = field(default_factory=set)
+    _steps: dict[str, list[int]] = field(default_factory=dict)
+
+    def feed(self, folder: str, event: Event, now_ns: int) -> list[Wanted]:
+        match event:
+            case Collective() if event.sent_nonfinite:
+                self._note_nonfinite(folder, event, True, now_ns)
+            case Completion() if event.collective.received_nonfinite:
+                self._note_nonfinite(folder, event.collective, False, now_ns)
+            case Note(kind="incident"):
+                return self._raised(folder, event)
+            case StepMark():
+                return self._slow(folder, event)
+        return []
+
+    def due(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """What had to settle first: other ranks' logs may still name an earlier NaN."""
+        if self._nan_since_ns is None or not (ended or now_ns - self._nan_since_ns >= NAN_SETTLE_NS):
+            return []
+        self._nan_since_ns = None
+        self._fired.add("nan")
+        first = min(self._nonfinite, key=lambda n: (n.seen_ns, not n.sent))
+        record = first.record
+        verb = "sends" if first.sent else "receives"
+        place = f" at {record.frames[0]}" if record.frames else ""
+        text = f"rank {first.folder} {verb} the first NaN or Inf: {record.name} in group {record.group}, {record.moment}{place}"
+        incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
+        return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
+
+    def _note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
+        if "nan" in self.triggers and "nan" not in self._fired:
+            self._nonfinite.append(_Nonfinite(folder, record, sent))
+            if self._nan_since_ns is None:
+                self._nan_since_ns = now_ns
+
+    def lost(self, folder: str, moment: Moment, how: str) -> list[Wanted]:
+        """A rank died without a word. The others follow when the launcher ends them: only the first counts."""
+        if "exception" not in self.triggers or "exception" in self._fired:
+            return []
+        self._fired.add("exception")
+        incident = Incident(kind=IncidentKind.LOST, text=f"rank {folder} died {how}", moment=moment)
+        return [Wanted(folder=folder, incident=incident)]
+
+    def _raised(self, folder: str, note: Note) -> list[Wanted]:
+        kind = IncidentKind(str(note.data.get("incident", "exception")))
+        wanted = "exception" in self.triggers or (kind is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
+        if not wanted or "exception" in self._fired:
+            return []
+        self._fired.add("exception")
+        moment = Moment.parse(str(note.data["moment"]))
+        text = f"{note.data.get('type')}: {note.data.get('text')}"
+        return [Wanted(folder=folder, incident=Incident(kind=kind, text=text, moment=moment))]
+
+    def _slow(self, folder: str, mark: StepMark) -> list[Wanted]:
+        history = self._steps.setdefault(folder, [])
+        history.append(mark.time_ns)
+        if "slow" not in self.triggers or "slow" in self._fired or len(history) < SLOW_HISTORY + 2:
+            return []
+        gaps = sorted(b - a for a, b in zip(history[-SLOW_HISTORY - 2 :], history[-SLOW_HISTORY - 1 : -1], strict=False))
+        median, last = gaps[len(gaps) // 2], history[-1] - history[-2]
+        del history[: -SLOW_HISTORY - 2]
+        if last < float(self.triggers["slow"]) * median:
+            return []
+        self._fired.add("slow")
+        text = f"step {mark.step - 1} took {last / 1e9:.2f} s, {last / median:.1f} times the median"
+        incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(max(mark.step - 1, 0)))
+        return [Wanted(folder=folder, incident=incident, last=Moment(max(mark.step - 1, 0), 1 << 60))]

@@ -1,0 +1,92 @@
+"""What a run folder holds, rank by rank, from its files alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import State
+from prismdbg.workflows.ranks_alive import RankProcess
+from prismdbg.workflows.run_folder import RunFolder, read_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankState:
+    """`window`: first and last moment of which payloads are there, or `-`."""
+
+    name: str
+    state: str
+    moment: str
+    collectives: int
+    in_flight: int
+    steps: int
+    window: str
+    log_bytes: int
+    payload_bytes: int
+    lost: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rank_states(run: RunFolder) -> list[RankState]:
+    return [_state(folder) for folder in run.rank_folders() if (folder / "rank.json").exists()]
+
+
+def _state(folder: Path) -> RankState:
+    log = read_log(folder)
+    kept = {int(p.name.split(".")[1]) for p in folder.glob("payload.*.seg")}
+    with_payload = [r.moment for r in log.collectives if r.payload is not None and r.payload.segment in kept]
+    return RankState(
+        name=folder.name,
+        state=_word(folder, log),
+        moment=str(log.collectives[-1].moment) if log.collectives else "0.0",
+        collectives=len(log.collectives),
+        in_flight=sum(r.state is State.SCHEDULED for r in log.collectives),
+        steps=log.steps[-1].step if log.steps else 0,
+        window=f"{min(with_payload)}..{max(with_payload)}" if with_payload else "-",
+        log_bytes=_used(folder, "events.*.seg"),
+        payload_bytes=_used(folder, "payload.*.seg"),
+        lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind == "lost"),
+    )
+
+
+def _used(folder: Path, pattern: str) -> int:
+    """Bytes on disk, not the size reserved."""
+    return sum(path.stat().st_blocks * 512 for path in folder.glob(pattern))
+
+
+def _word(folder: Path, log: RankLog) -> str:
+    kinds = [note.kind for note in log.notes]
+    if RankProcess(folder).is_alive():
+        parks = [kind for kind in kinds if kind in ("parked", "released")]
+        return "parked" if parks and parks[-1] == "parked" else "running"
+    if "incident" in kinds:
+        return "failed"
+    return "ended" if "exit" in kinds else "died"
+
+
+def report(path: Path) -> list[str]:
+    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next."""
+    run = RunFolder.existing(path)
+    lines = []
+    try:
+        states = rank_states(run)
+    except CapsuleError as error:
+        return [f"a log cannot be read: {error}"]
+    if not states:
+        return [f"{path} holds no rank: the job issued no collective and no optimizer step"]
+    collectives = sum(s.collectives for s in states)
+    kept = sum(s.log_bytes + s.payload_bytes for s in states)
+    lines.append(f"{path}: {len(states)} ranks, {collectives} collectives, {kept / 2**20:.1f} MiB")
+    lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
+    supervisor = read_json(run.supervisor_json)
+    lines += [f"incident: {i['text']}" for i in supervisor.get("incidents", [])]
+    lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
+    lines += [f"problem: {p}" for p in supervisor.get("problems", [])]
+    if supervisor.get("incidents"):
+        lines.append(f"next: prismdbg why {path}")
+    return lines
