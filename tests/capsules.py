@@ -1,0 +1,52 @@
+"""Small whole capsules for tests, made by the product's own writer."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tiny_log import write_training
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
+from prismdbg.model.collective import Group
+from prismdbg.model.moment import Moment
+
+RANK = {"argv": ["train.py", "--steps", "3"], "cwd": "/work", "environment": {"LANG": "C"}, "redacted": ["API_KEY"]}
+MANIFEST = Manifest(
+    created_ns=1_700_000_000_123_456_789,
+    job="gpt",
+    rank=0,
+    world_size=2,
+    moment_a=Moment(0, 1),
+    moment_b=Moment(2, 2),
+    incident=Incident(kind=IncidentKind.NAN, text="all_reduce in world", moment=Moment(2, 2)),
+    origin=Origin.START,
+    contains_raw_memory=False,
+    replayable_from=Moment(0, 1),
+    groups=(Group(name="0", ranks=(0, 1), desc="default_pg", backend="gloo"),),
+    versions={"torch": "2.13.0"},
+    hardware={"machine": "x86_64"},
+    notes=("made by a test",),
+)
+IMAGE = replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True)
+
+
+def make_capsule(path: Path, manifest: Manifest = MANIFEST, **parts: Any) -> Capsule:
+    """`parts`: further files, by what stands behind `prismdbg/` up to the dot."""
+    with tempfile.TemporaryDirectory() as folder, CapsuleWriter(path) as writer:
+        write_training(Path(folder) / "log", rank=manifest.rank)
+        writer.add_tree(layout.LOG, Path(folder) / "log")
+        writer.add_json(layout.RANK, RANK)
+        for name, value in parts.items():
+            writer.add_json(f"{layout.OURS}/{name}.json", value)
+        if manifest.origin is Origin.IMAGE:
+            images = Path(folder) / "images"
+            images.mkdir()
+            (images / "pages-1.img").write_bytes(b"memory" * 1000)
+            (images / "stats-dump").write_bytes(b"statistics")
+            writer.add_checkpoint(images)
+        return writer.finish(manifest)

@@ -1,0 +1,86 @@
+"""What every test may use. Tests that need a facility are skipped with the reason its probe gives, never silently."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from waiting import wait_for
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A path for `prismdbg record -o`; nothing is there yet."""
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="session")
+def prismdbg_command() -> tuple[str, ...]:
+    """How to start the command line, the one of this tree, whether or not it is installed."""
+    return (sys.executable, "-c", "from prismdbg.cli.main import main; main()")
+
+
+@pytest.fixture(scope="session")
+def child_environment() -> dict[str, str]:
+    """The environment for processes that tests start: this tree is importable, threads are few."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    paths = [str(ROOT), str(ROOT / "tui"), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@pytest.fixture
+def spawn(child_environment: dict[str, str]) -> Iterator[Spawn]:
+    """Starts processes, each in a session of its own; whatever of them still lives at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*command: str, **options: object) -> subprocess.Popen[str]:
+        options = {"env": child_environment, "text": True, "start_new_session": True, **options}
+        process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
+        started.append(process)
+        return process  # type: ignore[no-any-return]
+
+    yield start
+    for process in started:
+        _end_session(process)
+
+
+def _end_session(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None or _group_lives(process.pid):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait(timeout=30)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    wait_for(lambda: not _group_lives(process.pid), 30, f"the processes of group {process.pid} to end")
+
+
+def _group_lives(group: int) -> bool:
+    """Zombies do not count: in a container nobody may reap them."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return any(
+        process.info["status"] != psutil.STATUS_ZOMBIE and _group_of(process.info["pid"]) == group
+        for process in psutil.process_iter(["pid", "status"])
+    )
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1

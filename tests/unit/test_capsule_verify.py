@@ -1,0 +1,256 @@
+"""Verification: a whole capsule has no fault; every way to harm one is found and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from capsules import IMAGE, MANIFEST, RANK, make_capsule
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_log import TinyLog, write_training
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.verify import Severity, findings, verify
+from prismdbg.errors import CapsuleError
+from prismdbg.model.moment import Moment
+
+EVENTS = "prismdbg/log/events.00000.seg"
+PAYLOADS = "prismdbg/log/payload.00000.seg"
+
+
+def faults(path: Path) -> list[str]:
+    return [str(f) for f in findings(path) if f.severity is Severity.FATAL]
+
+
+def with_log(path: Path, write: Callable[[Path], object], manifest: Manifest = MANIFEST) -> Path:
+    write(path.parent / "log")
+    with CapsuleWriter(path) as writer:
+        writer.add_tree(layout.LOG, path.parent / "log")
+        writer.add_json(layout.RANK, RANK)
+        writer.finish(manifest)
+    return path
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, IMAGE])
+def test_a_whole_capsule(tmp_path: Path, manifest: Manifest) -> None:
+    make_capsule(tmp_path / "capsule", manifest)
+    notes = [str(note) for note in verify(tmp_path / "capsule")]
+    assert notes[-1] == "prismdbg/manifest.json: made by a test"
+    assert any("raw memory" in note for note in notes) == manifest.contains_raw_memory
+
+
+def test_no_capsule_at_all(tmp_path: Path) -> None:
+    assert faults(tmp_path) != []
+    with pytest.raises(CapsuleError):
+        verify(tmp_path)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize("name", ["config.dump", EVENTS, PAYLOADS, layout.RANK, "checkpoint/pages-1.img"])
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [(flip, "other content"), (cut, "bytes, wanted"), (Path.unlink, "is missing"), (link, "link or a special file")],
+)
+def test_a_harmed_file_is_named(tmp_path: Path, name: str, harm: Callable[[Path], None], says: str) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    harm(capsule.path / name)
+    assert any(name in fault and says in fault for fault in faults(capsule.path))
+    with pytest.raises(CapsuleError):
+        verify(capsule.path)
+
+
+@pytest.mark.parametrize("name", ["extra", "prismdbg/extra", "checkpoint/extra", "prismdbg/log/extra"])
+def test_an_extra_file_is_named(tmp_path: Path, name: str) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    (capsule.path / name).write_text("x")
+    assert faults(capsule.path) == [f"'{name}': is there, and the manifest does not name it"]
+
+
+def test_an_extra_link_is_not_followed(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("x")
+    (capsule.path / "prismdbg" / "more").symlink_to(tmp_path / "outside")
+    assert faults(capsule.path) == ["'prismdbg/more': is there, and the manifest does not name it"]
+
+
+def rewrite_manifest(capsule: Capsule, **fields: object) -> None:
+    data = capsule.manifest.to_json() | fields
+    (capsule.path / layout.MANIFEST).write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"rank": 1}, "is of rank 0, wanted 1"),
+        ({"moment_b": "5.1"}, "ends at 2.2, before 5.1"),
+        ({"origin": "image", "contains_raw_memory": True}, "is empty, and the origin is a process image"),
+        ({"format": 2, "oldest_reader": 2}, "needs a reader of format 2"),
+    ],
+)
+def test_a_manifest_that_says_more_than_is_there(tmp_path: Path, fields: dict[str, object], says: str) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    rewrite_manifest(capsule, **fields)
+    assert any(says in fault for fault in faults(capsule.path))
+
+
+def test_an_image_where_none_should_be(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    rewrite_manifest(capsule, origin="start")
+    assert any("holds an image" in fault for fault in faults(capsule.path))
+
+
+@pytest.mark.parametrize("name", ["config.dump", "spec.dump", layout.RANK])
+def test_a_required_part_that_the_manifest_forgot(tmp_path: Path, name: str) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    (capsule.path / name).unlink()
+    files = capsule.manifest.to_json()["files"]
+    del files[name]
+    rewrite_manifest(capsule, files=files)
+    assert faults(capsule.path) == [f"{name}: is missing: every capsule has it"]
+
+
+def test_no_log(tmp_path: Path) -> None:
+    path = with_log(tmp_path / "capsule", lambda folder: folder.mkdir())
+    assert any("nothing to replay" in fault for fault in faults(path))
+
+
+def test_a_damaged_log_of_the_right_hash(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        log = write_training(folder)
+        log.write(log.offset - 8, b"\x03")
+
+    assert any("is damaged at offset" in fault for fault in faults(with_log(tmp_path / "capsule", write)))
+
+
+def test_a_missing_payload(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        log = write_training(folder)
+        log.complete(log.issue(2, 3))
+
+    later = replace(MANIFEST, moment_b=Moment(2, 3))
+    assert faults(with_log(tmp_path / "capsule", write, later)) == [
+        "prismdbg/log: lacks what 1 collectives received: 2.3"
+    ]
+
+
+def test_a_payload_file_that_is_too_short(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        write_training(folder)
+        cut(folder / "payload.00000.seg")
+
+    assert faults(with_log(tmp_path / "capsule", write)) == ["prismdbg/log: lacks what 1 collectives received: 2.2"]
+
+
+def test_no_payload_is_needed_before_replayable_from(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        log = TinyLog(folder)
+        log.group("0", (0, 1))
+        log.complete(log.issue(0, 1))
+        log.complete(log.issue(0, 2), b"x" * 16)
+
+    manifest = replace(MANIFEST, moment_b=Moment(0, 2), replayable_from=Moment(0, 2))
+    path = with_log(tmp_path / "capsule", write, manifest)
+    assert next(str(note) for note in verify(path)) == "prismdbg/log: is not replayable before 0.2"
+
+
+@pytest.mark.parametrize(
+    ("op", "root", "received"),
+    [
+        ("allreduce_", -1, True),
+        ("broadcast_", 0, False),
+        ("broadcast_", 1, True),
+        ("reduce_", 0, True),
+        ("reduce_", 1, False),
+        ("gather_", 0, True),
+        ("gather_", 1, False),
+        ("recv_", 1, True),
+    ],
+)
+def test_which_collectives_receive(tmp_path: Path, op: str, root: int, received: bool) -> None:
+    def write(folder: Path) -> None:
+        log = TinyLog(folder)
+        log.group("0", (0, 1))
+        log.complete(log.issue(0, 1, op=op, root=root))
+
+    path = with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 1)))
+    assert bool(faults(path)) == received
+
+
+def test_what_hangs_or_failed_received_nothing(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        from prismdbg.capsule.log_format import Status
+
+        log = TinyLog(folder)
+        log.group("0", (0, 1))
+        log.complete(log.issue(0, 1), status=Status.FAILED)
+        log.issue(0, 2)
+
+    assert faults(with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 2)))) == []
+
+
+def test_lost_records_are_counted(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        log = TinyLog(folder)
+        log.issue(0, 1)
+        log.records += 3
+        log.issue(0, 5)
+
+    path = with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 5)))
+    assert faults(path) == ["prismdbg/log: lacks 3 collectives between 0.1 and 0.5"]
+
+
+@pytest.mark.parametrize(("first", "whole"), [((0, 4), True), ((0, 5), True), ((1, 1), True), ((0, 6), False)])
+def test_where_the_log_may_begin(tmp_path: Path, first: tuple[int, int], whole: bool) -> None:
+    """A rank is parked at the entry of a collective: A is that one, or the last that was issued."""
+
+    def write(folder: Path) -> None:
+        log = TinyLog(folder)
+        log.issue(*first)
+
+    manifest = replace(MANIFEST, moment_a=Moment(0, 4), replayable_from=Moment(0, 4), moment_b=Moment(*first))
+    assert (faults(with_log(tmp_path / "capsule", write, manifest)) == []) == whole
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+def test_any_altered_byte_is_found(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("altered")
+    capsule = make_capsule(folder / "capsule", IMAGE)
+    names = [*capsule.manifest.files, layout.MANIFEST]
+    path = capsule.path / data.draw(st.sampled_from(names))
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    if path.name == "manifest.json" and reads_the_same(capsule):
+        return  # white space, or a text that means nothing to a replay
+    assert faults(capsule.path) != []
+
+
+def reads_the_same(capsule: Capsule) -> bool:
+    """Nothing signs the manifest itself: it is believed wherever it agrees with the files."""
+    try:
+        return Capsule.open(capsule.path).manifest.files == capsule.manifest.files
+    except CapsuleError:
+        return False
