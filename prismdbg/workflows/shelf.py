@@ -134,7 +134,7 @@ def living_processes(run: RunFolder) -> list[int]:
         file = folder / "rank.json"
         if file.is_file():
             pids.append((read_json(file).get("pid"), file.stat().st_mtime))
-    return [pid for pid, before_s in pids if isinstance(pid, int) and _began_before(pid, before_s)]
+    return [pid for pid, before_s in pids if isinstance(pid, int) and pid > 0 and _began_before(pid, before_s)]
 
 
 def _began_before(pid: int, time_s: float) -> bool:

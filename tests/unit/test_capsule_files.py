@@ -1,0 +1,104 @@
+"""Files of the rank: small ones come along, large ones are known by hash, and neither is believed blindly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from capsules import MANIFEST, RANK
+
+from prismdbg.capsule import json_border, layout
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.files import Place, add_files, changed, content_path, read_files
+from prismdbg.errors import CapsuleError
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "small").write_bytes(b"small")
+    (folder / "twin").write_bytes(b"small")
+    (folder / "large").write_bytes(b"large" * 100)
+    (folder / "link").symlink_to("small")
+    return folder
+
+
+def capsule_of(path: Path, paths: list[str]) -> Capsule:
+    with CapsuleWriter(path) as writer:
+        add_files(writer, paths, small_bytes=100)
+        writer.add_json(layout.RANK, RANK)
+        return writer.finish(MANIFEST)
+
+
+def test_each_file_has_its_place(tmp_path: Path, data: Path) -> None:
+    paths = [str(data / name) for name in ("small", "twin", "large", "link", "gone", "small")]
+    capsule = capsule_of(tmp_path / "capsule", paths)
+    files = {Path(file.path).name: file for file in read_files(capsule)}
+    assert {name: file.place for name, file in files.items()} == {
+        "small": Place.INSIDE, "twin": Place.INSIDE, "link": Place.INSIDE, "large": Place.BOUND, "gone": Place.MISSING,
+    }  # fmt: skip
+    assert content_path(capsule, files["link"]).read_bytes() == b"small"
+    assert len([name for name in capsule.manifest.files if name.startswith(layout.FILES + "/")]) == 1
+    assert files["large"].size_bytes == 500
+
+
+def rewrite(path: Path) -> None:
+    path.write_bytes(b"LARGE" * 100)
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(b"large" * 101)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(Path.touch, ""), (rewrite, "has other content"), (grow, "has 505 bytes, had 500"), (Path.unlink, "is not on")],
+)
+def test_a_bound_file_must_be_the_same(tmp_path: Path, data: Path, change: Callable[[Path], None], says: str) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
+    change(data / "large")
+    (file,) = read_files(capsule)
+    assert says in changed(file)
+    assert bool(says) == bool(changed(file))
+
+
+def test_a_capsule_without_files(tmp_path: Path) -> None:
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_json(layout.RANK, RANK)
+        capsule = writer.finish(MANIFEST)
+    assert read_files(capsule) == ()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"path": "relative"},
+        {"path": "/data/../../etc/passwd"},
+        {"path": "/data/./x"},
+        {"path": "/data\0x"},
+        {"path": 7},
+        {"place": "cloud"},
+        {"sha256": "0" * 64},
+        {"sha256": "../../../etc/passwd"},
+        {"mode": 0o4755},
+        {"size_bytes": -1},
+    ],
+)
+def test_a_hostile_index_is_refused(tmp_path: Path, data: Path, fields: dict[str, object]) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
+    index = json_border.read(capsule.path / layout.FILES_INDEX).value
+    index["files"][0].update(fields)
+    (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
+    with pytest.raises(CapsuleError):
+        read_files(capsule)
+
+
+def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
+    index = json_border.read(capsule.path / layout.FILES_INDEX).value
+    (capsule.path / layout.FILES_INDEX).write_text(json.dumps({"files": index["files"] * 2}))
+    with pytest.raises(CapsuleError, match="twice"):
+        read_files(capsule)

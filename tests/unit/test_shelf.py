@@ -1,0 +1,132 @@
+"""The shelf: finds what is ours, removes nothing else, keeps the newest within a quota."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from capsules import MANIFEST, make_capsule
+
+from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.partial import partial_name
+from prismdbg.errors import UsageError
+from prismdbg.workflows import shelf
+from prismdbg.workflows.pack import pack
+from prismdbg.workflows.shelf import Item, ItemKind, Quota
+
+
+def make_run(path: Path, pid: int = -1) -> Path:
+    """As `record` leaves it."""
+    (path / "ranks" / "0").mkdir(parents=True)
+    started = {"command": ["train.py"], "started_wall_ns": time.time_ns(), "supervisor_pid": pid}
+    (path / "run.json").write_text(json.dumps(started))
+    return path
+
+
+def test_runs_and_capsules_are_found_oldest_first(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "a")
+    make_capsule(run / "capsules" / "nan")
+    make_capsule(tmp_path / "old", replace(MANIFEST, created_ns=1))
+    pack(tmp_path / "old", tmp_path / "old.tar.zst")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "x.txt").write_text("mine")
+    found = [(item.kind, item.path.name) for item in shelf.find(tmp_path)]
+    assert found == [("capsule", "old"), ("packed", "old.tar.zst"), ("capsule", "nan"), ("run", "a")]
+    assert [item.path for item in shelf.find(run)] == [run / "capsules" / "nan", run]
+    assert shelf.describe(tmp_path / "notes") is None
+
+
+def test_each_is_described(tmp_path: Path) -> None:
+    make_capsule(tmp_path / "capsule")
+    item = shelf.describe(tmp_path / "capsule")
+    assert item is not None
+    assert item.text == "rank 0, 0.1 to 2.2, nan: all_reduce in world"
+    assert 0 < item.size_bytes < 1 << 20
+    run = shelf.describe(make_run(tmp_path / "run"))
+    assert run is not None and run.text == "1 ranks: train.py"
+
+
+def test_what_is_damaged_is_still_listed(tmp_path: Path) -> None:
+    make_capsule(tmp_path / "capsule")
+    (tmp_path / "capsule" / "prismdbg" / "manifest.json").write_text("{")
+    (tmp_path / "x.tar.zst").write_bytes(b"no")
+    make_run(tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text("{")
+    assert [item.text.startswith("damaged") for item in shelf.find(tmp_path)] == [True] * 3
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_links_are_not_followed(tmp_path: Path, depth: int) -> None:
+    make_capsule(tmp_path / "elsewhere" / "capsule")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "here" / "direct").symlink_to(tmp_path / "elsewhere" / "capsule")
+    assert shelf.find(tmp_path / "here", depth) == []
+
+
+def test_removing_removes_only_what_is_ours(tmp_path: Path) -> None:
+    make_capsule(tmp_path / "capsule")
+    pack(tmp_path / "capsule", tmp_path / "capsule.tar.zst")
+    make_run(tmp_path / "run")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "link").symlink_to("notes")
+    for name in ("notes", "link", "missing"):
+        with pytest.raises(UsageError):
+            shelf.remove(tmp_path / name)
+    for name in ("capsule", "capsule.tar.zst", "run"):
+        shelf.remove(tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} == {"notes", "link"}
+
+
+def test_a_run_that_still_records_is_kept(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", pid=os.getpid())
+    with pytest.raises(UsageError, match=f"process {os.getpid()}"):
+        shelf.remove(run)
+    assert run.exists()
+    shelf.remove(run, force=True)
+    assert not run.exists()
+
+
+def test_a_process_number_used_again_does_not_keep_a_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", pid=os.getpid())
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | {"started_wall_ns": 10**18}))  # before this process began
+    shelf.remove(run)
+    assert not run.exists()
+
+
+def item(number: int, size: int, kind: ItemKind = ItemKind.CAPSULE) -> Item:
+    return Item(kind=kind, path=Path(f"/{number}"), size_bytes=size, created_ns=number, text="")
+
+
+@pytest.mark.parametrize(
+    ("quota", "gone"),
+    [
+        (Quota(), []),
+        (Quota(count=2), [1, 2]),
+        (Quota(count=9), []),
+        (Quota(size_bytes=25), [1, 2]),
+        (Quota(size_bytes=40), []),
+        (Quota(count=3, size_bytes=10), [1, 2, 3]),
+        (Quota(size_bytes=1), [1, 2, 3]),
+        (Quota(count=1), [1, 2, 3]),
+    ],
+)
+def test_the_oldest_go_and_the_newest_stays(quota: Quota, gone: list[int]) -> None:
+    items = [item(3, 10), item(1, 10), item(2, 10, ItemKind.PACKED), item(4, 10), item(0, 1000, ItemKind.RUN)]
+    assert [doomed.created_ns for doomed in shelf.excess(items, quota)] == gone
+
+
+def test_a_quota_also_clears_what_killed_writers_left(tmp_path: Path) -> None:
+    for number in range(3):
+        make_capsule(tmp_path / f"c{number}", replace(MANIFEST, created_ns=number))
+    partial_name(tmp_path / "dead", "pack").write_bytes(b"x")
+    with CapsuleWriter(tmp_path / "living"):
+        gone = shelf.enforce(tmp_path, Quota(count=1), keep=[tmp_path / "c0"])
+        assert [doomed.path.name.split(".")[-1].split("-")[0] for doomed in gone] == ["c1", "partial"]
+        assert len(list(tmp_path.glob(".living*"))) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"c0", "c2"}
