@@ -1,0 +1,123 @@
+#include "call.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <stdexcept>
+
+namespace prismdbg {
+namespace {
+
+void check(const c10::FunctionSchema& schema, int8_t position, const std::string& expected) {
+  if (position < 0) {
+    return;
+  }
+  const auto& arguments = schema.arguments();
+  const auto at = static_cast<size_t>(position);
+  const std::string found = at < arguments.size() ? arguments[at].name() + ":" + arguments[at].type()->str() : "nothing";
+  if (found.find(expected) == std::string::npos) {
+    throw std::runtime_error(schema.name() + ": argument " + std::to_string(position) + " is " + found + ", not " + expected);
+  }
+}
+
+}  // namespace
+
+void check_schemas() {
+  for (const OpInfo& op : kOps) {
+    const auto handle = c10::Dispatcher::singleton().findSchema({std::string("c10d::") + op.name, ""});
+    if (!handle) {
+      throw std::runtime_error(std::string("torch has no operator c10d::") + op.name);
+    }
+    const auto& schema = handle->schema();
+    check(schema, op.group, "c10d.ProcessGroup");
+    check(schema, op.outputs, "Tensor");
+    check(schema, op.inputs, "Tensor");
+    check(schema, op.reduce_op, "c10d.ReduceOp");
+    check(schema, op.root, op.is_p2p ? (op.outputs < 0 ? "dst:int" : "src:int") : "root_rank:int");
+    check(schema, op.tag, "tag:int");
+    check(schema, op.async_op, "async_op:bool");
+    check(schema, op.timeout, "timeout:int");
+  }
+}
+
+Call::Call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments)
+    : op_(op),
+      arguments_(arguments),
+      group_(arguments[op.group].toCustomClass<c10d::ProcessGroup>()),
+      root_(static_cast<int32_t>(number(op.root, kNoPeer))) {
+  if (op.inputs >= 0) {
+    collect(arguments[op.inputs], inputs_);
+  }
+  if (op.outputs >= 0) {
+    collect(arguments[op.outputs], outputs_);
+  }
+}
+
+int64_t Call::number(int8_t position, int64_t otherwise) const {
+  return position < 0 ? otherwise : arguments_[position].toInt();
+}
+
+bool Call::is_shape_only() const {
+  if (op_.inputs < 0 && op_.outputs < 0) {
+    return arguments_[0].isTensor() && prismdbg::is_shape_only(arguments_[0].toTensor());
+  }
+  const TensorRefs& tensors = outputs_.empty() ? inputs_ : outputs_;
+  return !tensors.empty() && prismdbg::is_shape_only(*tensors[0]);
+}
+
+uint8_t Call::reduce_op() const {
+  if (op_.reduce_op < 0) {
+    return kNoReduceOp;
+  }
+  return static_cast<uint8_t>(arguments_[op_.reduce_op].toCustomClass<c10d::ReduceOp>()->op_);
+}
+
+Ticket Call::issue(Recorder& recorder) const {
+  Issue issue;
+  issue.op = op_.name;
+  issue.group = group_->getGroupName();
+  issue.is_p2p = op_.is_p2p;
+  issue.is_async = op_.async_op >= 0 && arguments_[op_.async_op].toBool();
+  issue.root = root_;
+  issue.tag = static_cast<int32_t>(number(op_.tag, 0));
+  issue.timeout_ms = static_cast<int32_t>(number(op_.timeout, -1));
+  issue.reduce_op = reduce_op();
+  const TensorRefs& first = outputs_.empty() ? inputs_ : outputs_;
+  const std::string device = first.empty() || first[0]->device().is_cpu() ? "cpu" : first[0]->device().str();
+  issue.device = device;
+  thread_local std::string tensors;
+  tensors.clear();
+  issue.inputs = encode(inputs_, tensors);
+  issue.outputs = encode(outputs_, tensors);
+  issue.tensors = tensors;
+  add_fingerprint(recorder, issue);
+  return recorder.issue(issue);
+}
+
+void Call::add_fingerprint(const Recorder& recorder, Issue& issue) const {
+  if (!(recorder.fingerprints() || recorder.nan_check()) || inputs_.empty() || !op_.sends(is_root())) {
+    return;
+  }
+  HostBytes sent;
+  for (const at::Tensor* tensor : inputs_) {
+    sent.add(*tensor);
+  }
+  Fingerprint fingerprint(recorder.fingerprints(), recorder.nan_check());
+  for (const Span& span : sent.spans()) {
+    fingerprint.add(span);
+  }
+  issue.has_fingerprint = recorder.fingerprints() && !sent.spans().empty();
+  issue.fingerprint = issue.has_fingerprint ? fingerprint.value() : 0;
+  issue.sent_nonfinite = fingerprint.nonfinite();
+}
+
+std::shared_ptr<Flight> Call::flight(const Ticket& ticket) const {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(outputs_.size());
+  for (const at::Tensor* tensor : outputs_) {
+    outputs.push_back(*tensor);
+  }
+  return std::make_shared<Flight>(op_, ticket, std::move(outputs), op_.receives(is_root()));
+}
+
+}  // namespace prismdbg

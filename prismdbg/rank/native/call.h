@@ -1,0 +1,43 @@
+// One call of an operator as a kernel receives it: its group, tensors and arguments by name.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <memory>
+
+#include "flight.h"
+#include "op_table.h"
+#include "recorder.h"
+#include "tensors.h"
+
+namespace prismdbg {
+
+// Throws std::runtime_error where an argument of this torch does not stand where op_table.h says.
+void check_schemas();
+
+class Call {
+ public:
+  Call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
+  bool is_shape_only() const;
+
+  Ticket issue(Recorder& recorder) const;
+  std::shared_ptr<Flight> flight(const Ticket& ticket) const;
+
+ private:
+  int64_t number(int8_t position, int64_t otherwise) const;
+  uint8_t reduce_op() const;
+  bool is_root() const { return op_.flow == Flow::all_to_all || root_ == group_->getRank(); }
+  void add_fingerprint(const Recorder& recorder, Issue& issue) const;
+
+  const OpInfo& op_;
+  c10::ArrayRef<c10::IValue> arguments_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  int32_t root_;
+  TensorRefs inputs_;
+  TensorRefs outputs_;
+};
+
+}  // namespace prismdbg

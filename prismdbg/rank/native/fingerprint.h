@@ -1,0 +1,40 @@
+// Fingerprint of tensor bytes, the same as prismdbg/rank/fingerprint.py computes with torch: 64 bits that know
+// order, length and NaN. One pass over memory hashes, looks for values that are not finite, and copies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace prismdbg {
+
+// How the bytes of a tensor hold floating-point numbers, if they do.
+enum class Numbers : uint8_t { exact, float8_e5m2, float16, bfloat16, float32, float64 };
+
+// Contiguous bytes of one tensor.
+struct Span {
+  const void* data = nullptr;
+  size_t size_bytes = 0;
+  Numbers numbers = Numbers::exact;
+};
+
+class Fingerprint {
+ public:
+  Fingerprint(bool hash, bool look_for_nonfinite) : hash_(hash), look_(look_for_nonfinite) {}
+
+  // Adds one tensor; copies its bytes to `copy_to` unless that is null.
+  void add(const Span& span, uint8_t* copy_to = nullptr);
+
+  uint64_t value() const { return value_; }
+  bool nonfinite() const { return nonfinite_; }
+
+ private:
+  uint64_t scan_block(const uint8_t* block, size_t size_bytes, Numbers numbers, uint8_t* copy_to);
+  void look(const uint8_t* data, size_t size_bytes, Numbers numbers);
+
+  bool hash_;
+  bool look_;
+  bool nonfinite_ = false;
+  uint64_t value_ = 0;
+};
+
+}  // namespace prismdbg

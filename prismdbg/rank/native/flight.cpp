@@ -1,0 +1,63 @@
+#include "flight.h"
+
+#include "gil.h"
+#include "hooks.h"
+#include "state.h"
+#include "tensors.h"
+
+namespace prismdbg {
+
+void Flight::finish(Status status, int32_t source) noexcept {
+  if (is_finished()) {
+    return;
+  }
+  std::call_once(once_, [&] {
+    try {
+      write(status, source);
+    } catch (const std::exception& error) {
+      state().recorder.lose("events", error.what());
+    }
+    finished_.store(true, std::memory_order_release);
+  });
+}
+
+void Flight::write(Status status, int32_t source) {
+  HostBytes received;
+  if (status == Status::ok && receives_ && state().recorder.mode() == 1) {
+    for (const at::Tensor& tensor : outputs_) {
+      received.add(tensor);
+    }
+  }
+  state().recorder.complete(ticket_, status, source, received.spans());
+  if (status == Status::ok) {
+    outputs_.clear();  // a failed one keeps them: it may be rescued
+  }
+}
+
+void Flight::abandon() noexcept {
+  receives_ = false;
+  finish(Status::ok);
+}
+
+bool Flight::on_host() const {
+  for (const at::Tensor& tensor : outputs_) {
+    if (!tensor.device().is_cpu()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Flight::rescue() noexcept {
+  if (!is_handed_over()) {
+    return false;
+  }
+  const WithoutGil released;
+  const std::lock_guard<std::mutex> lock(rescue_mutex_);
+  if (!is_rescued() && prismdbg::rescue(ticket_.record_id, op_.name, outputs_, rescued_source_)) {
+    rescued_.store(true, std::memory_order_release);
+  }
+  return is_rescued();
+}
+
+}  // namespace prismdbg

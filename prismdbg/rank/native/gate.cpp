@@ -1,0 +1,33 @@
+#include "gate.h"
+
+#include "gil.h"
+
+namespace prismdbg {
+
+void Gate::enter() {
+  inside_.fetch_add(1);
+  while (closed_.load()) {
+    inside_.fetch_sub(1);
+    wait_until_open();
+    inside_.fetch_add(1);
+  }
+}
+
+void Gate::wait_until_open() {
+  if (!closed_.load()) {
+    return;
+  }
+  const WithoutGil released;
+  std::unique_lock<std::mutex> lock(mutex_);
+  waiting_.fetch_add(1);
+  opened_.wait(lock, [this] { return !closed_.load(); });
+  waiting_.fetch_sub(1);
+}
+
+void Gate::set_closed(bool closed) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  closed_.store(closed);
+  opened_.notify_all();
+}
+
+}  // namespace prismdbg

@@ -1,0 +1,30 @@
+// Where issuing threads stop while the rank is parked. Counts who waits there and who is between gate and return.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+namespace prismdbg {
+
+class Gate {
+ public:
+  // Waits while closed. A thread that enters counts as inside until it leaves.
+  void enter();
+  void leave() { inside_.fetch_sub(1); }
+  // Waits while closed, without entering.
+  void wait_until_open();
+
+  void set_closed(bool closed);
+  int waiting() const { return waiting_.load(); }
+  int inside() const { return inside_.load(); }
+
+ private:
+  std::atomic<bool> closed_{false};
+  std::atomic<int> inside_{0};
+  std::atomic<int> waiting_{0};
+  std::mutex mutex_;
+  std::condition_variable opened_;
+};
+
+}  // namespace prismdbg

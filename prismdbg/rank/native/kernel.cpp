@@ -1,0 +1,128 @@
+#include "kernel.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/library.h>
+
+#include <memory>
+#include <optional>
+
+#include "call.h"
+#include "hooks.h"
+#include "recording_work.h"
+#include "state.h"
+
+namespace prismdbg {
+namespace {
+
+const auto kBelow = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
+
+class Inside {
+ public:
+  explicit Inside(Gate& gate) : gate_(gate) { gate_.enter(); }
+  ~Inside() { gate_.leave(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Gate& gate_;
+};
+
+// Null where the call is not recorded; then it passes through.
+std::shared_ptr<Flight> begin(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) noexcept {
+  Recorder& recorder = state().recorder;
+  try {
+    const Call call(op, arguments);
+    if (call.is_shape_only()) {
+      return nullptr;
+    }
+    introduce_group(call.group());
+    if (!recorder.is_recording()) {
+      return nullptr;
+    }
+    const Ticket ticket = call.issue(recorder);
+    return ticket.log ? call.flight(ticket) : nullptr;
+  } catch (const std::exception& error) {
+    recorder.lose("events", error.what());
+  }
+  return nullptr;
+}
+
+// Puts our Work around the backend's, which is what the operator left on top of the stack.
+void wrap_work(torch::jit::Stack& stack, const std::shared_ptr<Flight>& flight) {
+  c10::IValue& top = stack.back();
+  auto inner = top.isNone() ? nullptr : top.toCustomClass<c10d::Work>();
+  if (!inner) {
+    flight->finish(Status::ok);
+    return;
+  }
+  c10::intrusive_ptr<c10d::Work> work = c10::make_intrusive<RecordingWork>(std::move(inner), flight);
+  top = c10::IValue(std::move(work));
+}
+
+void record(const OpInfo& op, const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
+  const auto flight = begin(op, torch::jit::last(stack, handle.schema().arguments().size()));
+  if (!flight) {
+    handle.redispatchBoxed(keys & kBelow, &stack);
+    return;
+  }
+  try {
+    handle.redispatchBoxed(keys & kBelow, &stack);
+  } catch (...) {
+    flight->finish(Status::failed);
+    throw;
+  }
+  if (op.returns == Returns::nothing) {
+    flight->finish(Status::ok);
+    return;
+  }
+  try {
+    wrap_work(stack, flight);
+  } catch (const std::exception& error) {
+    state().recorder.lose("events", error.what());
+  }
+}
+
+template <size_t index>
+void kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  std::optional<Inside> inside(state().gate);
+  if (is_handed_over()) {  // while this thread was parked: the call belongs to the kernels installed since
+    inside.reset();
+    handle.callBoxed(stack);
+  } else if (state().recorder.mode() == 0) {
+    handle.redispatchBoxed(keys & kBelow, stack);
+  } else {
+    record(kOps[index], handle, keys, *stack);
+  }
+}
+
+std::unique_ptr<torch::Library>& library() {
+  static auto* pointer = new std::unique_ptr<torch::Library>();  // outlives the dispatcher's statics
+  return *pointer;
+}
+
+template <size_t... indices>
+void implement_all(torch::Library& into, std::index_sequence<indices...>) {
+  (into.impl(kOps[indices].name, torch::CppFunction::makeFromBoxedFunction<&kernel<indices>>()), ...);
+}
+
+}  // namespace
+
+void install_kernels() {
+  if (library()) {
+    return;
+  }
+  check_schemas();
+  auto made = std::make_unique<torch::Library>(torch::Library::IMPL, "c10d", c10::DispatchKey::BackendSelect, __FILE__,
+                                               __LINE__);
+  implement_all(*made, std::make_index_sequence<kOps.size()>());
+  library() = std::move(made);
+  set_handed_over(false);
+}
+
+void uninstall_kernels() {
+  library().reset();
+}
+
+}  // namespace prismdbg

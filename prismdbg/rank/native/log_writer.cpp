@@ -1,0 +1,133 @@
+#include "log_writer.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "clock.h"
+
+namespace prismdbg {
+namespace {
+
+constexpr size_t kReserveBytes = 1024;  // at the end of a segment: the last NOTE when no other segment can be had
+constexpr size_t kSmallestSegmentBytes = 64 * 1024;
+constexpr size_t kLongestTextBytes = 4096;
+
+size_t record_bytes(size_t body_bytes) {
+  return (sizeof(RecordHeader) + body_bytes + 7) & ~size_t{7};
+}
+
+SegmentHeader header_of(uint32_t segment, int32_t rank, size_t segment_bytes) {
+  SegmentHeader header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.version = kVersion;
+  header.segment = segment;
+  header.rank = rank;
+  header.pid = static_cast<uint32_t>(getpid());
+  header.wall_ns = wall_ns();
+  header.monotonic_ns = monotonic_ns();
+  header.segment_bytes = segment_bytes;
+  return header;
+}
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+}  // namespace
+
+LogWriter::LogWriter(Housekeeper& housekeeper, const std::string& folder, int32_t rank, size_t segment_bytes)
+    : supply_(housekeeper, folder, "events"),
+      rank_(rank),
+      segment_bytes_((std::max(segment_bytes, kSmallestSegmentBytes) + 7) & ~size_t{7}) {
+  segment_ = Segment::create(supply_.path(0), segment_bytes_, /*must_be_new=*/true);
+  const SegmentHeader header = header_of(0, rank_, segment_bytes_);
+  std::memcpy(segment_->data(), &header, sizeof header);
+  offset_ = sizeof header;
+}
+
+bool LogWriter::fits(size_t size_bytes, size_t reserve_bytes) const {
+  return offset_ + size_bytes + reserve_bytes + sizeof(RecordHeader) <= segment_bytes_;
+}
+
+void LogWriter::append(Kind kind, std::string_view head, std::string_view tail) {
+  const size_t size = record_bytes(head.size() + tail.size());
+  if (size > segment_bytes_ / 2) {
+    throw std::system_error(EMSGSIZE, std::generic_category(), "a record of " + std::to_string(size) + " bytes");
+  }
+  if (!segment_) {
+    held_.emplace_back(kind, std::string(head).append(tail));
+    return;
+  }
+  if (!fits(size, kReserveBytes)) {
+    try {
+      next_segment();
+    } catch (...) {
+      if (kind != Kind::note || !fits(size, 0)) {
+        throw;
+      }
+    }
+  }
+  store(kind, head, tail, size);
+}
+
+void LogWriter::store(Kind kind, std::string_view head, std::string_view tail, size_t size_bytes) {
+  uint8_t* start = segment_->data() + offset_;
+  std::memcpy(start + sizeof(RecordHeader), head.data(), head.size());
+  if (!tail.empty()) {
+    std::memcpy(start + sizeof(RecordHeader) + head.size(), tail.data(), tail.size());
+  }
+  auto* record = reinterpret_cast<RecordHeader*>(start);
+  record->kind = static_cast<uint16_t>(kind);
+  __atomic_store_n(&record->size, static_cast<uint32_t>(size_bytes), __ATOMIC_RELEASE);
+  offset_ += size_bytes;
+  written_bytes_ += size_bytes;
+  if (offset_ > segment_bytes_ / 2 && offset_ - size_bytes <= segment_bytes_ / 2) {
+    supply_.prepare(segment_bytes_);
+  }
+}
+
+void LogWriter::next_segment() {
+  auto next = supply_.take(index_ + 1, segment_bytes_);
+  const SegmentHeader header = header_of(index_ + 1, rank_, segment_bytes_);
+  std::memcpy(next->data(), &header, sizeof header);
+  store(Kind::end, {}, {}, sizeof(RecordHeader));
+  segment_ = std::move(next);
+  offset_ = sizeof header;
+  ++index_;
+}
+
+uint32_t LogWriter::text(std::string_view text) {
+  text = text.substr(0, kLongestTextBytes);
+  if (text.empty()) {
+    return 0;
+  }
+  const auto [entry, is_new] = texts_.try_emplace(std::string(text), static_cast<uint32_t>(texts_.size() + 1));
+  if (is_new) {
+    const TextBody body{entry->second, static_cast<uint32_t>(text.size())};
+    append(Kind::text, bytes_of(body), text);
+  }
+  return entry->second;
+}
+
+void LogWriter::close() {
+  supply_.discard();
+  segment_ = nullptr;
+}
+
+void LogWriter::reopen() {
+  if (segment_) {
+    return;
+  }
+  segment_ = Segment::map(supply_.path(index_), segment_bytes_);
+  auto held = std::move(held_);
+  held_.clear();
+  for (const auto& [kind, body] : held) {
+    append(kind, body);
+  }
+}
+
+}  // namespace prismdbg

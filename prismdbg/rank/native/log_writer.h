@@ -1,0 +1,47 @@
+// Writes event segments. Not thread safe: the recorder holds its lock. Throws std::system_error when a segment
+// cannot be had; a NOTE still fits then, for every segment keeps a reserve.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "log_format.h"
+#include "segment_supply.h"
+
+namespace prismdbg {
+
+class LogWriter {
+ public:
+  LogWriter(Housekeeper& housekeeper, const std::string& folder, int32_t rank, size_t segment_bytes);
+
+  // One record; its body is `head` and then `tail`.
+  void append(Kind kind, std::string_view head, std::string_view tail = {});
+  // The number of a text, written to the log when it is new. The empty text is 0.
+  uint32_t text(std::string_view text);
+
+  // Unmaps everything. Records appended meanwhile are kept in memory and written by `reopen`.
+  void close();
+  void reopen();
+
+  uint64_t written_bytes() const { return written_bytes_; }
+
+ private:
+  bool fits(size_t size_bytes, size_t reserve_bytes) const;
+  void next_segment();
+  void store(Kind kind, std::string_view head, std::string_view tail, size_t size_bytes);
+
+  SegmentSupply supply_;
+  int32_t rank_;
+  size_t segment_bytes_;
+  std::shared_ptr<Segment> segment_;
+  uint32_t index_ = 0;
+  size_t offset_ = 0;
+  uint64_t written_bytes_ = 0;
+  std::vector<std::pair<Kind, std::string>> held_;
+  std::unordered_map<std::string, uint32_t> texts_;
+};
+
+}  // namespace prismdbg

@@ -1,0 +1,124 @@
+// The Python module prismdbg_native: what prismdbg/rank/recorder.py asks of a recorder, and a few parts for tests.
+#include <torch/csrc/utils/pybind.h>
+
+#include <system_error>
+
+#include "hooks.h"
+#include "kernel.h"
+#include "state.h"
+#include "tensors.h"
+
+namespace prismdbg {
+namespace {
+
+using WithoutLock = py::call_guard<py::gil_scoped_release>;
+
+py::dict stats() {
+  Recorder& recorder = state().recorder;
+  const Counters counters = recorder.counters();
+  py::dict out;
+  out["events"] = counters.record_id;
+  out["event_bytes"] = recorder.event_bytes();
+  out["payload_bytes"] = recorder.payload_bytes();
+  out["payload_oldest_step"] = recorder.payload_oldest_step();
+  out["lost"] = recorder.lost();
+  out["step"] = counters.step;
+  out["collective"] = counters.collective;
+  out["mode"] = recorder.mode();
+  out["inside"] = state().gate.inside();
+  return out;
+}
+
+py::list sequences() {
+  py::list out;
+  for (const Sequence& sequence : state().recorder.sequences()) {
+    out.append(py::make_tuple(sequence.group, sequence.op, sequence.peer, sequence.tag, sequence.next));
+  }
+  return out;
+}
+
+void handover(const py::object& callback) {
+  set_rescuer(callback);
+  state().recorder.set_mode(0);
+  uninstall_kernels();
+  set_handed_over(true);
+}
+
+py::tuple fingerprint(const std::vector<at::Tensor>& tensors) {
+  HostBytes bytes;
+  for (const at::Tensor& tensor : tensors) {
+    bytes.add(tensor);
+  }
+  Fingerprint scan(/*hash=*/true, /*look_for_nonfinite=*/true);
+  for (const Span& span : bytes.spans()) {
+    scan.add(span);
+  }
+  return py::make_tuple(scan.value(), scan.nonfinite());
+}
+
+void bind_steering(py::module_& m) {
+  m.def("install", &install_kernels);
+  m.def("uninstall", &uninstall_kernels);
+  m.def("mode", [](int mode) { state().recorder.set_mode(mode); });
+  m.def(
+      "open",
+      [](std::string folder, int32_t rank, size_t event_segment_bytes, size_t payload_segment_bytes, bool stacks,
+         bool fingerprints, bool nan_check) {
+        state().recorder.open({std::move(folder), rank, event_segment_bytes, payload_segment_bytes, stacks,
+                               fingerprints, nan_check});
+      },
+      py::arg("folder"), py::arg("rank"), py::arg("event_segment_bytes"), py::arg("payload_segment_bytes"),
+      py::arg("stacks"), py::arg("fingerprints"), py::arg("nan_check"), WithoutLock());
+  m.def(
+      "append",
+      [](uint16_t kind, const py::bytes& body) {
+        const std::string_view bytes = body;
+        const py::gil_scoped_release released;
+        state().recorder.append(static_cast<Kind>(kind), bytes);
+      },
+      py::arg("kind"), py::arg("body"));
+  m.def("text", [](const std::string& text) { return state().recorder.text(text); }, WithoutLock());
+  m.def(
+      "begin_step", [](uint32_t step, uint8_t source) { state().recorder.begin_step(step, source); }, py::arg("step"),
+      py::arg("source"), WithoutLock());
+}
+
+void bind_window_and_park(py::module_& m) {
+  m.def(
+      "window", [](bool on, int64_t steps, uint64_t size_bytes) { state().recorder.window(on, steps, size_bytes); },
+      py::arg("on"), py::arg("steps"), py::arg("size_bytes"), WithoutLock());
+  m.def("keep_from", [](int64_t step) { state().recorder.keep_from(step); }, WithoutLock());
+  m.def("park", [](bool on) { state().gate.set_closed(on); }, WithoutLock());
+  m.def("parked", [] { return state().gate.waiting(); });
+  m.def("in_flight", [] { return state().recorder.in_flight(); }, WithoutLock());
+  m.def("close_log", [] { state().recorder.close_log(); }, WithoutLock());
+  m.def("reopen_log", [] { state().recorder.reopen_log(); }, WithoutLock());
+  m.def("stats", &stats);
+  m.def("sequences", &sequences, "(group, op, peer, tag, next sequence) of all; op is empty for collectives");
+  m.def("fingerprint", &fingerprint, "(fingerprint, whether a value is not finite) of a list of tensors");
+  m.def("on_group", &set_group_hook);
+  m.def("handover", &handover);
+}
+
+}  // namespace
+
+void translate(const std::system_error& error) {
+  PyErr_SetObject(PyExc_OSError, py::make_tuple(error.code().value(), error.what()).ptr());
+}
+
+}  // namespace prismdbg
+
+PYBIND11_MODULE(prismdbg_native, m) {
+  m.doc() = "prismdbg's recording kernels for torch.distributed.";
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) {
+        std::rethrow_exception(pointer);
+      }
+    } catch (const std::system_error& error) {
+      prismdbg::translate(error);
+    }
+  });
+  prismdbg::bind_steering(m);
+  prismdbg::bind_window_and_park(m);
+}

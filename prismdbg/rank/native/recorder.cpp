@@ -1,0 +1,314 @@
+#include "recorder.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <stdexcept>
+#include <system_error>
+
+#include "clock.h"
+#include "json.h"
+
+namespace prismdbg {
+namespace {
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+uint64_t thread_number() {
+  thread_local const auto number = static_cast<uint64_t>(syscall(SYS_gettid));
+  return number;
+}
+
+// Runs `action`; what it throws becomes the text that `fail` gets.
+template <typename Action, typename Fail>
+bool guarded(Action&& action, Fail&& fail) noexcept {
+  try {
+    action();
+    return true;
+  } catch (const std::exception& error) {
+    fail(error.what());
+  } catch (...) {
+    fail("unknown error");
+  }
+  return false;
+}
+
+}  // namespace
+
+void Recorder::open(const RecorderOptions& options) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (log_) {
+    throw std::system_error(EBUSY, std::generic_category(), "this process has a log already");
+  }
+  auto log = std::make_unique<LogWriter>(housekeeper_, options.folder, options.rank, options.event_segment_bytes);
+  payloads_ = std::make_unique<PayloadStore>(housekeeper_, options.folder, options.payload_segment_bytes);
+  log_ = std::move(log);
+  options_ = options;
+  is_open_.store(true, std::memory_order_release);
+}
+
+void Recorder::append(Kind kind, std::string_view body) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (log_) {
+    log_->append(kind, body);
+  }
+}
+
+uint32_t Recorder::text(std::string_view text) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return log_ ? log_->text(text) : 0;
+}
+
+void Recorder::begin_step(uint32_t step, uint8_t source) noexcept {
+  guarded(
+      [&] {
+        {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          counters_.step = step;
+          counters_.collective = 0;
+          if (log_ && mode() == 1) {
+            StepBody body{};
+            body.step = step;
+            body.time_ns = monotonic_ns();
+            body.source = source;
+            log_->append(Kind::step, bytes_of(body));
+          }
+        }
+        if (is_open_.load()) {
+          payloads_->prune(step);
+        }
+      },
+      [&](const char* reason) { lose("events", reason); });
+}
+
+void Recorder::window(bool on, int64_t steps, uint64_t size_bytes) {
+  if (!is_open_.load()) {
+    throw std::logic_error("the window needs an open log");
+  }
+  payloads_->window(on, steps, size_bytes);
+  payloads_on_.store(on);
+}
+
+void Recorder::keep_from(int64_t step) {
+  if (is_open_.load()) {
+    payloads_->keep_from(step);
+  }
+}
+
+Ticket Recorder::issue(const Issue& issue) noexcept {
+  Ticket ticket;
+  guarded(
+      [&] {
+        const uint32_t stack = options_.stacks ? this->stack() : 0;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const IssueBody body = encode(issue, stack);
+        in_flight_.push_back(body.record_id);
+        log_->append(Kind::issue, bytes_of(body), issue.tensors);
+        ticket = {body.record_id, body.step, log_.get()};
+      },
+      [&](const char* reason) { lose("events", reason); });
+  return ticket;
+}
+
+IssueBody Recorder::encode(const Issue& issue, uint32_t stack) {
+  Group& group = groups_[std::string(issue.group)];
+  if (group.text == 0) {
+    group.text = log_->text(issue.group);
+  }
+  IssueBody body{};
+  body.op_text = log_->text(issue.op);
+  body.group_text = group.text;
+  body.device_text = log_->text(issue.device);
+  body.stack = stack;
+  body.fingerprint = issue.fingerprint;
+  body.thread = thread_number();
+  body.root = issue.root;
+  body.tag = issue.tag;
+  body.timeout_ms = issue.timeout_ms;
+  body.reduce_op = issue.reduce_op;
+  body.flags = (issue.is_async ? kIssueAsync : 0) | (issue.is_p2p ? kIssueP2p : 0) |
+               (issue.sent_nonfinite ? kIssueSentNonfinite : 0) | (issue.has_fingerprint ? kIssueHasFingerprint : 0);
+  body.inputs = issue.inputs;
+  body.outputs = issue.outputs;
+  body.record_id = counters_.record_id++;
+  body.sequence = next_sequence(group, issue);
+  body.step = counters_.step;
+  body.collective = ++counters_.collective;
+  body.created_ns = monotonic_ns();
+  return body;
+}
+
+uint64_t Recorder::next_sequence(Group& group, const Issue& issue) {
+  if (issue.is_p2p) {
+    return group.p2p[{std::string(issue.op), issue.root, issue.tag}]++;
+  }
+  return group.next++;
+}
+
+uint32_t Recorder::stack() {
+  return stacks_.current([this](const std::vector<NamedFrame>& frames) { return write_stack(frames); });
+}
+
+uint32_t Recorder::write_stack(const std::vector<NamedFrame>& frames) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<FrameEntry> entries;
+  for (const NamedFrame& frame : frames) {
+    entries.push_back({log_->text(frame.file), frame.line, log_->text(frame.function)});
+  }
+  const StackBody body{next_stack_, static_cast<uint32_t>(entries.size())};
+  const std::string_view tail{reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(FrameEntry)};
+  log_->append(Kind::stack, bytes_of(body), tail);
+  return next_stack_++;
+}
+
+void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
+                        const std::vector<Span>& received) noexcept {
+  CompleteBody body{};
+  body.completed_ns = monotonic_ns();
+  if (ticket.log == nullptr || mode() != 1) {
+    forget(ticket);
+    return;
+  }
+  body.record_id = ticket.record_id;
+  body.source = source;
+  body.status = static_cast<uint8_t>(status);
+  guarded(
+      [&] {
+        Fingerprint scan(/*hash=*/false, options_.nan_check);
+        if (!(payloads_on_.load() && store_payload(ticket, received, scan, body)) && options_.nan_check) {
+          for (const Span& span : received) {
+            scan.add(span);
+          }
+        }
+        body.flags |= scan.nonfinite() ? kCompleteReceivedNonfinite : 0;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        remove_in_flight(ticket.record_id);
+        if (ticket.log == log_.get()) {
+          log_->append(Kind::complete, bytes_of(body));
+        }
+      },
+      [&](const char* reason) { lose("events", reason); });
+}
+
+// False where the payload could not be kept: the window ends, the record goes on without.
+bool Recorder::store_payload(const Ticket& ticket, const std::vector<Span>& received, Fingerprint& scan,
+                             CompleteBody& body) {
+  size_t total = 0;
+  for (const Span& span : received) {
+    total += span.size_bytes;
+  }
+  if (total == 0) {
+    return true;
+  }
+  PayloadSlot slot;
+  if (!guarded([&] { slot = payloads_->reserve(total, ticket.step); },
+               [&](const char* reason) { lose("payloads", reason); })) {
+    return false;
+  }
+  uint8_t* target = slot.data;
+  for (const Span& span : received) {
+    scan.add(span, target);
+    target += span.size_bytes;
+  }
+  body.payload_segment = slot.segment;
+  body.payload_offset = slot.offset;
+  body.payload_bytes = total;
+  body.flags |= kCompletePayload;
+  return true;
+}
+
+void Recorder::forget(const Ticket& ticket) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (ticket.log == log_.get()) {
+    remove_in_flight(ticket.record_id);
+  }
+}
+
+void Recorder::remove_in_flight(uint64_t record_id) {
+  const auto found = std::find(in_flight_.begin(), in_flight_.end(), record_id);
+  if (found != in_flight_.end()) {
+    in_flight_.erase(found);
+  }
+}
+
+void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
+  try {
+    if (what == "payloads") {
+      payloads_on_.store(false);
+    } else {
+      mode_.store(0);
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::string text = std::string(what) + " are not recorded any more: " + std::string(reason);
+    if (lost_.empty()) {
+      lost_ = text;
+    }
+    if (log_) {
+      log_->append(Kind::note, lost_note(text, counters_.step, counters_.collective));
+    }
+  } catch (...) {  // nowhere left to say it; stats() still does
+  }
+}
+
+void Recorder::close_log() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!log_) {
+    return;
+  }
+  payloads_->close();
+  log_->close();
+  housekeeper_.drain();
+}
+
+void Recorder::reopen_log() {
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (log_) {
+      payloads_->reopen();
+      log_->reopen();
+    }
+  } catch (const std::exception& error) {
+    lose("events", error.what());
+  }
+}
+
+Counters Recorder::counters() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return counters_;
+}
+
+std::vector<Sequence> Recorder::sequences() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Sequence> all;
+  for (const auto& [name, group] : groups_) {
+    all.push_back({name, "", kNoPeer, 0, group.next});
+    for (const auto& [key, next] : group.p2p) {
+      const auto& [op, peer, tag] = key;
+      all.push_back({name, op, peer, tag, next});
+    }
+  }
+  return all;
+}
+
+std::vector<uint64_t> Recorder::in_flight() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return in_flight_;
+}
+
+std::string Recorder::lost() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return lost_;
+}
+
+uint64_t Recorder::event_bytes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return log_ ? log_->written_bytes() : 0;
+}
+
+}  // namespace prismdbg

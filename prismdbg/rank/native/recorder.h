@@ -1,0 +1,140 @@
+// The recorder of one rank: counters, log, payloads, and what was lost. Knows no torch. Thread safe; never takes
+// Python's lock while it holds its own. What a collective calls never throws: what goes wrong switches recording
+// off and is remembered once.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "fingerprint.h"
+#include "housekeeper.h"
+#include "log_writer.h"
+#include "payload_store.h"
+#include "python_stack.h"
+
+namespace prismdbg {
+
+struct RecorderOptions {
+  std::string folder;
+  int32_t rank = 0;
+  size_t event_segment_bytes = 0;
+  size_t payload_segment_bytes = 0;
+  bool stacks = true;
+  bool fingerprints = true;
+  bool nan_check = true;
+};
+
+// What a kernel knows of a collective when it is issued.
+struct Issue {
+  std::string_view op;
+  std::string_view group;
+  std::string_view device;
+  bool is_p2p = false;
+  bool is_async = false;
+  int32_t root = kNoPeer;
+  int32_t tag = 0;
+  int32_t timeout_ms = -1;
+  uint8_t reduce_op = kNoReduceOp;
+  bool has_fingerprint = false;
+  bool sent_nonfinite = false;
+  uint64_t fingerprint = 0;
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
+  std::string_view tensors;  // encoded entries of inputs, then outputs
+};
+
+// An issued collective; `log` tells whose, for works outlive logs.
+struct Ticket {
+  uint64_t record_id = 0;
+  uint32_t step = 0;
+  const void* log = nullptr;
+};
+
+struct Counters {
+  uint32_t step = 0;
+  uint32_t collective = 0;
+  uint64_t record_id = 0;
+};
+
+struct Sequence {
+  std::string group;
+  std::string op;
+  int32_t peer;
+  int32_t tag;
+  uint64_t next;
+};
+
+class Recorder {
+ public:
+  // Steering, from Python without its lock. These throw.
+  void open(const RecorderOptions& options);
+  void append(Kind kind, std::string_view body);
+  uint32_t text(std::string_view text);
+  void window(bool on, int64_t steps, uint64_t size_bytes);
+  void keep_from(int64_t step);
+  void close_log();
+  void reopen_log();
+
+  void set_mode(int mode) { mode_.store(mode); }
+  int mode() const { return mode_.load(std::memory_order_relaxed); }
+  void begin_step(uint32_t step, uint8_t source) noexcept;
+
+  bool is_recording() const { return mode() == 1 && is_open_.load(std::memory_order_acquire); }
+  bool fingerprints() const { return options_.fingerprints; }
+  bool nan_check() const { return options_.nan_check; }
+
+  // Called by kernels. A ticket without a log means that nothing was recorded.
+  Ticket issue(const Issue& issue) noexcept;
+  void complete(const Ticket& ticket, Status status, int32_t source, const std::vector<Span>& received) noexcept;
+  // Forgets a collective without a record.
+  void forget(const Ticket& ticket) noexcept;
+  // Recording ends here, for `reason`.
+  void lose(std::string_view what, std::string_view reason) noexcept;
+
+  Counters counters();
+  std::vector<Sequence> sequences();
+  std::vector<uint64_t> in_flight();
+  std::string lost();
+  uint64_t event_bytes();
+  uint64_t payload_bytes() { return payloads_ ? payloads_->used_bytes() : 0; }
+  int64_t payload_oldest_step() { return payloads_ ? payloads_->oldest_step() : -1; }
+
+ private:
+  struct Group {
+    uint32_t text = 0;
+    uint64_t next = 0;
+    std::map<std::tuple<std::string, int32_t, int32_t>, uint64_t> p2p;
+  };
+
+  uint32_t stack();
+  uint32_t write_stack(const std::vector<NamedFrame>& frames);
+  IssueBody encode(const Issue& issue, uint32_t stack);
+  uint64_t next_sequence(Group& group, const Issue& issue);
+  bool store_payload(const Ticket& ticket, const std::vector<Span>& received, Fingerprint& scan, CompleteBody& body);
+  void remove_in_flight(uint64_t record_id);
+
+  std::atomic<int> mode_{0};
+  std::atomic<bool> is_open_{false};
+  std::atomic<bool> payloads_on_{false};
+  RecorderOptions options_;
+  Housekeeper housekeeper_;
+  std::unique_ptr<PayloadStore> payloads_;
+  PythonStacks stacks_;
+
+  std::mutex mutex_;  // guards what follows
+  std::unique_ptr<LogWriter> log_;
+  Counters counters_;
+  std::unordered_map<std::string, Group> groups_;
+  std::vector<uint64_t> in_flight_;
+  uint32_t next_stack_ = 1;
+  std::string lost_;
+};
+
+}  // namespace prismdbg
