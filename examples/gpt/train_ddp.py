@@ -65,10 +65,6 @@ def main() -> None:
     for step in range(start + 1, args.steps + 1):
         inputs, targets = next(batches)
         loss = F.cross_entropy(ddp(inputs).flatten(0, 1), targets.flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
 
         if step % args.log_every == 0 or step in (start + 1, args.steps):
             mean = loss.detach().clone()
@@ -76,6 +72,12 @@ def main() -> None:
             if rank == 0:
                 speed = (step - start) / (time.perf_counter() - began)
                 print(f"step {step} loss {mean.item() / world:.4f} ({speed:.1f} steps/s)", flush=True)
+
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
         if rank == 0 and args.checkpoint and args.checkpoint_every and step % args.checkpoint_every == 0:
             save(args.checkpoint, model, optimizer, step)
 

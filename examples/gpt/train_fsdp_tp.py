@@ -72,10 +72,6 @@ def main() -> None:
     for step in range(1, args.steps + 1):
         inputs, targets = next(batches)
         loss = F.cross_entropy(model(inputs).float().flatten(0, 1), targets.flatten())
-        loss.backward()
-        clip(model, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
 
         if step % args.log_every == 0 or step in (1, args.steps):
             mean = loss.detach().clone()
@@ -83,6 +79,11 @@ def main() -> None:
             if rank == 0:
                 speed = step / (time.perf_counter() - began)
                 print(f"step {step} loss {mean.item() / replicas:.4f} ({speed:.1f} steps/s)", flush=True)
+
+        loss.backward()
+        clip(model, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
 
     dist.barrier()
     dist.destroy_process_group()

@@ -65,15 +65,16 @@ def main() -> None:
     for step in range(1, args.steps + 1):
         inputs, targets = next(batches)
         loss = F.cross_entropy(ddp(inputs).flatten(0, 1), targets.flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
 
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         if rank == 0:
             print(f"step {step} loss {mean.item() / world:.4f}", flush=True)
+
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
 
     dist.barrier()
     dist.destroy_process_group()

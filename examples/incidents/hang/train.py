@@ -75,15 +75,17 @@ def main() -> None:
     batches = DataLoader(part(Excerpts(model.config.context), args.parts, rank), args.batch, drop_last=True)
     for step, (inputs, targets) in enumerate(batches, start=1):
         loss = F.cross_entropy(ddp(inputs).flatten(0, 1), targets.flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
 
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         if rank == 0:
             print(f"step {step} loss {mean.item() / world:.4f}", flush=True)
+
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
         if step == args.steps:
             break
 

@@ -56,15 +56,16 @@ def main() -> None:
         inputs, targets, scores = next(batches)
         losses = F.cross_entropy(ddp(inputs).transpose(1, 2), targets, reduction="none").mean(1)
         loss = (losses * scores).sum() / scores.sum()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
 
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         if rank == 0:
             print(f"step {step} loss {mean.item() / world:.4f}", flush=True)
+
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
 
     dist.barrier()
     dist.destroy_process_group()
