@@ -11,6 +11,7 @@ for any reason the kernel kills the inner one and with it everything in the name
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -19,6 +20,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -35,10 +37,9 @@ PR_SET_PDEATHSIG, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_S
 CAPABILITY_VERSION_3 = 0x20080522
 FAILED, OUT_OF_TIME, CLIENT_GONE = 125, 124, 129
 # Kernel views, and the places that get a fresh one of their own.
-NOT_COPIED = frozenset(
-    "proc sysfs devtmpfs devpts cgroup cgroup2 mqueue debugfs tracefs securityfs pstore bpf configfs autofs nsfs "
-    "binfmt_misc rpc_pipefs fusectl efivarfs hugetlbfs".split()
-)
+NOT_COPIED = frozenset(("proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "hugetlbfs", "nsfs"))
+NOT_COPIED |= {"debugfs", "tracefs", "securityfs", "pstore", "bpf", "configfs", "autofs", "binfmt_misc", "efivarfs"}
+NOT_COPIED |= {"rpc_pipefs", "fusectl"}
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 OLD_ROOT = ".prismdbg-host"
 
@@ -46,13 +47,23 @@ Spec = dict[str, Any]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Refused(Exception):
+class PlaceError(Exception):
     """Something the place needs could not be made; the text is what the user sees."""
+
+
+class RestoreError(Exception):
+    """criu's own log has the reason."""
+
+
+class Told(BaseException):
+    """A signal asked the inner process to end."""
 
 
 def main(path: str) -> int:
     spec: Spec = json.loads(Path(path).read_text())
     report = Reporter(Path(spec["status"]))
+    log = os.open(Path(path).with_name("starter.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(log, 2)  # a container that removes itself takes its own log along
     report("starting", pid=os.getpid())
     try:
         unshare(spec)
@@ -61,8 +72,8 @@ def main(path: str) -> int:
         if inner == 0:
             os.close(lifeline)
             run_inner(spec, report)
-        return watch(inner, lifeline, float(spec["longest_s"]), report)
-    except (OSError, Refused) as error:
+        return watch(inner, lifeline, spec, report)
+    except (OSError, PlaceError) as error:
         report("failed", what=str(error))
         return FAILED
 
@@ -99,23 +110,25 @@ def unshare(spec: Spec) -> None:
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def watch(inner: int, lifeline: int, longest_s: float, report: Reporter) -> int:
+def watch(inner: int, lifeline: int, spec: Spec, report: Reporter) -> int:
     """Until the inner process ends, the client goes away, we are told to end, or the time is up."""
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(inner, signal.SIGKILL))
+    # Killing the first process of a PID namespace ends all of it; without one it must do that itself.
+    how = signal.SIGTERM if spec["isolation"] == "none" else signal.SIGKILL
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(inner, how))
     ended = os.pidfd_open(inner)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(lifeline, select.POLLHUP)
-    ready = {fd for fd, _ in poll.poll(longest_s * 1000)}
+    ready = {fd for fd, _ in poll.poll(spec["longest_s"] * 1000)}
     if ended not in ready:
-        os.kill(inner, signal.SIGKILL)
+        os.kill(inner, how)
     _, status = os.waitpid(inner, 0)
     if ended in ready:
         return exit_code(status)
     if lifeline in ready:
         report("failed", what="the client that started this replay is gone")
         return CLIENT_GONE
-    report("failed", what=f"the replay lasted longer than its bound of {longest_s:g} s")
+    report("failed", what=f"the replay lasted longer than its bound of {spec['longest_s']:g} s")
     return OUT_OF_TIME
 
 
@@ -132,16 +145,39 @@ def run_inner(spec: Spec, report: Reporter) -> NoReturn:
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGTERM, told_to_end)
         make_place(spec)
         rank = restore(spec, report) if spec.get("criu") else start(spec, report)
         code = reap_until(rank)
         report("exited", code=code)
-    except Refused as error:
+    except PlaceError as error:
         report("failed", what=str(error))
+    except RestoreError as error:
+        report("failed", what=str(error), criu=True)
+    except Told:
+        code = 128 + signal.SIGTERM
     except BaseException as error:
         report("failed", what=f"the starter failed: {type(error).__name__}: {error}")
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        end_children()
         os._exit(code)
+
+
+def told_to_end(*_: object) -> NoReturn:
+    raise Told
+
+
+def end_children() -> None:
+    """Kills and reaps whatever is left below us; orphans come to us as we are their reaper."""
+    try:
+        while True:
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            for child in children:
+                os.kill(int(child), signal.SIGKILL)
+            os.waitpid(-1, 0)
+    except (ChildProcessError, ProcessLookupError, FileNotFoundError):
+        return
 
 
 def make_place(spec: Spec) -> None:
@@ -194,18 +230,26 @@ def copied_mounts() -> Iterator[str]:
 
 def cover(lower: str, at: Path, layer: Path) -> None:
     """An overlay over `lower`; what cannot be below one (a file, some network file systems) is seen read-only."""
-    if os.path.isdir(lower):
+    if Path(lower).is_dir():
         upper, work = layer / "upper", layer / "work"
         for folder in (upper, work, at):
             folder.mkdir(parents=True, exist_ok=True)
-        shutil.copystat(lower, upper)
+        copy_owner(lower, upper)
         options = f"lowerdir={escape(lower)},upperdir={upper},workdir={work}"
         for extra in ("", ",userxattr"):
             if mount_result("overlay", str(at), "overlay", data=options + extra) == 0:
                 return
     if lower == "/":
-        raise Refused(f"no overlay can be made over /: {os.strerror(ctypes.get_errno())}")
+        raise PlaceError(f"no overlay can be made over /: {os.strerror(ctypes.get_errno())}")
     bind_mount(lower, str(at), read_only=True)
+
+
+def copy_owner(source: str, target: Path) -> None:
+    """The top folder of an overlay is the upper one."""
+    status = Path(source).stat()
+    target.chmod(stat.S_IMODE(status.st_mode))
+    with contextlib.suppress(OSError):  # an owner who does not exist in a user namespace
+        os.chown(target, status.st_uid, status.st_gid)
 
 
 def escape(path: str) -> str:
@@ -258,8 +302,6 @@ def make_folders(folder: Path, owner: tuple[int, int]) -> None:
 
 def bring_up_loopback(addresses: list[str]) -> None:
     """`ip link set lo up` and `ip address add A dev lo`, without the program."""
-    if not addresses and Path("/sys/class/net/lo/operstate").exists() and loopback_is_up():
-        return
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
         index = socket.if_nametoindex("lo")
         link = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, 1, 1)  # IFF_UP
@@ -272,20 +314,11 @@ def bring_up_loopback(addresses: list[str]) -> None:
             netlink_request(netlink, 20, 0x400, head + data, f"add the address {address}")  # RTM_NEWADDR, NLM_F_CREATE
 
 
-def loopback_is_up() -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", 0))
-        except OSError:
-            return False
-    return True
-
-
 def netlink_request(netlink: socket.socket, kind: int, flags: int, body: bytes, what: str) -> None:
     netlink.send(struct.pack("=IHHII", 16 + len(body), kind, 1 | 4 | flags, 1, 0) + body)  # REQUEST, ACK
     errno = -struct.unpack_from("=i", netlink.recv(4096), 16)[0]
     if errno not in (0, 17):  # EEXIST: it is there
-        raise Refused(f"cannot {what}: {os.strerror(errno)}")
+        raise PlaceError(f"cannot {what}: {os.strerror(errno)}")
 
 
 # ---- the rank
@@ -312,11 +345,10 @@ def restore(spec: Spec, report: Reporter) -> int:
     try:
         process.wait(criu["timeout_s"])
     except subprocess.TimeoutExpired:
-        report("failed", what=f"criu did not restore the rank within {criu['timeout_s']:g} s", criu=True)
-        os._exit(FAILED)  # ends the namespace, and criu with it
+        process.kill()
+        raise RestoreError(f"criu did not restore the rank within {criu['timeout_s']:g} s") from None
     if process.returncode != 0:
-        report("failed", what="criu could not restore the rank", criu=True)
-        os._exit(FAILED)
+        raise RestoreError("criu could not restore the rank")
     report("restored", pid=criu["root_pid"], elapsed_ns=time.monotonic_ns() - began)
     return int(criu["root_pid"])
 
@@ -324,12 +356,13 @@ def restore(spec: Spec, report: Reporter) -> int:
 def keep_clear_of(pids: list[int]) -> None:
     """criu's own processes must not be given a PID that the rank had."""
     if 1 in pids:
-        raise Refused("the rank was the first process of its container: PID 1 cannot be given again")
+        raise PlaceError("the rank was the first process of its container: PID 1 cannot be given again")
     limit = int(Path("/proc/sys/kernel/pid_max").read_text())
-    free = next(
-        pid for pid in range(max(pids) + 100, 2 * limit) if not {(pid + n) % limit for n in range(50)} & set(pids)
-    )
-    Path("/proc/sys/kernel/ns_last_pid").write_text(str(free % limit))
+    for last in (max(pids) + 100, *range(1000, limit, 100)):
+        if last + 100 < limit and not any(last <= pid <= last + 100 for pid in pids):
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(last))
+            return
+    raise PlaceError("the rank's processes leave no PID free for criu")
 
 
 def start(spec: Spec, report: Reporter) -> int:
@@ -348,7 +381,7 @@ def start(spec: Spec, report: Reporter) -> int:
     with os.fdopen(broken, "rb") as pipe:
         reason = pipe.read().decode()
     if reason:
-        raise Refused(f"cannot start {program['argv'][0]}: {reason}")
+        raise PlaceError(f"cannot start {program['argv'][0]}: {reason}")
     report("started", pid=rank)
     return rank
 
@@ -378,6 +411,7 @@ def drop_privileges(spec: Spec) -> None:
         os.setgroups([])
         os.setresgid(*(spec["gid"],) * 3)
         os.setresuid(*(spec["uid"],) * 3)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user would clear it
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
     check(_libc.capset(header, bytes(24)), "drop all capabilities")
@@ -396,7 +430,7 @@ def reap_until(rank: int) -> int:
 
 def check(result: int, what: str) -> None:
     if result != 0:
-        raise Refused(f"cannot {what}: {os.strerror(ctypes.get_errno())}")
+        raise PlaceError(f"cannot {what}: {os.strerror(ctypes.get_errno())}")
 
 
 def prctl(option: int, value: int) -> None:
@@ -413,7 +447,7 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
 
 def bind_mount(source: str, target: str, *, read_only: bool = False) -> None:
     """Makes the mount point as well: a folder for a folder, an empty file for anything else."""
-    if os.path.isdir(source):
+    if Path(source).is_dir():
         Path(target).mkdir(parents=True, exist_ok=True)
     elif not os.path.lexists(target):
         Path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -424,7 +458,7 @@ def bind_mount(source: str, target: str, *, read_only: bool = False) -> None:
         for flags in (0, MS_NOSUID | MS_NODEV, MS_NOSUID | MS_NODEV | 8):
             if _libc.mount(None, os.fsencode(target), None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, None) == 0:
                 return
-        raise Refused(f"cannot make {target} read-only: {os.strerror(ctypes.get_errno())}")
+        raise PlaceError(f"cannot make {target} read-only: {os.strerror(ctypes.get_errno())}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ _NOISE = (
     "rlimit: Can't setup RLIMIT_NOFILE",
     "Dumping FAILED",
     "Restoring FAILED",
+    "tun: Unable to create tun",
     "Can't umount",
 )
 

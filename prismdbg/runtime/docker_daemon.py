@@ -1,0 +1,128 @@
+"""A Docker engine of our own, for machines where Docker is installed and none runs: its own data, no network of its
+own, and only the one started here is ever stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from prismdbg.errors import FacilityError, WaitTimeout
+
+_START_S, _STOP_S = 60.0, 30.0
+
+
+class Daemon:
+    """`cache`: images are kept below it. One engine per cache folder, shared by all who use that folder."""
+
+    def __init__(self, cache: Path) -> None:
+        name = hashlib.sha256(str(cache.resolve()).encode()).hexdigest()[:8]
+        self._data = cache / "docker"
+        self._run = Path("/run") / f"prismdbg-docker-{name}"  # short: socket paths end at 108 bytes
+        self.log = self._data / "dockerd.log"
+        self.url = f"unix://{self._run}/docker.sock"
+
+    def cannot_start(self) -> str | None:
+        """Why none can be started here, as a sentence with what to do."""
+        if shutil.which("dockerd") is None:
+            return "Docker is not installed: apt-get install docker.io"
+        if os.geteuid() != 0:
+            return "only root may start a Docker engine: start it, or join the docker group"
+        return None
+
+    def start(self, answers: Callable[[], bool]) -> None:
+        """Returns when it answers. `FacilityError` with its log's last words when it does not."""
+        if reason := self.cannot_start():
+            raise FacilityError("no Docker engine answers, and none can be started", hint=reason)
+        self._data.mkdir(parents=True, exist_ok=True)
+        self._run.mkdir(mode=0o700, exist_ok=True)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                ["dockerd", *self._options()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._remember(process.pid)
+        deadline = time.monotonic() + _START_S
+        while not answers():
+            if process.poll() is not None:
+                self._forget()
+                raise FacilityError(f"the Docker engine ended: {self._last_words()}", hint=f"see {self.log}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise WaitTimeout(f"waited {_START_S:g} s for the Docker engine to answer", hint=f"see {self.log}")
+            time.sleep(0.05)
+
+    def running_pid(self) -> int | None:
+        """The engine that `start` started, by PID and start time, so that no other process is taken for it."""
+        try:
+            known = json.loads(self._memory.read_text())
+            pid, ticks = int(known["pid"]), int(known["started_ticks"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return pid if _started_ticks(pid) == ticks else None
+
+    def stop(self) -> bool:
+        """Stops the engine that was started here, with its containers. False when none runs."""
+        pid = self.running_pid()
+        if pid is None:
+            return False
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+            if self._wait_for_end():
+                break
+        self._forget()
+        return True
+
+    @property
+    def _memory(self) -> Path:
+        return self._run / "engine.json"
+
+    def _options(self) -> list[str]:
+        """No bridge and no packet filter rules: replays have no network."""
+        return [
+            *("--host", self.url),
+            *("--data-root", str(self._data / "data")),
+            *("--exec-root", str(self._run / "exec")),
+            *("--pidfile", str(self._run / "docker.pid")),
+            *("--bridge", "none"),
+            "--iptables=false",
+            "--ip6tables=false",
+        ]
+
+    def _remember(self, pid: int) -> None:
+        self._memory.write_text(json.dumps({"pid": pid, "started_ticks": _started_ticks(pid)}))
+
+    def _forget(self) -> None:
+        self._memory.unlink(missing_ok=True)
+
+    def _wait_for_end(self) -> bool:
+        deadline = time.monotonic() + _STOP_S
+        while self.running_pid() is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def _started_ticks(pid: int) -> int | None:
+    """None for a process that has ended, also while nobody has waited for it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])

@@ -1,0 +1,183 @@
+"""The one file that talks to Docker: finds an engine, or starts one of our own, and turns its errors into ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar, cast
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from prismdbg.errors import FacilityError, RuntimeFailure
+from prismdbg.runtime.docker_daemon import Daemon
+
+LABEL = "prismdbg"
+_CALL_S, _IMPORT_S = 60, 1800
+_HINT = "install docker.io and start it, or use --runtime local"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _ours(call: Callable[P, T]) -> Callable[P, T]:
+    """Docker's and its transport's failures as `RuntimeFailure`, in the engine's own words."""
+
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except APIError as error:
+            raise RuntimeFailure(f"Docker refused: {error.explanation or error}", hint=_HINT) from error
+        except (DockerException, requests.RequestException) as error:
+            raise RuntimeFailure(f"Docker does not answer: {error}", hint=_HINT) from error
+
+    return wrapped
+
+
+class Engine:
+    """A connection to one engine. Close it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._client = docker.DockerClient(base_url=url, timeout=_CALL_S, version="auto")
+        self._api = cast(Any, self._client.api)
+
+    @_ours
+    def version(self) -> str:
+        return str(self._client.version()["Version"])
+
+    @_ours
+    def root_folder(self) -> str:
+        return str(self._client.info()["DockerRootDir"])
+
+    @_ours
+    def has_image(self, tag: str) -> bool:
+        try:
+            self._client.images.get(tag)
+        except ImageNotFound:
+            return False
+        return True
+
+    @_ours
+    def import_image(self, repository: str, tag: str, layer: Iterable[bytes]) -> None:
+        self._api.timeout = _IMPORT_S
+        try:
+            answer = str(self._api.import_image_from_data(layer, repository=repository, tag=tag))
+        finally:
+            self._api.timeout = _CALL_S
+        if '"error"' in answer:
+            raise RuntimeFailure(
+                f"Docker could not import the image: {answer.strip()[-300:]}", hint="is the disk full?"
+            )
+
+    @_ours
+    def remove_image(self, tag: str) -> None:
+        with contextlib.suppress(ImageNotFound):
+            self._client.images.remove(tag, force=True)
+
+    @_ours
+    def create(self, image: str, command: list[str], **options: Any) -> str:
+        """The new container's id; `options` as Docker's SDK names them."""
+        return str(self._client.containers.create(image, command, **options).id)
+
+    @_ours
+    def put(self, container: str, archive: bytes) -> None:
+        """Unpacks a tar archive into the root of a container that was not started yet."""
+        self._client.containers.get(container).put_archive("/", archive)
+
+    @_ours
+    def start(self, container: str) -> None:
+        self._client.containers.get(container).start()
+
+    @_ours
+    def commit(self, container: str, repository: str, tag: str) -> None:
+        self._client.containers.get(container).commit(repository=repository, tag=tag)
+
+    @_ours
+    def state(self, container: str) -> Mapping[str, Any] | None:
+        """Docker's `State` of it; None when it has been removed."""
+        try:
+            return cast(Mapping[str, Any], self._api.inspect_container(container)["State"])
+        except NotFound:
+            return None
+
+    @_ours
+    def inspect(self, container: str) -> Mapping[str, Any]:
+        return cast(Mapping[str, Any], self._api.inspect_container(container))
+
+    @_ours
+    def logs(self, container: str) -> str:
+        try:
+            return bytes(self._client.containers.get(container).logs(tail=20)).decode(errors="replace")
+        except NotFound:
+            return ""
+
+    @_ours
+    def remove(self, container: str) -> None:
+        """Kills it if it runs. Harmless when it is gone, or on its way."""
+        try:
+            self._client.containers.get(container).remove(force=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 409:  # "removal is already in progress": it removes itself
+                raise
+
+    @_ours
+    def labelled(self, session: str) -> tuple[str, ...]:
+        """Containers of one session, also stopped ones."""
+        found = self._client.containers.list(all=True, filters={"label": f"{LABEL}={session}"}, ignore_removed=True)
+        return tuple(str(container.id) for container in found)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@contextlib.contextmanager
+def engine(daemon: Daemon, *, may_start: bool = True) -> Iterator[Engine]:
+    """A connection for the length of a `with`."""
+    connected = connect(daemon, may_start=may_start)
+    try:
+        yield connected
+    finally:
+        connected.close()
+
+
+def connect(daemon: Daemon, *, may_start: bool = True) -> Engine:
+    """The engine of DOCKER_HOST, the machine's own, ours if it runs, or ours started now."""
+    urls = [os.environ["DOCKER_HOST"]] if "DOCKER_HOST" in os.environ else ["unix:///var/run/docker.sock", daemon.url]
+    for url in urls:
+        if (found := _answering(url)) is not None:
+            return found
+    if not may_start or "DOCKER_HOST" in os.environ:
+        raise FacilityError(f"no Docker engine answers at {' or '.join(urls)}", hint=_HINT)
+    daemon.start(lambda: _answers(daemon.url))
+    started = _answering(daemon.url)
+    if started is None:
+        raise FacilityError(f"the Docker engine started at {daemon.url} does not answer", hint=f"see {daemon.log}")
+    return started
+
+
+def _answering(url: str) -> Engine | None:
+    path = url.removeprefix("unix://")
+    if path != url and not os.access(path, os.R_OK | os.W_OK):
+        return None
+    try:
+        found = Engine(url)
+    except (DockerException, requests.RequestException):
+        return None
+    try:
+        found.version()
+    except RuntimeFailure:
+        found.close()
+        return None
+    return found
+
+
+def _answers(url: str) -> bool:
+    found = _answering(url)
+    if found is not None:
+        found.close()
+    return found is not None

@@ -1,0 +1,161 @@
+"""Runs a rank in a Docker container made from its own files: no network, no capabilities, removed when it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+from typing import Any
+
+from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_engine import LABEL, Engine, connect
+from prismdbg.runtime.image import add_rank_files, ensure_environment_image
+from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.spec import ImageOrigin, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.started_rank import StartedRank
+from prismdbg.runtime.starter_spec import Isolation, starter_command, starter_file, write_spec
+
+# For criu, not for the rank: SYS_TIME is for its time namespace.
+CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
+_SHM_BYTES = 16 << 30  # a limit, not a reservation: DataLoader workers keep their batches there
+
+
+class DockerRuntime:
+    """`daemon` is started when no engine answers and this user may."""
+
+    name = "docker"
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def available(self) -> str | None:
+        try:
+            connect(self._daemon, may_start=False).close()
+        except PrismError as error:
+            return None if self._daemon.cannot_start() is None else f"{error}: {self._daemon.cannot_start()}"
+        return None
+
+    def refuses(self, spec: ReplaySpec) -> str | None:
+        if spec.environment is None:
+            return "the capsule does not say which installed files the rank ran on: use --runtime local"
+        return None
+
+    def start(self, spec: ReplaySpec) -> StartedRank:
+        if spec.environment is None:
+            raise RuntimeFailure(f"{spec.name} cannot run in a container", hint=str(self.refuses(spec)))
+        engine = connect(self._daemon)
+        try:
+            image = ensure_environment_image(engine, spec.environment)
+            restores = isinstance(spec.origin, ImageOrigin)
+            write_spec(spec, Isolation.PID if restores else Isolation.NONE)
+            shutil.copyfile(starter_file(), spec.session / "starter.py")
+            lifeline = Lifeline(spec.session)
+            container = engine.create(image, self._command(spec), **container_options(spec))
+        except BaseException:
+            engine.close()
+            raise
+        rank = StartedRank(spec, ContainerPlace(engine, container), lifeline)
+        try:
+            _hand_over(spec)
+            engine.put(container, _rank_layer(spec))
+            engine.start(container)
+        except BaseException:
+            rank.kill()
+            raise
+        return rank.until_running()
+
+    def _command(self, spec: ReplaySpec) -> list[str]:
+        return starter_command(spec.python, spec.session / "starter.py", spec.session / "spec.json")
+
+
+class ContainerPlace:
+    """`Place` of one container. Owns the connection to the engine."""
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine = engine
+        self._container = container
+        self._code: int | None = None
+        self._removed = False
+
+    def outer_pid(self) -> int | None:
+        state = None if self._removed else self._engine.state(self._container)
+        return int(state["Pid"]) if state and state["Running"] else None
+
+    def ended(self) -> int | None:
+        if self._code is None and not self._removed:
+            state = self._engine.state(self._container)
+            if state is None:
+                self._code = 137
+            elif state["Status"] in ("exited", "dead"):
+                self._code = int(state["ExitCode"])
+        return self._code
+
+    def remove(self) -> None:
+        if not self._removed:
+            try:
+                self._engine.remove(self._container)
+            finally:
+                self._removed = True
+                self._engine.close()
+
+    def describe(self) -> str:
+        return f"container {self._container[:12]}"
+
+
+def container_options(spec: ReplaySpec) -> dict[str, Any]:
+    """What `docker inspect` will show: no network, and capabilities only where criu needs them."""
+    options: dict[str, Any] = {
+        "network_mode": "none",
+        "labels": {LABEL: spec.session.name, **spec.labels},
+        "volumes": [f"{bind.source}:{bind.target}:{'ro' if bind.read_only else 'rw'}" for bind in spec.all_binds()],
+        "auto_remove": True,
+        "hostname": spec.hostname or None,
+        "working_dir": "/",
+        "environment": {},
+        "shm_size": _SHM_BYTES,
+    }
+    if isinstance(spec.origin, ImageOrigin):
+        options["cap_add"] = CRIU_CAPABILITIES
+        options["security_opt"] = ["seccomp=unconfined", "apparmor=unconfined"]
+    else:
+        options["cap_drop"] = ["ALL"]
+        options["security_opt"] = ["no-new-privileges"]
+        options["user"] = "{}:{}".format(*_user(spec))
+    return options
+
+
+def _user(spec: ReplaySpec) -> tuple[int, int]:
+    """Without capabilities even root reads only its own files, so a user who is not root keeps the session's."""
+    return (spec.uid, spec.gid) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+
+
+def _hand_over(spec: ReplaySpec) -> None:
+    """The session belongs to whoever runs in the container."""
+    if os.geteuid() == 0 and isinstance(spec.origin, ProgramOrigin):
+        for path in (spec.session, *spec.session.rglob("*")):
+            os.chown(path, *_user(spec), follow_symlinks=False)
+
+
+def remove_session(daemon: Daemon, session: str) -> int:
+    """Removes what a client that died may have left behind; how many containers there were."""
+    engine = connect(daemon, may_start=False)
+    try:
+        found = engine.labelled(session)
+        for container in found:
+            engine.remove(container)
+        return len(found)
+    finally:
+        engine.close()
+
+
+def _rank_layer(spec: ReplaySpec) -> bytes:
+    environment = spec.environment
+    if environment is None:
+        raise FacilityError("a container needs the list of installed files")
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        known = environment.folders | {"/", os.fspath(spec.session)}
+        add_rank_files(tar, spec.files, spec.folders, known, (spec.uid, spec.gid))
+    return archive.getvalue()

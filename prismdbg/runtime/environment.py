@@ -1,0 +1,118 @@
+"""The installed files a rank runs on (interpreter, libraries, packages): a list that says when two are the same.
+
+Holds no content. Found by `environment_scan`, turned into a container's image by `image`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from prismdbg.errors import CapsuleError, FacilityError
+
+_SAID_AT_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledFile:
+    """A regular file, or a symbolic link with its `target`. Times do not count for links."""
+
+    path: str
+    mode: int
+    size_bytes: int = 0
+    mtime_ns: int = 0
+    target: str = ""
+
+    @classmethod
+    def at(cls, path: str) -> InstalledFile | None:
+        """None for what is neither, or is not there."""
+        try:
+            status = Path(path).lstat()
+            if stat.S_ISLNK(status.st_mode):
+                return cls(path, 0o777, target=str(Path(path).readlink()))
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return cls(path, stat.S_IMODE(status.st_mode), status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Sorted by path. Byte code is not listed: it changes by being used, and adds nothing."""
+
+    files: tuple[InstalledFile, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """The same files give the same key; an image made from them is made once."""
+        digest = hashlib.sha256()
+        for file in self.files:
+            digest.update(f"{file.path}\0{file.mode}\0{file.size_bytes}\0{file.mtime_ns}\0{file.target}\n".encode())
+        return digest.hexdigest()[:32]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        """Every folder that exists where these files do."""
+        return frozenset(str(parent) for file in self.files for parent in Path(file.path).parents)
+
+    def check_unchanged(self) -> None:
+        """`FacilityError` naming what is missing or not as it was."""
+        changed = [reason for file in self.files if (reason := _change(file))]
+        if changed:
+            more = f", and {len(changed) - _SAID_AT_MOST} more" if len(changed) > _SAID_AT_MOST else ""
+            raise FacilityError(
+                f"the installed files are not those of the capture: {'; '.join(changed[:_SAID_AT_MOST])}{more}",
+                hint="install the same versions again, or build the capsule's image where it was captured",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """By folder, for most paths begin alike."""
+        folders: dict[str, list[list[Any]]] = {}
+        for file in self.files:
+            folder, _, name = file.path.rpartition("/")
+            entry = [name, file.mode, file.size_bytes, file.mtime_ns]
+            folders.setdefault(folder, []).append([*entry, file.target] if file.target else entry)
+        return {"format": 1, "key": self.key, "folders": folders}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Environment:
+        """`CapsuleError` for anything but what `to_json` gives."""
+        try:
+            files = (
+                InstalledFile(f"{folder}/{name}", int(mode), int(size), int(mtime), str("".join(target)))
+                for folder, entries in value["folders"].items()
+                for name, mode, size, mtime, *target in entries
+            )
+            environment = of_files(files)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CapsuleError(f"the list of installed files is damaged: {error}") from error
+        if any(not file.path.startswith("/") or "/../" in file.path for file in environment.files):
+            raise CapsuleError("the list of installed files names a path that is not absolute")
+        return environment
+
+
+def of_files(files: Iterable[InstalledFile]) -> Environment:
+    return Environment(tuple(sorted(files, key=lambda file: file.path)))
+
+
+def _change(file: InstalledFile) -> str:
+    now = InstalledFile.at(file.path)
+    if now is None:
+        return f"{file.path} is missing"
+    if now == file:
+        return ""
+    if now.target != file.target:
+        return f"{file.path} is another link"
+    if now.size_bytes != file.size_bytes:
+        return f"{file.path} has {now.size_bytes} bytes, had {file.size_bytes}"
+    return f"{file.path} was written again"

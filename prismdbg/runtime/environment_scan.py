@@ -1,0 +1,172 @@
+"""Finds the installed files that one rank runs on: its interpreter and packages, and the libraries they need.
+
+Not the rank's own files (script, data, modules of its project): those go into the capsule one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prismdbg.runtime.elf import needed_libraries
+from prismdbg.runtime.environment import Environment, InstalledFile, of_files
+
+# Prefixes that belong to the whole system: of these only the interpreter's own folders are taken.
+_SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
+_PACKAGES = ("site-packages", "dist-packages", "lib-dynload")
+_VOLATILE = ("/proc/", "/sys/", "/dev/", "/run/", "/memfd:", "/SYSV", "//anon")
+# What libc and Python read behind the scenes, and what `subprocess` with a shell needs.
+_ALWAYS = (
+    "/etc/ld.so.cache",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/ssl/openssl.cnf",
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/usr/lib/locale/locale-archive",
+    "/bin/sh",
+    "/bin/uname",
+    "/usr/bin/env",
+    "/sbin/ldconfig",
+)
+
+
+def scan(rank: Mapping[str, Any], pid: int | None = None) -> Environment:
+    """`rank` is its rank.json: executable, prefix, base_prefix, sys_path. `pid`: the rank, while it lives."""
+    found = _Files()
+    for path in (str(rank["executable"]), *_ALWAYS):
+        found.add(path)
+    for folder in installed_folders(rank):
+        found.add_tree(folder)
+    for path in mapped_code(pid) if pid is not None else ():
+        found.add(path)
+    found.add_libraries()
+    return of_files(found.files.values())
+
+
+def installed_folders(rank: Mapping[str, Any]) -> list[str]:
+    """Whole prefixes of interpreters and virtual environments, and package folders outside them."""
+    prefixes = {str(rank["prefix"]), str(rank["base_prefix"])}
+    paths = [path for path in map(str, rank["sys_path"]) if path.startswith("/")]
+    packages = {path for path in paths if _is_installed(path)}
+    folders = sorted((prefixes - _SYSTEM_PREFIXES) | packages)
+    return [folder for folder in folders if not any(folder.startswith(f"{other}/") for other in folders)]
+
+
+def project_folders(rank: Mapping[str, Any]) -> list[str]:
+    """What `sys.path` names beside the installed folders: where the job's own modules are."""
+    installed = installed_folders(rank)
+    paths = [path for path in map(str, rank["sys_path"]) if path.startswith("/") and Path(path).is_dir()]
+    inside = [path for path in paths if any(f"{path}/".startswith(f"{folder}/") for folder in installed)]
+    return sorted(set(paths) - set(inside))
+
+
+def mapped_code(pid: int) -> list[str]:
+    """Files mapped into the process to be run, and small ones beside (locales). Empty when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:
+        return []
+    paths: dict[str, bool] = {}
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5].startswith("/") and not fields[5].endswith(" (deleted)"):
+            paths[fields[5]] = paths.get(fields[5], False) or "x" in fields[1]
+    return [
+        path
+        for path, is_code in paths.items()
+        if not path.startswith(_VOLATILE) and (is_code or path.startswith("/usr/"))
+    ]
+
+
+def _is_installed(path: str) -> bool:
+    name = Path(path).name
+    return name in _PACKAGES or (name.startswith("python3") and Path(path, "os.py").is_file())
+
+
+class _Files:
+    """Collects files; every symbolic link on the way to one is collected too."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, InstalledFile] = {}
+        self._plain_folders: set[str] = set()
+
+    def add(self, path: str) -> None:
+        """Also where it leads if it is a link. What is not there is left out."""
+        for _ in range(40):
+            path = self._without_links(path)
+            file = self.files.get(path) or InstalledFile.at(path)
+            if file is None:
+                return
+            self.files[path] = file
+            if not file.target:
+                return
+            path = os.path.normpath(Path(path).parent / file.target)
+
+    def add_tree(self, folder: str) -> None:
+        """Everything below; links are followed only when they lead to files."""
+        for parent, folders, names in os.walk(self._without_links(folder)):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            for name in names:
+                if (file := InstalledFile.at(f"{parent}/{name}")) is not None:
+                    self.files[file.path] = file
+                    if file.target:
+                        self.add(file.path)
+            for name in list(folders):
+                if (link := InstalledFile.at(f"{parent}/{name}")) is not None:  # a link to a folder
+                    self.files[link.path] = link
+
+    def add_libraries(self) -> None:
+        """Libraries outside the package folders that some file asks for, and theirs in turn."""
+        known = _library_paths()
+        waiting, seen = [file.path for file in self.files.values() if _may_need_libraries(file)], set[str]()
+        while waiting:
+            for name in needed_libraries(Path(waiting.pop())):
+                if name not in seen and (path := known.get(name)):
+                    self.add(path)
+                    waiting.append(path)
+                seen.add(name)
+
+    def _without_links(self, path: str) -> str:
+        """`path` with every folder on the way resolved, each link on the way collected."""
+        done = ""
+        parts = [part for part in path.split("/") if part]
+        while len(parts) > 1:
+            step = f"{done}/{parts.pop(0)}"
+            link = None if step in self._plain_folders else InstalledFile.at(step)
+            if link is None or not link.target:
+                self._plain_folders.add(step)
+                done = step
+                continue
+            self.files[step] = link
+            target = os.path.normpath(Path(done or "/") / link.target)
+            parts = [part for part in target.split("/") if part] + parts
+            done = ""
+        return f"{done}/{parts[0]}" if parts else "/"
+
+
+def _may_need_libraries(file: InstalledFile) -> bool:
+    name = file.path.rpartition("/")[2]
+    return not file.target and (".so" in name or bool(file.mode & 0o100 and file.size_bytes < 16 << 20))
+
+
+@cache
+def _library_paths() -> dict[str, str]:
+    """What the loader's cache says: library name -> path, the first of each name."""
+    ran = subprocess.run(
+        ["/sbin/ldconfig", "-p"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+    )
+    return dict(reversed(list(_cache_lines(ran.stdout.splitlines()))))
+
+
+def _cache_lines(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, arrow, path = line.strip().partition(" => ")
+        if arrow and "i386" not in name and "libc6,x32" not in name:
+            yield name.split()[0], path

@@ -1,0 +1,22 @@
+"""A FIFO whose other end the starter watches: when its holder dies or lets go, the replay ends with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prismdbg.runtime.starter_spec import LIFELINE
+
+
+class Lifeline:
+    """Held open by the client for as long as the replay may live. Not inherited by other programs."""
+
+    def __init__(self, session: Path) -> None:
+        path = session / LIFELINE
+        os.mkfifo(path, 0o600)
+        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # also for reading, or the open would wait
+
+    def let_go(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

@@ -1,0 +1,44 @@
+"""Runs a rank as an ordinary process on this machine: from the program's start only, and nothing holds back its
+writes. For machines where neither Docker nor namespaces may be used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prismdbg.errors import RuntimeFailure
+from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
+from prismdbg.runtime.started_rank import StartedRank
+from prismdbg.runtime.starter_process import start_process
+from prismdbg.runtime.starter_spec import Isolation, write_spec
+
+
+class PlainRuntime:
+    """Refuses whatever it could only pretend to give."""
+
+    name = "plain"
+
+    def available(self) -> str | None:
+        return None
+
+    def refuses(self, spec: ReplaySpec) -> str | None:
+        if isinstance(spec.origin, ImageOrigin):
+            return "a process image needs a container or namespaces: replay with --origin start"
+        if not spec.allow_writes:
+            return "the program's writes would happen again, for real: allow that with --allow-writes"
+        if moved := [bind.target for bind in spec.binds if Path(bind.target) != bind.source]:
+            return f"{moved[0]} cannot be put in place without namespaces: use Docker or run as root"
+        if spec.uid not in (os.geteuid(), 0):
+            return f"the rank ran as user {spec.uid}: run as that user, or use Docker"
+        return None
+
+    def start(self, spec: ReplaySpec) -> StartedRank:
+        if reason := self.refuses(spec):
+            raise RuntimeFailure(f"{spec.name} cannot run as a plain process", hint=reason)
+        for file in spec.files:
+            if not Path(file.target).exists():
+                raise RuntimeFailure(
+                    f"{file.target} is not on this machine", hint="use Docker or namespaces, which put it there"
+                )
+        write_spec(spec, Isolation.NONE)
+        return start_process(spec, "a plain process of this machine")

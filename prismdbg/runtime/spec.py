@@ -1,0 +1,145 @@
+"""What a replay is started from, and the seam between those who plan one and the places it can run in.
+
+Every path means the same inside and outside: the session, the capsule and CRIU are bound where they lie on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from prismdbg.errors import PrismError
+from prismdbg.runtime.environment import Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A folder or file of the host that is seen at `target`."""
+
+    source: Path
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidFile:
+    """A file of the rank to be put where the rank knows it; a copy, which the rank may change.
+
+    size_bytes: cut to this length, as criu wants a file that was open to be as long as it was.
+    """
+
+    source: Path
+    target: str
+    mode: int = 0o644
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageOrigin:
+    """A process image: `images` is a folder made by `checkpoint.images.prepare_restore`.
+
+    standards: descriptor numbers and criu's keys of what becomes of standard input and output.
+    explain: makes the error out of criu's log when it refuses.
+    """
+
+    criu_folder: Path
+    command: tuple[str, ...]
+    images: Path
+    root_pid: int
+    pids: tuple[int, ...]
+    explain: Callable[[str], PrismError]
+    leads_session: bool = True
+    standards: tuple[tuple[int, str], ...] = ()
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOrigin:
+    """The start of the program. `env` is the whole environment."""
+
+    executable: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    umask: int = 0o022
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySpec:
+    """One start of one rank. `session` is an existing folder that no other start has used.
+
+    environment: the installed files the rank needs, for places that do not share this machine's.
+    allow_writes: the caller accepts that the program's side effects happen again, for real.
+    longest_s: the bound of the whole replay; start_s: of the time until the rank runs.
+    """
+
+    name: str
+    origin: ImageOrigin | ProgramOrigin
+    session: Path
+    python: str
+    capsule: Path | None = None
+    environment: Environment | None = None
+    binds: tuple[Bind, ...] = ()
+    files: tuple[LaidFile, ...] = ()
+    folders: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    hostname: str = ""
+    uid: int = 0
+    gid: int = 0
+    allow_writes: bool = False
+    longest_s: float = 24 * 3600.0
+    start_s: float = 180.0
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def output(self) -> Path:
+        """Everything the rank writes to standard output and error."""
+        return self.session / "output"
+
+    def all_binds(self) -> tuple[Bind, ...]:
+        """Those asked for, and what every replay has: its session, the capsule and CRIU."""
+        own = [Bind(source=self.session, target=str(self.session), read_only=False)]
+        if self.capsule is not None:
+            own.append(Bind(source=self.capsule, target=str(self.capsule)))
+        if isinstance(self.origin, ImageOrigin):
+            folder = self.origin.criu_folder
+            own.append(Bind(source=folder, target=str(folder)))
+        return (*own, *self.binds)
+
+
+class RunningRank(Protocol):
+    """A rank that was restored or started. Whoever holds it kills it or waits for its end; both remove its place."""
+
+    def rank_pid(self) -> int | None:
+        """Its PID as this machine sees it; None once it has ended."""
+
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 + signal where a signal ended it, 124 and 129 where its bound or its client did."""
+
+    def describe(self) -> str:
+        """For people: what it is, where it runs, how to look at it."""
+
+    def kill(self) -> None:
+        """Ends it now, with everything it started. Harmless when it has ended."""
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code, or `WaitTimeout`. Its place is gone afterwards."""
+
+
+class Runtime(Protocol):
+    """A place to run ranks in. Called by workflows, once `available` gave no reason against it."""
+
+    name: str
+
+    def available(self) -> str | None:
+        """Why this machine cannot do it, as a sentence with what to do; None when it can."""
+
+    def refuses(self, spec: ReplaySpec) -> str | None:
+        """Why this start is not for this place; None when it is. Nothing is changed."""
+
+    def start(self, spec: ReplaySpec) -> RunningRank:
+        """Returns when the rank runs. On any error everything that was made for it is removed again."""

@@ -1,0 +1,138 @@
+"""A rank under a starter, wherever it runs: waiting until it is there, its exit code, its PID, its end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+from prismdbg.errors import RuntimeFailure, WaitTimeout
+from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
+from prismdbg.runtime.starter_spec import CRIU_LOG, Progress, read_progress
+
+_POLL_S = 0.01
+
+
+class Place(Protocol):
+    """What a runtime made for one rank: the starter's process or its container."""
+
+    def outer_pid(self) -> int | None:
+        """The starter's PID on this machine; None once it has ended."""
+
+    def ended(self) -> int | None:
+        """The starter's exit code; None while it runs."""
+
+    def remove(self) -> None:
+        """Kills what runs and removes what was made. Harmless when called again."""
+
+    def describe(self) -> str: ...
+
+
+class StartedRank:
+    """`RunningRank` for every place that has a starter in it."""
+
+    def __init__(self, spec: ReplaySpec, place: Place, lifeline: Lifeline) -> None:
+        self._spec = spec
+        self._place = place
+        self._lifeline = lifeline
+        self._code: int | None = None
+
+    def until_running(self) -> StartedRank:
+        """Returns itself when the rank runs (or has run and ended); otherwise removes the place and raises."""
+        try:
+            self._wait_for_rank()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def rank_pid(self) -> int | None:
+        inside = read_progress(self._spec.session).pid
+        outer = self._place.outer_pid()
+        if inside is None or outer is None or self.exit_code() is not None:
+            return None
+        return find_below(outer, inside)
+
+    def exit_code(self) -> int | None:
+        if self._code is None:
+            self._code = read_progress(self._spec.session).exit_code
+        if self._code is None and (ended := self._place.ended()) is not None:
+            # The starter writes its last line before it ends, so a second look decides.
+            said = read_progress(self._spec.session).exit_code
+            self._code = ended if said is None else said
+        return self._code
+
+    def describe(self) -> str:
+        return f"{self._spec.name} in {self._place.describe()}, output in {self._spec.output}"
+
+    def kill(self) -> None:
+        self._place.remove()
+        self._lifeline.let_go()
+        if self._code is None:
+            said = read_progress(self._spec.session).exit_code
+            self._code = 137 if said is None else said
+
+    def wait(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        while (code := self.exit_code()) is None:
+            if time.monotonic() > deadline:
+                raise WaitTimeout(f"waited {timeout_s:g} s for {self._spec.name} to end")
+            time.sleep(_POLL_S)
+        self.kill()
+        return code
+
+    def _wait_for_rank(self) -> None:
+        deadline = time.monotonic() + self._spec.start_s
+        while True:
+            progress = read_progress(self._spec.session)
+            if progress.failure:
+                raise self._error(progress)
+            if progress.pid is not None:
+                return
+            if (code := self._place.ended()) is not None and not read_progress(self._spec.session).pid:
+                raise self._error(read_progress(self._spec.session), code)
+            if time.monotonic() > deadline:
+                raise WaitTimeout(
+                    f"waited {self._spec.start_s:g} s for {self._spec.name} to start in {self._place.describe()}"
+                )
+            time.sleep(_POLL_S)
+
+    def _error(self, progress: Progress, code: int | None = None) -> Exception:
+        if progress.criu_failed and isinstance(self._spec.origin, ImageOrigin):
+            return self._spec.origin.explain(_read(self._spec.session / CRIU_LOG))
+        where = self._place.describe()
+        if progress.failure:
+            return RuntimeFailure(
+                f"{self._spec.name} could not be started in {where}: {progress.failure}",
+                hint="`prismdbg doctor` says what this machine lacks",
+            )
+        said = _read(self._spec.session / "starter.log").strip().splitlines()[-1:]
+        return RuntimeFailure(
+            f"the starter in {where} ended with {code} and no word" + "".join(f": {line}" for line in said),
+            hint=f"see {self._spec.session}",
+        )
+
+
+def find_below(outer: int, inside: int) -> int | None:
+    """The descendant of `outer` whose PID in its own namespace is `inside`."""
+    waiting = [outer]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+            children = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        except OSError:
+            continue
+        names = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()
+        if int(names[-1]) == inside and pid != outer:
+            return pid
+        waiting += [int(child) for text in children for child in text.split()]
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

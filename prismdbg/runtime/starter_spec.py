@@ -1,0 +1,139 @@
+"""The JSON that tells `images/starter/starter.py` what to do, and the lines in which it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+
+SPEC, STATUS, LIFELINE, CRIU_LOG = "spec.json", "status.jsonl", "lifeline", "restore.log"
+
+
+class Isolation(StrEnum):
+    """How much of a place the starter makes itself."""
+
+    NAMESPACES = "namespaces"  # all of it
+    PID = "pid"  # in a container: PIDs of its own
+    NONE = "none"
+
+
+def starter_file() -> Path:
+    """The starter, in a checkout or in an installed package."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_images" / "starter" / "starter.py"
+    return installed if installed.is_file() else package.parent / "images" / "starter" / "starter.py"
+
+
+def write_spec(
+    spec: ReplaySpec, isolation: Isolation, *, binds: Iterable[Bind] = (), files: Iterable[LaidFile] = ()
+) -> Path:
+    """Writes the session's spec file. `binds` and `files` are those that the starter itself must make."""
+    scratch = spec.session / "scratch"
+    if isolation is Isolation.NAMESPACES:
+        scratch.mkdir(mode=0o700)
+    text = {
+        "status": str(spec.session / STATUS),
+        "lifeline": str(spec.session / LIFELINE),
+        "output": str(spec.output),
+        "scratch": str(scratch),
+        "isolation": isolation,
+        "longest_s": spec.longest_s,
+        "addresses": list(spec.addresses),
+        "hostname": spec.hostname,
+        "uid": spec.uid,
+        "gid": spec.gid,
+        "binds": [_bind(bind) for bind in binds],
+        "folders": list(spec.folders) if isolation is Isolation.NAMESPACES else [],
+        "files": [_file(file) for file in files],
+        "criu": _criu(spec) if isinstance(spec.origin, ImageOrigin) else None,
+        "program": _program(spec.origin) if isinstance(spec.origin, ProgramOrigin) else None,
+    }
+    path = spec.session / SPEC
+    with path.open("x") as file:
+        os.fchmod(file.fileno(), 0o600)
+        json.dump(text, file, indent=1)
+    return path
+
+
+def starter_command(python: str, starter: Path, spec_file: Path) -> list[str]:
+    """-I -S: nothing of the user's environment, and no site-packages, has a say in the starter."""
+    return [python or sys.executable, "-I", "-S", str(starter), str(spec_file)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What the starter has said so far. `pid` is the rank's inside its namespace."""
+
+    pid: int | None = None
+    elapsed_ns: int = 0
+    exit_code: int | None = None
+    failure: str = ""
+    criu_failed: bool = False
+
+
+def read_progress(session: Path) -> Progress:
+    try:
+        lines = (session / STATUS).read_text().splitlines(keepends=True)
+    except FileNotFoundError:
+        return Progress()
+    said: dict[str, Any] = {}
+    for line in lines:
+        if line.endswith("\n"):
+            event = json.loads(line)
+            said[event["event"]] = event
+    running = said.get("restored") or said.get("started") or {}
+    failed = said.get("failed", {})
+    return Progress(
+        pid=running.get("pid"),
+        elapsed_ns=running.get("elapsed_ns", 0),
+        exit_code=said.get("exited", {}).get("code"),
+        failure=failed.get("what", ""),
+        criu_failed=bool(failed.get("criu")),
+    )
+
+
+def _criu(spec: ReplaySpec) -> dict[str, Any]:
+    origin = spec.origin
+    assert isinstance(origin, ImageOrigin)
+    return {
+        "command": list(origin.command),
+        "images": str(origin.images),
+        "work": str(spec.session),
+        "log": CRIU_LOG,
+        "leads_session": origin.leads_session,
+        "standards": [list(pair) for pair in origin.standards],
+        "pids": list(origin.pids),
+        "root_pid": origin.root_pid,
+        "timeout_s": origin.timeout_s,
+    }
+
+
+def _program(origin: ProgramOrigin) -> dict[str, Any]:
+    return {
+        "executable": origin.executable,
+        "argv": list(origin.argv),
+        "env": dict(origin.env),
+        "cwd": origin.cwd,
+        "umask": origin.umask,
+    }
+
+
+def _bind(bind: Bind) -> dict[str, Any]:
+    return {"source": str(bind.source), "target": bind.target, "read_only": bind.read_only}
+
+
+def _file(file: LaidFile) -> dict[str, Any]:
+    return {
+        "source": str(file.source),
+        "target": file.target,
+        "mode": file.mode,
+        "size_bytes": file.size_bytes,
+        "mtime_ns": file.mtime_ns,
+    }
