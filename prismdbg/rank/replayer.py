@@ -19,6 +19,7 @@ from prismdbg.rank.comparison import Difference, Tally, compare, describe_call
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.gate import Gate, Stop
 from prismdbg.rank.peers import Answer, RecordedPeers, SynthesizedPeers
+from prismdbg.rank.quiet import refuse_collective
 from prismdbg.rank.works import finished
 
 STORY_EVENTS = 8
@@ -49,6 +50,7 @@ class Replayer:
         return self._counters.moment
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        refuse_collective(call.spec.label)
         record_id, moment, identity = self._counters.issue(call)
         event = describe_call(call, record_id, moment, identity)
         record = None if self.beyond_end else self._expected(identity, moment, event, call)

@@ -15,6 +15,8 @@ from prismdbg.rank import kernels, state_hash
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.gate import Gate, Stop
+from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
+from prismdbg.rank.membership import peers_at
 from prismdbg.rank.peers import RecordedPeers
 from prismdbg.rank.replayer import Replayer, stack_of
 from prismdbg.rank.steps import COUNTER
@@ -98,9 +100,19 @@ class Replaying:
             return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
 
         def evaluate(message: Message) -> Message:
-            from prismdbg.rank.inspection import evaluate_at
+            text, frame = str(message["expression"]), int(message.get("frame", 0))
+            return {"value": gate.ask(lambda stop: evaluate_at(stop, text, frame))}
 
-            return {"value": gate.ask(lambda stop: evaluate_at(stop, str(message["expression"])))}
+        def local_names(message: Message) -> Message:
+            return {"locals": gate.ask(lambda stop: locals_at(stop, int(message.get("frame", 0))))}
+
+        def source(message: Message) -> Message:
+            frame, around = int(message.get("frame", 0)), int(message.get("around", 5))
+            line = int(message["line"]) if message.get("line") is not None else None
+            return gate.ask(lambda stop: source_at(stop, frame, around, line))  # type: ignore[no-any-return]
+
+        def peers(_: Message) -> Message:
+            return gate.ask(lambda stop: peers_at(stop, self.log))  # type: ignore[no-any-return]
 
         def groups(_: Message) -> Message:
             return {"groups": [group_to_json(group) for group in self.log.groups.values()]}
@@ -117,6 +129,9 @@ class Replaying:
             "progress": progress,
             "stack": stack,
             "evaluate": evaluate,
+            "locals": local_names,
+            "source": source,
+            "peers": peers,
             "groups": groups,
             "pause": pause,
             "quit": leave,
