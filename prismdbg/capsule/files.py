@@ -87,10 +87,7 @@ def _add(writer: CapsuleWriter, path: str, small_bytes: int) -> RankFile:
             place = Place.BOUND
         else:
             place = Place.INSIDE
-            if (
-                not writer.holds(name := layout.content(entry.sha256))
-                and writer.add_file(name, source) != entry
-            ):
+            if not writer.holds(name := layout.content(entry.sha256)) and writer.add_file(name, source) != entry:
                 raise CapsuleError(f"{path} changed while it was copied", hint="capture again")
     except OSError:
         return RankFile(path=path, place=Place.MISSING)

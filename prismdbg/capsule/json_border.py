@@ -30,9 +30,7 @@ class Fields:
         self._asked: set[str] = set()
 
     def fail(self, name: str, problem: str) -> NoReturn:
-        raise CapsuleError(
-            f"{self.where}: {name} {problem}", hint="the file was altered, or another program wrote it"
-        )
+        raise CapsuleError(f"{self.where}: {name} {problem}", hint="the file was altered, or another program wrote it")
 
     def has(self, name: str) -> bool:
         """Whether it is there and not null."""
@@ -84,9 +82,7 @@ class Fields:
         return [Fields(value, f"{self.where}: {name}[{i}]") for i, value in enumerate(self._list(name))]
 
     def object_map(self, name: str) -> dict[str, Fields]:
-        return {
-            key: Fields(value, f"{self.where}: {name}[{key!r}]") for key, value in self._dict(name).items()
-        }
+        return {key: Fields(value, f"{self.where}: {name}[{key!r}]") for key, value in self._dict(name).items()}
 
     def fields(self, name: str) -> Fields:
         return Fields(self._get(name), f"{self.where}: {name}")
@@ -163,9 +159,7 @@ def read(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> Fields:
 
 def read_bytes(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> bytes:
     if path.is_symlink() or not path.is_file():
-        raise CapsuleError(
-            f"{path} is missing or not a plain file", hint="the capsule is incomplete or altered"
-        )
+        raise CapsuleError(f"{path} is missing or not a plain file", hint="the capsule is incomplete or altered")
     try:
         with path.open("rb") as file:
             data = file.read(limit_bytes + 1)

@@ -37,9 +37,7 @@ def receives(collective: Collective, rank: int, group: Group | None) -> bool:
 
 def _missing_records(collectives: Sequence[Collective], first: Moment, last: Moment) -> Iterator[str]:
     """A itself may be issued before the origin or be its first call: the record after A is enough."""
-    in_order = sorted(
-        collectives, key=lambda c: c.record_id
-    )  # threads may write in another order than they issue
+    in_order = sorted(collectives, key=lambda c: c.record_id)  # threads may write in another order than they issue
     window = [c for c in in_order if first <= c.moment <= last]
     if window and window[0].moment != first and window[0].moment.collective != _next(first, window[0].moment):
         yield f"begins at {window[0].moment}, not at {first}"

@@ -101,18 +101,14 @@ class LogReader:
         if magic == bytes(8):  # allocated, header not stored yet
             return False
         if magic != fmt.MAGIC:
-            raise CapsuleError(
-                f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it"
-            )
+            raise CapsuleError(f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it")
         if version != fmt.VERSION:
             raise CapsuleError(
                 f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}",
                 hint="use a newer prismdbg",
             )
         if index != self._segment:
-            raise CapsuleError(
-                f"{path} says it is segment {index}", hint="files of different logs were mixed"
-            )
+            raise CapsuleError(f"{path} says it is segment {index}", hint="files of different logs were mixed")
         self.rank, self.pid, self.wall_offset_ns = rank, pid, wall - monotonic
         self._offset = fmt.HEADER.size
         return True
@@ -203,9 +199,7 @@ class LogReader:
         return collective
 
     def _complete(self, body: bytes) -> Completion | None:
-        record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(
-            body
-        )
+        record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(body)
         issued = self._open.pop(record_id, None)
         if issued is None:
             return None
@@ -227,8 +221,7 @@ def _tensors(body: bytes, offset: int, entries: int, device: str) -> tuple[tuple
         dtype, dims, _, repeat = fmt.TENSOR.unpack_from(body, offset)
         offset += fmt.TENSOR.size
         shape = tuple(
-            int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True)
-            for d in range(dims)
+            int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True) for d in range(dims)
         )
         offset += 8 * dims
         metas.extend([TensorMeta(shape, dtypes.name_of(dtype), device)] * repeat)
@@ -240,9 +233,7 @@ def read_log(folder: Path) -> RankLog:
     reader = LogReader(folder)
     events = reader.poll()
     if reader.rank < 0:
-        raise CapsuleError(
-            f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong"
-        )
+        raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
     log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
     fold(log, events)
     return log
@@ -294,6 +285,4 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
 
 def iter_logs(run_ranks: Path) -> Iterator[Path]:
     """The log folders below a run's `ranks/`, in rank order, later attempts last."""
-    yield from sorted(
-        (p for p in run_ranks.iterdir() if p.is_dir()), key=lambda p: [int(n) for n in p.name.split(".")]
-    )
+    yield from sorted((p for p in run_ranks.iterdir() if p.is_dir()), key=lambda p: [int(n) for n in p.name.split(".")])

@@ -115,16 +115,13 @@ class Manifest:
             "origin": self.origin,
             "contains_raw_memory": self.contains_raw_memory,
             "groups": [
-                {"name": g.name, "ranks": list(g.ranks), "desc": g.desc, "backend": g.backend}
-                for g in self.groups
+                {"name": g.name, "ranks": list(g.ranks), "desc": g.desc, "backend": g.backend} for g in self.groups
             ],
             "device_kinds": list(self.device_kinds),
             "versions": dict(self.versions),
             "hardware": dict(self.hardware),
             "notes": list(self.notes),
-            "files": {
-                n: {"size_bytes": e.size_bytes, "sha256": e.sha256} for n, e in sorted(self.files.items())
-            },
+            "files": {n: {"size_bytes": e.size_bytes, "sha256": e.sha256} for n, e in sorted(self.files.items())},
         }
 
     def to_bytes(self) -> bytes:

@@ -37,9 +37,7 @@ def verify(path: Path) -> list[Finding]:
     notes: list[Finding] = []
     for finding in findings(path):
         if finding.severity is Severity.FATAL:
-            raise CapsuleError(
-                f"{path}: {finding}", hint="the capsule is damaged or altered: make or fetch it again"
-            )
+            raise CapsuleError(f"{path}: {finding}", hint="the capsule is damaged or altered: make or fetch it again")
         notes.append(finding)
     return notes
 
@@ -72,9 +70,7 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
     if manifest.origin is Origin.IMAGE and not images:
         yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, and the origin is a process image")
     if manifest.origin is Origin.START and images:
-        yield Finding(
-            Severity.FATAL, layout.CHECKPOINT, "holds an image, and the origin is the program's start"
-        )
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, "holds an image, and the origin is the program's start")
 
 
 def _tree(capsule: Capsule) -> Iterator[Finding]:
@@ -111,9 +107,7 @@ def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, name, f"cannot be read: {error.strerror}")
         return
     if found.sha256 != wanted.sha256:
-        yield Finding(
-            Severity.FATAL, name, "has other content than when the capsule was made (sha256 differs)"
-        )
+        yield Finding(Severity.FATAL, name, "has other content than when the capsule was made (sha256 differs)")
 
 
 def _parts(capsule: Capsule) -> Iterator[Finding]:
@@ -147,9 +141,7 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
 
 def _notes(manifest: Manifest) -> Iterator[Finding]:
     if manifest.contains_raw_memory:
-        yield Finding(
-            Severity.NOTE, layout.CHECKPOINT, "holds the rank's raw memory: whatever it knew is in there"
-        )
+        yield Finding(Severity.NOTE, layout.CHECKPOINT, "holds the rank's raw memory: whatever it knew is in there")
     if manifest.replayable_from > manifest.moment_a:
         yield Finding(Severity.NOTE, layout.LOG, f"is not replayable before {manifest.replayable_from}")
     for text in manifest.notes:
