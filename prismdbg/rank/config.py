@@ -48,6 +48,12 @@ class RankConfig:
     redacted: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def payload_window(self) -> tuple[bool, int, int]:
+        """on, steps (0: no limit), bytes. With checkpoints the supervisor says from which step to keep."""
+        steps = 1 if self.checkpoint_every else max(self.window_steps, 0)
+        return bool(self.checkpoint_every or self.window_steps), steps, self.window_bytes
+
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))
 

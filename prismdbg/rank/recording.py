@@ -83,11 +83,9 @@ class Recording:
             config.nan_check,
         )
         self.folder, self.name = folder, folder.name
+        self.recorder.window(*config.payload_window)
         if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
-            self.recorder.window(True, 1, config.window_bytes)
             self.recorder.keep_from(0)
-        elif config.window_steps:
-            self.recorder.window(True, max(config.window_steps, 0), config.window_bytes)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
         _write_json(folder / "rank.json", describe_process(self.rank, socket_path, self.kind))
         self.note("begin", recorder=self.kind)

@@ -16,6 +16,8 @@ from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.secrets import redact
 from prismdbg.capsule.transfer import Transfer
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
 from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import build_slice
 from prismdbg.model.collective import Collective, State
@@ -47,15 +49,16 @@ def assemble(parts: Ingredients) -> Capsule:
     rank = read_json(parts.folder / "rank.json")
     if not rank:
         raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
-    with CapsuleWriter(parts.output) as writer:
+    with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         environment = redact(rank["environment"])
         described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
         writer.add_json(layout.RANK, {**described, "past_records": parts.past_records})
         _add_log(writer, parts.folder, records)
+        environment_files = scan(rank)
+        add_files(writer, [*opened_files(log, rank), *_open_in_image(parts.images)])
+        writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
         if parts.images is not None:
-            writer.add_checkpoint(parts.images, Transfer.COPY if parts.keep_images else Transfer.MOVE)
-        add_files(writer, opened_files(log, rank))
-        writer.add_json(layout.ENVIRONMENT, scan(rank).to_json())
+            writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         a, b = _span(records, log, parts)
         writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
         return writer.finish(_manifest(parts, log, rank, records, a, b))
@@ -91,6 +94,13 @@ def opened_files(log: RankLog, rank: dict[str, Any]) -> list[str]:
     noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
     script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
     return [*noted, str(script)] if script is not None and script.is_file() else noted
+
+
+def _open_in_image(images: Path | None) -> list[str]:
+    """Files that were open at the dump: a restore wants each of them, as long as it was."""
+    if images is None:
+        return []
+    return [file.path for file in process_images.read(bundle.find(), images).files if not file.is_mapped]
 
 
 def replayable_from(records: list[Collective], log: RankLog, folder: Path) -> Moment | None:

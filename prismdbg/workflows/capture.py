@@ -18,6 +18,7 @@ from prismdbg.checkpoint.criu import DumpReport, dump
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
+from prismdbg.rank.config import RankConfig
 from prismdbg.workflows.assemble import Ingredients, assemble
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -64,16 +65,15 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     if request.origin is Origin.START:
         return _capture_from_start(request, folder, incident)
     images = request.run.path / f".images-{secrets.token_hex(4)}"
-    window_bytes = int(read_json(request.run.run_json).get("window_bytes", 4 << 30))
-    before = read_json(request.run.config).get("window_steps", 0)
+    config = RankConfig.load(request.run.config)
     try:
         with AgentClient(socket_of(folder)) as agent:
-            agent.ask("window", on=True, steps=0, size_bytes=window_bytes)
+            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes)
         try:
             taken = take_image(folder, images, say)
             end = _follow(folder, taken, request, say)
         finally:
-            _window_back(folder, int(before), window_bytes)
+            _window_back(folder, config)
         return assemble(
             Ingredients(
                 run=request.run,
@@ -191,10 +191,11 @@ def _ask_for_hash(folder: Path, step: int) -> None:
         return
 
 
-def _window_back(folder: Path, window_steps: int, window_bytes: int) -> None:
+def _window_back(folder: Path, config: RankConfig) -> None:
     """Payloads again as `record` was told."""
+    on, steps, size_bytes = config.payload_window
     try:
         with AgentClient(socket_of(folder)) as agent:
-            agent.ask("window", on=window_steps != 0, steps=max(window_steps, 0), size_bytes=window_bytes)
+            agent.ask("window", on=on, steps=steps, size_bytes=size_bytes)
     except RankLost:
         return  # it ended by itself: nothing to put back
