@@ -9,6 +9,9 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 
 
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
     """Shape, element type (`float32`, ...) and device (`cpu`, `cuda:0`) of one tensor."""
@@ -131,6 +134,12 @@ class Collective:
     def name(self) -> str:
         """The collective's name as users write it: `all_reduce`, not `allreduce_`."""
         return OPS[self.op].label
+
+    @property
+    def source(self) -> Frame | None:
+        """The innermost frame of the program's own: not of an installed package, nor of Python."""
+        own = (f for f in self.frames if not any(part in f.filename for part in _INSTALLED))
+        return next(own, self.frames[0] if self.frames else None)
 
     @property
     def duration_ns(self) -> int | None:

@@ -82,6 +82,11 @@ class IncidentWatch:
     _fired: set[str] = field(default_factory=set)
     _steps: dict[str, list[int]] = field(default_factory=dict)
 
+    @property
+    def settling(self) -> bool:
+        """A NaN was seen and it is not yet decided who was first."""
+        return self._nan_since_ns is not None
+
     def feed(self, folder: str, event: Event, now_ns: int) -> list[Wanted]:
         match event:
             case Collective() if event.sent_nonfinite:
@@ -103,7 +108,7 @@ class IncidentWatch:
         first = min(self._nonfinite, key=lambda n: (n.seen_ns, not n.sent))
         record = first.record
         verb = "sends" if first.sent else "receives"
-        place = f" at {record.frames[0]}" if record.frames else ""
+        place = f" at {record.source}" if record.source else ""
         text = f"rank {first.folder} {verb} the first NaN or Inf: {record.name} in group {record.group}, {record.moment}{place}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment)]

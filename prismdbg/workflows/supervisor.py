@@ -51,6 +51,7 @@ class Supervisor:
         self._deaths = DeathWatch()
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(run, policy.triggers.get("hang", ""))
+        self._steps: dict[str, int] = {}
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
         self._state: dict[str, Any] = {"job_pid": job.pid, "incidents": [], "capsules": [], "problems": []}
@@ -98,12 +99,13 @@ class Supervisor:
                 self._make_capsule(wanted)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
-                self._maybe_checkpoint(name, event.step)
+                self._steps[name] = event.step
         for wanted in [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]:
             self._make_capsule(wanted)
         if not ended:
             self._look_for_hang(time.monotonic_ns())
             self._capture_on_signal()
+            self._take_checkpoints()
 
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
@@ -156,15 +158,22 @@ class Supervisor:
         self._say(f"capsule: {path}")
         self._save()
 
-    def _maybe_checkpoint(self, name: str, step: int) -> None:
+    def _take_checkpoints(self) -> None:
+        """Of every rank that has come past a multiple of `every` since its last one; none while an incident settles,
+        for a checkpoint may drop what lies before it."""
         every = self._policy.checkpoint_every
-        if not every or step % every or step <= self._checkpointed.get(name, 0) or self._job.poll() is not None:
-            return
+        for name, step in self._steps.items():
+            due = every and step // every > self._checkpointed.get(name, 0) // every
+            if due and not self._incidents.settling and self._processes[name].is_alive():
+                self._take_checkpoint(name, step, every)
+
+    def _take_checkpoint(self, name: str, step: int, every: int) -> None:
         self._checkpointed[name] = step
         try:
             taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None)
         except PrismError as error:
-            self._problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
+            if self._processes[name].is_alive():  # else it came to its end meanwhile
+                self._problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
             return
         costs = self._state.setdefault("checkpoints", [])
         costs.append({"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes})
