@@ -156,6 +156,5 @@ def _rank_layer(spec: ReplaySpec) -> bytes:
         raise FacilityError("a container needs the list of installed files")
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        known = environment.folders | {"/", os.fspath(spec.session)}
-        add_rank_files(tar, spec.files, spec.folders, known, (spec.uid, spec.gid))
+        add_rank_files(tar, spec, environment.folders)
     return archive.getvalue()

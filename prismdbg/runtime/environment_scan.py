@@ -123,12 +123,12 @@ class _Files:
                     self.files[link.path] = link
 
     def add_libraries(self) -> None:
-        """Libraries outside the package folders that some file asks for, and theirs in turn."""
+        """Libraries outside the package folders that some file asks for, and the loader; theirs in turn."""
         known = _library_paths()
         waiting, seen = [file.path for file in self.files.values() if _may_need_libraries(file)], set[str]()
         while waiting:
             for name in needed_libraries(Path(waiting.pop())):
-                if name not in seen and (path := known.get(name)):
+                if name not in seen and (path := name if name.startswith("/") else known.get(name)):
                     self.add(path)
                     waiting.append(path)
                 seen.add(name)

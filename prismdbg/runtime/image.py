@@ -15,7 +15,7 @@ from pathlib import Path
 from prismdbg.errors import FacilityError
 from prismdbg.runtime.docker_engine import Engine
 from prismdbg.runtime.environment import Environment, InstalledFile
-from prismdbg.runtime.spec import LaidFile
+from prismdbg.runtime.spec import LaidFile, ReplaySpec
 
 REPOSITORY = "prismdbg/env"
 _CHUNK_BYTES = 1 << 20
@@ -70,20 +70,21 @@ def tar_stream(environment: Environment) -> Iterator[bytes]:
         raise FacilityError(f"the image could not be made: {failure[0]}", hint="the files changed meanwhile: try again")
 
 
-def add_rank_files(
-    tar: tarfile.TarFile,
-    files: tuple[LaidFile, ...],
-    folders: tuple[str, ...],
-    known: frozenset[str],
-    owner: tuple[int, int],
-) -> None:
-    """The rank's own files, and the folders they need beside those in `known`."""
-    made: set[str] = set(known)
-    for folder in folders:
-        _add_folders(tar, folder, made, owner)
-    for file in files:
-        _add_folders(tar, str(Path(file.target).parent), made, owner)
-        _add_laid(tar, file, owner)
+def add_rank_files(tar: tarfile.TarFile, spec: ReplaySpec, known: frozenset[str]) -> None:
+    """The rank's own files, and the folders they need beside those in `known`.
+
+    Nothing below a bind: Docker would unpack it into the host's folder.
+    """
+    bound = tuple(f"{bind.target.rstrip('/')}/" for bind in spec.all_binds())
+    owner = (spec.uid, spec.gid)
+    made = set(known)
+    for folder in spec.folders:
+        if not f"{folder}/".startswith(bound):
+            _add_folders(tar, folder, made, owner)
+    for file in spec.files:
+        if not file.target.startswith(bound):
+            _add_folders(tar, str(Path(file.target).parent), made, owner)
+            _add_laid(tar, file, owner)
 
 
 def _add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
