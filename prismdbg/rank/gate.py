@@ -37,6 +37,7 @@ class Gate:
         self._until: Moment | None = None
         self._count = 0
         self._pause = False
+        self.number = 0  # of stops so far: a client that is told of a stop twice knows that it is one
         self.current: Stop | None = None
 
     def should_stop(self, moment: Moment) -> str:
@@ -54,8 +55,10 @@ class Gate:
         """Blocks the calling thread; runs asked work in it; returns when resumed."""
         with self._one:
             self._pause, self._until, self._count = False, None, 0
+            self.number += 1
             self.current = stop
-            self._publish("stopped", reason=stop.reason, moment=str(stop.moment), collective=stop.event)
+            moment = str(stop.moment)
+            self._publish("stopped", number=self.number, reason=stop.reason, moment=moment, collective=stop.event)
             while (item := self._work.get()) is not None:
                 action, future = item
                 try:

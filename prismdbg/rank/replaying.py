@@ -93,6 +93,8 @@ class Replaying:
             return {
                 "moment": str(self.counters.moment),
                 "stopped": stop.reason if stop is not None else None,
+                "number": gate.number,
+                "collective": stop.event if stop is not None else {},
                 "tally": replayer.tally_json(),
             }
 

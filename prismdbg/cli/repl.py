@@ -1,0 +1,249 @@
+"""The line debugger: reads a line, asks the rank what the session gives for it, shows the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+from prismdbg.cli import stop_text
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.render import plain
+from prismdbg.cli.value_text import value_text
+from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.protocol.client import AgentClient
+from prismdbg.session import notices
+from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
+from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.session.story import story
+
+PROMPT = "(prismdbg) "
+LOOK_S = 5.0
+
+
+def run_repl(
+    client: AgentClient,
+    lines: Iterable[str],
+    output: TextIO,
+    *,
+    bound_s: float = 600.0,
+    echo: bool = False,
+    patient: bool = False,
+) -> int:
+    """Debugs until `quit` or the end of `lines`; then the replay is ended. Gives an exit code.
+
+    bound_s: how long the rank may run without reaching another collective. echo: show each line before its answer.
+    patient: on running out of time go back to the prompt (a person decides), else raise `WaitTimeout`.
+    """
+    repl = Repl(client, output, bound_s=bound_s, patient=patient)
+    try:
+        repl.begin()
+        for line in lines:
+            if echo:
+                repl.show(f"{PROMPT}{line}")
+            if not repl.do(line):
+                break
+    finally:
+        repl.end()
+    return repl.exit_code
+
+
+class Repl:
+    def __init__(self, client: AgentClient, output: TextIO, *, bound_s: float, patient: bool) -> None:
+        self._client = client
+        self._output = output
+        self._bound_s = bound_s
+        self._patient = patient
+        self._diverged = False
+        self._last = ""
+        self.session = Session()
+        self._actions: dict[Verb, Callable[[Line], None]] = {
+            Verb.NEXT: lambda line: self._go(self.session.next(line.number or 1)),
+            Verb.CONTINUE: self._continue,
+            Verb.UNTIL: self._until,
+            Verb.INFO: self._info,
+            Verb.WHERE: lambda _: self._where(),
+            Verb.UP: lambda line: self._move(line.number or 1),
+            Verb.DOWN: lambda line: self._move(-(line.number or 1)),
+            Verb.LIST: lambda line: self._list(line.number),
+            Verb.PRINT: lambda line: self.show(value_text(self._ask(self.session.evaluate(line.text))["value"])),
+            Verb.LOCALS: lambda _: self.show(stop_text.locals_text(self._ask(self.session.local_names())["locals"])),
+            Verb.PEERS: lambda _: self.show(stop_text.peers_text(self._ask(self.session.peers()))),
+            Verb.HELP: self._help,
+        }
+
+    @property
+    def exit_code(self) -> int:
+        if self._diverged:
+            return ExitCode.DIVERGED
+        return ExitCode.RANK_LOST if self.session.phase is Phase.LOST else ExitCode.OK
+
+    def show(self, text: str) -> None:
+        """What came from the rank may not steer the terminal."""
+        self._output.write(plain(text) + "\n")
+        self._output.flush()
+
+    def begin(self) -> None:
+        """Until the rank stands still for the first time."""
+        self.session.progress(self._client.ask("progress"))
+        if self.session.phase is Phase.STOPPED:
+            self._show_stop()
+        else:
+            self._wait()
+
+    def do(self, text: str) -> bool:
+        """Carries out one line; False for `quit`. An empty line repeats the last `next`."""
+        text = text.strip() or self._last
+        if not text:
+            return True
+        try:
+            line = parse_line(text)
+            self._last = text if line.verb is Verb.NEXT else ""
+            if line.verb is Verb.QUIT:
+                return False
+            self._actions[line.verb](line)
+        except RankLost as error:
+            self._lost(error)
+        except WaitTimeout as error:
+            if not self._patient:
+                raise
+            self._show_error(error)
+        except PrismError as error:
+            self._show_error(error)
+        return True
+
+    def end(self) -> None:
+        """Ends the rank; it answers by being gone."""
+        ask = self.session.quit()
+        if ask is not None:
+            try:
+                self._client.ask(ask.verb, timeout_s=LOOK_S)
+            except PrismError:
+                pass  # whoever started the rank waits for its process, with a bound
+
+    def _ask(self, ask: Ask) -> dict[str, Any]:
+        return self._client.ask(ask.verb, timeout_s=90.0, **ask.arguments)
+
+    def _go(self, ask: Ask) -> None:
+        self._ask(ask)
+        self.session.resumed()
+        self._wait()
+
+    def _continue(self, _: Line) -> None:
+        """While the rank runs (after an interrupt), it means: wait on."""
+        if self.session.phase is Phase.RUNNING:
+            self._wait()
+        else:
+            self._go(self.session.continue_())
+
+    def _until(self, line: Line) -> None:
+        assert line.moment is not None
+        self._go(self.session.until(line.moment))
+
+    def _wait(self) -> None:
+        """Until the rank stops, ends or is gone. Ctrl-C asks it to stop, twice leaves it running."""
+        paused = False
+        while self.session.phase is Phase.RUNNING:
+            try:
+                self._wait_for_events()
+            except KeyboardInterrupt:
+                if paused:
+                    self.show("the rank runs on; continue waits for it, quit ends it")
+                    return
+                paused = True
+                self._ask(self.session.pause())
+                self.show("it stops at its next collective; once more to go back to the prompt")
+
+    def _wait_for_events(self) -> None:
+        deadline, moment = time.monotonic() + self._bound_s, self.session.moment
+        while self.session.phase is Phase.RUNNING:
+            try:
+                event = self._client.next_event(min(LOOK_S, self._bound_s), "the rank to stop")
+            except WaitTimeout:
+                self.session.progress(self._client.ask("progress"))
+                if self.session.moment != moment:
+                    deadline, moment = time.monotonic() + self._bound_s, self.session.moment
+                elif time.monotonic() > deadline:
+                    raise WaitTimeout(
+                        f"waited {self._bound_s:g} s for the rank's next collective after {moment}",
+                        hint="it may compute for longer than that, or hang; give a longer --timeout",
+                    ) from None
+                continue
+            except RankLost as error:
+                self._lost(error)
+                return
+            notice = notices.parse_notice(event)
+            self.session.notice(notice)
+            self._tell(notice)
+
+    def _tell(self, notice: notices.Notice) -> None:
+        match notice:
+            case notices.Stopped():
+                self._show_stop()
+            case notices.Diverged():
+                self._diverged = True
+            case notices.Synthesized():
+                self.show(f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized")
+            case notices.EndOfLog():
+                self.show(f"everything recorded was replayed: {stop_text.tally_text(notice.tally)}")
+            case notices.StateCompared(equal=True):
+                self.show(f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})")
+            case notices.StateCompared():
+                self.show(f"{notice.moment}: the parameters differ: {notice.expected} recorded, {notice.actual} now")
+                self._diverged = True
+            case notices.ProgramRaised():
+                self.show("".join(notice.traceback).rstrip() or f"{notice.kind}: {notice.text}")
+            case notices.Finished():
+                self.show(stop_text.finished_text(notice))
+            case notices.Said():
+                self.show(notice.text)
+
+    def _show_stop(self) -> None:
+        stop = self.session.stop
+        assert stop is not None
+        source: list[str] = []
+        if stop.collective:
+            self.session.stack_known(self._ask(self.session.stack())["frames"])
+            if self.session.frames:
+                source = list(stop_text.source_lines(self._ask(self.session.source(around=2))))
+        if stop.reason == "diverged" and self.session.divergence is not None:
+            self.show(story(self.session.divergence.story, source))
+        else:
+            self.show("\n".join([stop_text.stop_line(stop), *source]))
+
+    def _info(self, _: Line) -> None:
+        if self.session.finished is not None:
+            self.show(stop_text.finished_text(self.session.finished))
+            return
+        tally = self._ask(self.session.tally())["tally"]
+        stop = self.session.stop
+        if stop is None:
+            self.show(f"{self.session.phase} after {self.session.moment}: {stop_text.tally_text(tally)}")
+        else:
+            self.show(stop_text.info_text(stop, tally, self.session.visited))
+
+    def _where(self) -> None:
+        self.session.stack_known(self._ask(self.session.stack())["frames"])
+        self.show(stop_text.where_text(self.session.frames, self.session.frame))
+
+    def _move(self, outwards: int) -> None:
+        self.session.move(outwards)
+        self._list(None, around=2)
+
+    def _list(self, line: int | None, around: int = 5) -> None:
+        self.show("\n".join(stop_text.source_lines(self._ask(self.session.source(line, around)))))
+
+    def _help(self, line: Line) -> None:
+        chosen = [verb_of(line.text)] if line.text else list(VERBS)
+        for verb in chosen:
+            usage = VERBS[verb]
+            short = f" ({usage.short})" if usage.short else ""
+            self.show(f"{f'{verb} {usage.takes}'.strip() + short:<24}{usage.meaning}")
+
+    def _lost(self, error: PrismError) -> None:
+        self.session.lost(str(error))
+        if self.session.phase is Phase.LOST:
+            self._show_error(error)
+
+    def _show_error(self, error: PrismError) -> None:
+        self.show(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))

@@ -1,0 +1,106 @@
+"""What is shown at a stop, as text: where the rank is, its stack, its source, its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prismdbg.cli.render import columns
+from prismdbg.model.collective import Frame
+from prismdbg.session.frames import is_library
+from prismdbg.session.notices import Finished, Stopped
+
+Json = dict[str, Any]
+
+_WHY = {
+    "start": "before the first line that follows `import torch`",
+    "parked": "where it was captured; nothing can be looked at before it goes on",
+    "end of the log": "the record ends here; whoever answers from now on is synthesized",
+}
+_ROWS = ("process_group", "identity", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
+
+
+def stop_line(stop: Stopped) -> str:
+    call = stop.collective
+    if not call:
+        return f"stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
+    note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
+    return f"stopped at {stop.moment} ({stop.reason}): {call_line(call)}{note}"
+
+
+def call_line(call: Json) -> str:
+    """`all_reduce on group 0: float32[512]`."""
+    tensors = call.get("inputs") or call.get("outputs") or []
+    shown = ", ".join(tensors[:3]) + (f", ... ({len(tensors)} tensors)" if len(tensors) > 3 else "")
+    return f"{call['profiling_name']} on group {call['process_group']}" + (f": {shown}" if shown else "")
+
+
+def info_text(stop: Stopped, tally: Json, visited: Sequence[Stopped]) -> str:
+    rows = [("moment", str(stop.moment)), ("stopped", stop.reason)]
+    if stop.collective:
+        rows.append(("op", str(stop.collective["profiling_name"])))
+    for field in _ROWS:
+        value = stop.collective.get(field)
+        if value is not None:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append((field.replace("_", " "), text))
+    rows.append(("compared", tally_text(tally)))
+    rows.append(("stops so far", ", ".join(str(visit.moment) for visit in visited[-8:])))
+    return "\n".join(f"{name:<14}{text}" for name, text in rows)
+
+
+def tally_text(tally: Json) -> str:
+    parts = [f"{tally['compared']} collectives ({tally['fingerprints']} with what they send)"]
+    if tally.get("object_notes"):
+        parts.append(f"{tally['object_notes']} pickled objects that differ")
+    parts.append(f"{tally['synthesized']} synthesized")
+    if tally.get("missing"):
+        parts.append(f"{tally['missing']} still to come")
+    return ", ".join(parts)
+
+
+def finished_text(end: Finished) -> str:
+    return f"the program ended with {end.code} after {end.moment}: {tally_text(end.tally)}"
+
+
+def where_text(frames: Sequence[Frame], chosen: int) -> str:
+    """Innermost frame last, as in a traceback; library code in one line a run."""
+    if not frames:
+        return "no Python frame of the program here"
+    lines: list[str] = []
+    hidden = 0
+    for number in reversed(range(len(frames))):
+        frame = frames[number]
+        if is_library(frame) and number not in (chosen, 0):
+            hidden += 1
+            continue
+        if hidden:
+            lines.append(f"        ... {hidden} frames of libraries")
+            hidden = 0
+        lines.append(f"{'->' if number == chosen else '  '} {number:>3}  {frame}")
+    return "\n".join(lines)
+
+
+def source_lines(source: Json) -> Iterator[str]:
+    """With the line that is executed marked."""
+    if not source["lines"]:
+        yield f"the source of {source['filename'] or 'this place'} is not there"
+        return
+    yield f"{source['filename']}:{source['line']} in {source['function']}"
+    for number, text in enumerate(source["lines"], source["first"]):
+        yield f"{'->' if number == source['line'] else '  '} {number:>5}  {text}".rstrip()
+
+
+def peers_text(peers: Json) -> str:
+    rows = [[str(m["rank"]), str(m["group_rank"]), m["role"], m["arrived"]] for m in peers["members"]]
+    title = f"group {peers['title']} of {peers['size']}"
+    took = peers["recorded_ns"]
+    note = f"\nin the recorded run this rank waited {took / 1e6:.3f} ms" if took is not None else ""
+    return f"{title}\n{columns(('rank', 'in group', 'played', 'arrived'), rows, right=('rank', 'in group'))}{note}"
+
+
+def locals_text(names: Sequence[Json]) -> str:
+    if not names:
+        return "no names here"
+    width = min(max(len(name["name"]) for name in names), 24)
+    return "\n".join(f"{name['name']:<{width}}  {name['text']}" for name in names)

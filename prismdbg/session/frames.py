@@ -1,0 +1,24 @@
+"""Stack frames as the agent lists them, innermost first, and which of them is the program's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prismdbg.model.collective import Frame
+from prismdbg.protocol.values import frame_from_json
+
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+
+
+def frames_of(data: list[dict[str, Any]]) -> tuple[Frame, ...]:
+    return tuple(frame_from_json(item) for item in data)
+
+
+def is_library(frame: Frame) -> bool:
+    """Installed code or the standard library; also `<frozen ...>` and `<string>`."""
+    return frame.filename.startswith("<") or any(part in frame.filename for part in _LIBRARIES)
+
+
+def own_frame(frames: tuple[Frame, ...]) -> int:
+    """The innermost frame of the program itself; the innermost of all where there is none."""
+    return next((number for number, frame in enumerate(frames) if not is_library(frame)), 0)
