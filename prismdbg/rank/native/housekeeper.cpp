@@ -1,5 +1,7 @@
 #include "housekeeper.h"
 
+#include <pthread.h>
+
 #include <csignal>
 #include <thread>
 
@@ -44,6 +46,7 @@ void Housekeeper::drain() {
 }
 
 void Housekeeper::run() {
+  pthread_setname_np(pthread_self(), "prismdbg-keeper");
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     posted_.wait(lock, [this] { return !tasks_.empty(); });

@@ -26,6 +26,9 @@ class LogWriter {
   void close();
   void reopen();
 
+  // At the end of the program: gives back the segment made ahead.
+  void tidy() { supply_.discard(); }
+
   uint64_t written_bytes() const { return written_bytes_; }
 
  private:

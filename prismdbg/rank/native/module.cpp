@@ -121,4 +121,6 @@ PYBIND11_MODULE(prismdbg_native, m) {
   });
   prismdbg::bind_steering(m);
   prismdbg::bind_window_and_park(m);
+  py::module_::import("atexit").attr("register")(
+      py::cpp_function([] { prismdbg::state().recorder.tidy(); }, prismdbg::WithoutLock()));
 }

@@ -60,7 +60,9 @@ PayloadSlot PayloadStore::reserve(size_t size_bytes, uint32_t step) {
     auto segment = add_segment(usual_segment_bytes(), step);
     current_ = std::move(segment);
     current_index_ = entries_.back().index;
-    supply_.prepare(usual_segment_bytes());
+    if (on_) {
+      supply_.prepare(usual_segment_bytes());
+    }
   }
   return reserve_in(current_, current_entry(), size_bytes, step);
 }
@@ -202,6 +204,15 @@ void PayloadStore::reopen() {
   closed_ = false;
   if (on_) {
     supply_.prepare(usual_segment_bytes());
+  }
+}
+
+void PayloadStore::tidy() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!closed_) {
+    on_ = false;
+    supply_.discard();
+    retire_current();
   }
 }
 

@@ -41,6 +41,9 @@ class PayloadStore {
   void close();
   void reopen();
 
+  // At the end of the program: gives back the space that was allocated and not used.
+  void tidy();
+
   uint64_t used_bytes();
   // The oldest step whose payloads are all there; -1 where there are none.
   int64_t oldest_step();

@@ -1,9 +1,12 @@
 #define Py_BUILD_CORE 1
 #include "python_stack.h"
 
+#include <algorithm>
+
 #include "gil.h"
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+// Frames are laid out anew in every Python; where the layout is not known, walking takes the lock.
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000 && !defined(PRISMDBG_WALK_WITH_GIL)
 #include <internal/pycore_frame.h>
 #define PRISMDBG_WALKS_WITHOUT_GIL 1
 #endif

@@ -278,6 +278,19 @@ void Recorder::reopen_log() {
   }
 }
 
+void Recorder::tidy() noexcept {
+  guarded(
+      [&] {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (log_) {
+          payloads_->tidy();
+          log_->tidy();
+          housekeeper_.drain();
+        }
+      },
+      [](const char*) {});
+}
+
 Counters Recorder::counters() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return counters_;

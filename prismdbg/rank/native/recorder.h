@@ -81,6 +81,8 @@ class Recorder {
   void keep_from(int64_t step);
   void close_log();
   void reopen_log();
+  // At the end of the program: gives back disk space. Recording may go on.
+  void tidy() noexcept;
 
   void set_mode(int mode) { mode_.store(mode); }
   int mode() const { return mode_.load(std::memory_order_relaxed); }

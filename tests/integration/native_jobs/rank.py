@@ -1,0 +1,49 @@
+"""What the scripts of this folder share: one rank of a gloo job that records itself with the native kernels.
+
+A script is started with FOLDER RANK WORLD [ARGUMENT...]; its log and its report go to FOLDER/RANK.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from prismdbg.capsule.log_format import Kind
+from prismdbg.rank import native_build
+from prismdbg.workflows.injection import cache_dir
+
+RUN = Path(sys.argv[1])
+RANK, WORLD = int(sys.argv[2]), int(sys.argv[3])
+ARGUMENTS = sys.argv[4:]
+FOLDER = RUN / str(RANK)
+
+native: Any = native_build.load(cache_dir())
+
+
+def describe(group: Any) -> None:
+    ranks = dist.get_process_group_ranks(group)
+    body = {"name": group.group_name, "ranks": ranks, "desc": group.group_desc, "backend": "gloo"}
+    native.append(Kind.GROUP, json.dumps(body).encode())
+
+
+def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1 << 20) -> None:
+    """Installs the kernels and opens the log."""
+    torch.set_num_threads(1)
+    native.install()
+    native.on_group(describe)
+    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True)
+    native.mode(1)
+
+
+def join() -> None:
+    """Joins the other ranks of the job."""
+    dist.init_process_group("gloo", init_method=f"file://{RUN / 'store'}", rank=RANK, world_size=WORLD)
+
+
+def report(value: Any) -> None:
+    (FOLDER / "report.json").write_text(json.dumps(value))
