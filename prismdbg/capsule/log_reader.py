@@ -41,6 +41,8 @@ class Completion:
     collective: Collective
 
 
+_MAX_TENSORS = 1 << 16  # of one collective; a record that says more is damaged
+
 Event = Collective | Completion | StepMark | Note | Group
 
 
@@ -61,7 +63,7 @@ class LogReader:
     """Follows one log folder. `poll` gives what was written since the last call; `read_log` gives all at once.
 
     A folder whose first segment was pruned can still be read: what a missing segment defined is unknown and
-    reads as empty. Damaged bytes raise `CapsuleError` naming file and offset.
+    reads as empty. Damaged bytes raise `CapsuleError` naming file and offset, after all before them was given.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,6 +71,7 @@ class LogReader:
         self.rank = -1
         self.pid = 0
         self.wall_offset_ns = 0
+        self.damage: CapsuleError | None = None
         self._segment = 0
         self._offset = 0
         self._texts: dict[int, str] = {0: ""}
@@ -79,20 +82,40 @@ class LogReader:
         """Every event since the last call, in the order in which they were written."""
         events: list[Event] = []
         while True:
-            path = self.folder / fmt.event_segment(self._segment)
-            if not path.exists():
+            path = self._current_segment()
+            if path is None:
                 return events
-            with path.open("rb") as file:
-                if file.seek(0, 2) < fmt.HEADER.size:
+            try:
+                if not self._read_segment(path, events):
                     return events
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                    if not self._read_header(data, path):
-                        return events
-                    ended = self._read_records(data, path, events)
-            if not ended:
-                return events
+            except CapsuleError as error:
+                self.damage = error
+                if events:
+                    return events  # the next call raises it
+                raise
             self._segment += 1
             self._offset = 0
+
+    def _current_segment(self) -> Path | None:
+        """The segment to go on with; the next one there is where that was pruned. None: not written yet."""
+        path = self.folder / fmt.event_segment(self._segment)
+        if path.exists():
+            return path
+        later = sorted(
+            path for path in self.folder.glob("events.*.seg") if path.name > fmt.event_segment(self._segment)
+        )
+        if not later:
+            return None
+        self._segment, self._offset = int(later[0].name.split(".")[1]), 0
+        return later[0]
+
+    def _read_segment(self, path: Path, events: list[Event]) -> bool:
+        """Appends to `events`; True when the segment was closed and the next one goes on."""
+        with path.open("rb") as file:
+            if file.seek(0, 2) < fmt.HEADER.size:
+                return False
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return self._read_header(data, path) and self._read_records(data, path, events)
 
     def _read_header(self, data: mmap.mmap, path: Path) -> bool:
         if self._offset:
@@ -114,7 +137,6 @@ class LogReader:
         return True
 
     def _read_records(self, data: mmap.mmap, path: Path, events: list[Event]) -> bool:
-        """Appends to `events`; True when the segment was closed and the next one goes on."""
         end = len(data)
         while self._offset + fmt.RECORD.size <= end:
             size, kind, _ = fmt.RECORD.unpack_from(data, self._offset)
@@ -143,11 +165,11 @@ class LogReader:
             return self._complete(body)
         if kind == fmt.Kind.TEXT:
             number, size = fmt.TEXT.unpack_from(body)
-            self._texts[number] = body[fmt.TEXT.size : fmt.TEXT.size + size].decode("utf-8", "replace")
+            self._texts[number] = _part(body, fmt.TEXT.size, size).decode("utf-8", "replace")
             return None
         if kind == fmt.Kind.STACK:
             number, count = fmt.STACK.unpack_from(body)
-            rows = fmt.FRAME.iter_unpack(body[fmt.STACK.size : fmt.STACK.size + count * fmt.FRAME.size])
+            rows = fmt.FRAME.iter_unpack(_part(body, fmt.STACK.size, count * fmt.FRAME.size))
             self._stacks[number] = tuple(
                 Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows
             )
@@ -215,6 +237,12 @@ class LogReader:
         )
 
 
+def _part(body: bytes, offset: int, size: int) -> bytes:
+    if offset + size > len(body):
+        raise ValueError(f"{size} bytes do not fit into the record")
+    return body[offset : offset + size]
+
+
 def _tensors(body: bytes, offset: int, entries: int, device: str) -> tuple[tuple[TensorMeta, ...], int]:
     metas: list[TensorMeta] = []
     for _ in range(entries):
@@ -224,6 +252,8 @@ def _tensors(body: bytes, offset: int, entries: int, device: str) -> tuple[tuple
             int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True) for d in range(dims)
         )
         offset += 8 * dims
+        if offset > len(body) or len(metas) + repeat > _MAX_TENSORS:
+            raise ValueError(f"{entries} tensors do not fit into the record")
         metas.extend([TensorMeta(shape, dtypes.name_of(dtype), device)] * repeat)
     return tuple(metas), offset
 
@@ -236,6 +266,8 @@ def read_log(folder: Path) -> RankLog:
         raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
     log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
     fold(log, events)
+    if reader.damage is not None:
+        raise reader.damage
     return log
 
 
@@ -268,19 +300,18 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
     path = folder / fmt.payload_segment(ref.segment)
     try:
         with path.open("rb") as file:
-            file.seek(ref.offset)
-            data = file.read(ref.size_bytes)
+            end = file.seek(0, 2)
+            if ref.offset + ref.size_bytes <= end:
+                file.seek(ref.offset)
+                return file.read(ref.size_bytes)
     except FileNotFoundError:
         raise CapsuleError(
             f"payload segment {path.name} is not in {folder}",
             hint="it fell out of the window; record with a larger --window",
         ) from None
-    if len(data) != ref.size_bytes:
-        raise CapsuleError(
-            f"{path} ends at byte {ref.offset + len(data)}, wanted {ref.offset + ref.size_bytes}",
-            hint="the file was truncated",
-        )
-    return data
+    raise CapsuleError(
+        f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}", hint="the file was truncated"
+    )
 
 
 def iter_logs(run_ranks: Path) -> Iterator[Path]:

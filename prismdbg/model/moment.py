@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from prismdbg.errors import UsageError
 
-_PATTERN = re.compile(r"(\d+)(?:\.(\d+)(?:\.(\d+))?)?")
+_NUMBER = "([0-9]{1,18})"  # ASCII, and never more than a machine word
+_PATTERN = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}(?:\.{_NUMBER})?)?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,7 +34,7 @@ class Moment:
         match = _PATTERN.fullmatch(text.strip())
         if match is None:
             raise UsageError(
-                f"{text!r} is not a moment",
+                f"{text[:60]!r} is not a moment",
                 hint="write step.collective.op, for instance 12.345.6, 12.345 or 12",
             )
         return cls(*(int(part) if part else 0 for part in match.groups()))
