@@ -14,6 +14,7 @@ from torch._C import DispatchKey
 
 from prismdbg.model.ops import OPS, OpSpec
 from prismdbg.rank.call import Call, Redispatch, is_meta
+from prismdbg.rank.works import allow_timeouts
 
 _BELOW = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
 
@@ -36,6 +37,7 @@ def install(interceptor: Interceptor | None) -> None:
     global _library, _interceptor
     _interceptor = interceptor
     if _library is None:
+        allow_timeouts()
         _library = torch.library.Library("c10d", "IMPL")
         for spec in OPS.values():
             _library.impl(spec.name, _kernel(spec), "BackendSelect", with_keyset=True)

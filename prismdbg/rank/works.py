@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from prismdbg.rank.python_recorder import PythonRecorder
 
 _alive: set[Any] = set()
+_NO_TIMEOUT = timedelta(0)
+_bare_wait = dist.Work.__dict__["wait"]
 
 
 class Completion:
@@ -65,7 +67,7 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
 def _callback_work(inner: Any, completion: Completion) -> Any:
     def wait(timeout: timedelta) -> bool:
         try:
-            inner.wait()
+            inner.wait(timeout)
         except Exception:
             if completion.rescue():
                 return True
@@ -128,6 +130,24 @@ class AnySourceWork(dist.Work):
         return self._source
 
     source_rank = _source_rank
+
+
+def allow_timeouts() -> None:
+    """A work made from a future refuses `wait(timeout)`, which the backends' own works offer; from now on it has it."""
+
+    def wait(self: Any, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        try:
+            return bool(_bare_wait(self, timeout))
+        except RuntimeError as error:
+            if timeout <= _NO_TIMEOUT or not str(error).startswith("FutureWrappingWork::wait()"):
+                raise
+        settled = threading.Event()
+        self.get_future().add_done_callback(lambda _: settled.set())
+        if not settled.wait(timeout.total_seconds()):
+            raise RuntimeError(f"Timed out waiting {timeout.total_seconds():g} s for a collective to complete")
+        return bool(_bare_wait(self))
+
+    dist.Work.wait = wait
 
 
 def finished(call: Call, source: int = -1) -> Any:
