@@ -89,6 +89,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
         verdict.outcome = Outcome.STOPPED
         return True
     elif kind == "end_of_log":
+        verdict.moment = str(live.capsule.manifest.moment_b)
         return True
     elif kind == "finished":
         verdict.exit_code = int(event["code"])
@@ -110,6 +111,8 @@ def _judge(live: LiveReplay, verdict: Verdict) -> None:
         verdict.notes.append("the rank died here, as it did when it was recorded")
     if verdict.outcome is not Outcome.SAME:
         return
+    if incident.kind is IncidentKind.NAN:
+        verdict.notes.append(f"the NaN is there again, bit for bit: {incident.text}")
     differing = [s for s in verdict.states if not s["equal"]]
     if differing:
         verdict.outcome = Outcome.DIVERGED
