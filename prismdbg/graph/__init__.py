@@ -1,0 +1,1 @@
+"""Execution graphs: what a rank did between two moments and what had to happen first. Pure values."""

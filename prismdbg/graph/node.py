@@ -1,0 +1,49 @@
+"""One collective of one rank as a node of the execution graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prismdbg.model.collective import Frame, Identity
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One collective. Times count from the first issue in the slice; `completed_ns` is None where it never did.
+
+    thread: issuing threads numbered in the order of their first collective. root and source_rank are
+    as in the log. sent_bytes, received_bytes: what of this rank reaches others, and of others this rank.
+    """
+
+    record_id: int
+    moment: Moment
+    identity: Identity
+    op: str
+    is_async: bool
+    root: int
+    tag: int
+    reduce_op: str
+    dtype: str
+    sent_bytes: int
+    received_bytes: int
+    thread: int
+    issued_ns: int
+    completed_ns: int | None
+    has_failed: bool
+    source_rank: int
+    frames: tuple[Frame, ...]
+
+    @property
+    def name(self) -> str:
+        return OPS[self.op].label if self.op in OPS else self.op
+
+    @property
+    def is_p2p(self) -> bool:
+        return bool(self.identity.op)
+
+    @property
+    def wait_ns(self) -> int | None:
+        """From issue to completion."""
+        return None if self.completed_ns is None else self.completed_ns - self.issued_ns

@@ -1,0 +1,127 @@
+"""A rank's slice of the execution graph: its collectives from A to B, as values. No fingerprints, no payloads.
+
+What lies between two collectives is not recorded in production and not in here. `dependencies` says what had to
+happen before what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.errors import CapsuleError
+from prismdbg.graph import node_columns
+from prismdbg.graph.node import Node
+from prismdbg.graph.roles import gives, takes
+from prismdbg.model import dtypes
+from prismdbg.model.collective import Collective, Group, State, TensorMeta
+from prismdbg.model.moment import Moment
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSlice:
+    """`nodes` in the order of issue. `begins_ns`: CLOCK_MONOTONIC of the rank's machine at the first issue.
+
+    A group that the log does not describe has no ranks.
+    """
+
+    rank: int
+    first: Moment
+    last: Moment
+    begins_ns: int
+    groups: dict[str, Group]
+    nodes: tuple[Node, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "rank": self.rank,
+            "first": str(self.first),
+            "last": str(self.last),
+            "begins_ns": self.begins_ns,
+            "groups": [
+                {"name": g.name, "ranks": list(g.ranks), "desc": g.desc, "backend": g.backend}
+                for g in self.groups.values()
+            ],
+            **node_columns.encode(self.nodes, list(self.groups)),
+        }
+
+    @classmethod
+    def from_json(cls, data: Fields) -> GraphSlice:
+        """`CapsuleError` where anything is missing, unknown, out of range or from a newer format."""
+        version = data.integer("format")
+        if version != FORMAT:
+            raise CapsuleError(
+                f"{data.where} has format {version}; this prismdbg reads {FORMAT}", hint="use a newer prismdbg"
+            )
+        groups = {group.name: group for group in map(_group, data.objects("groups"))}
+        value = cls(
+            rank=data.integer("rank"),
+            first=data.moment("first"),
+            last=data.moment("last"),
+            begins_ns=data.integer("begins_ns"),
+            groups=groups,
+            nodes=node_columns.decode(data, list(groups)),
+        )
+        data.refuse_others()
+        return value
+
+
+def _group(data: Fields) -> Group:
+    group = Group(
+        name=data.text("name"), ranks=data.integers("ranks"), desc=data.text("desc"), backend=data.text("backend")
+    )
+    data.refuse_others()
+    return group
+
+
+def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
+    """Everything that was issued from `first` to `last`, both included."""
+    issued = sorted((c for c in log.collectives if first <= c.moment <= last), key=lambda c: c.record_id)
+    begins_ns = min((c.time_created_ns for c in issued), default=0)
+    threads: dict[int, int] = {}
+    for collective in issued:
+        threads.setdefault(collective.thread_id, len(threads))
+    groups = {c.group: log.groups.get(c.group, Group(name=c.group, ranks=())) for c in issued}
+    return GraphSlice(
+        rank=log.rank,
+        first=first,
+        last=last,
+        begins_ns=begins_ns,
+        groups=groups,
+        nodes=tuple(_node(c, log.rank, groups[c.group], begins_ns, threads[c.thread_id]) for c in issued),
+    )
+
+
+def _node(collective: Collective, rank: int, group: Group, begins_ns: int, thread: int) -> Node:
+    role = (collective.op, collective.root, group, rank)
+    tensors = collective.inputs or collective.outputs
+    done = collective.time_completed_ns
+    return Node(
+        record_id=collective.record_id,
+        moment=collective.moment,
+        identity=collective.identity,
+        op=collective.op,
+        is_async=collective.is_async,
+        root=collective.root,
+        tag=collective.tag,
+        reduce_op=collective.reduce_op,
+        dtype=tensors[0].dtype if tensors else "",
+        sent_bytes=_size_bytes(collective.inputs) if gives(*role) else 0,
+        received_bytes=_size_bytes(collective.outputs) if takes(*role) else 0,
+        thread=thread,
+        issued_ns=collective.time_created_ns - begins_ns,
+        completed_ns=None if done is None else done - begins_ns,
+        has_failed=collective.state is State.FAILED,
+        source_rank=collective.source_rank,
+        frames=collective.frames,
+    )
+
+
+def _size_bytes(tensors: tuple[TensorMeta, ...]) -> int:
+    return sum(prod(t.shape) * dtypes.ITEM_BYTES.get(t.dtype, 0) for t in tensors)

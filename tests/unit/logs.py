@@ -1,0 +1,164 @@
+"""Logs of a whole job, built call by call in memory: what each rank's `RankLog` would be after that.
+
+job = Job(4)
+job.steps(3)
+job.call(without={2}, done=False)
+job.logs[0].collectives[-1]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log_reader import Note, RankLog, StepMark
+from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+
+MILLISECOND_NS = 1_000_000
+WORLD = "0"
+LINE = Frame("/job/train.py", 42, "main")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensors:
+    """What a rank passes, and gets, in one call."""
+
+    shape: tuple[int, ...] = (4,)
+    dtype: str = "float32"
+
+    @property
+    def metas(self) -> tuple[TensorMeta, ...]:
+        return (TensorMeta(self.shape, self.dtype),)
+
+
+class Job:
+    """`world` ranks on one machine with one clock. Each rank counts its own sequences, as torch does."""
+
+    def __init__(self, world: int) -> None:
+        self.ranks = range(world)
+        self.now_ns = 1_000 * MILLISECOND_NS
+        self.logs = {rank: RankLog(rank, 4000 + rank, 0) for rank in self.ranks}
+        self._sequence: Counter[tuple[object, ...]] = Counter()
+        self._moments = dict.fromkeys(self.ranks, Moment(0))
+        self.group(WORLD, self.ranks, desc="default_pg")
+
+    def group(self, name: str, ranks: Collection[int], desc: str = "undefined") -> None:
+        for rank in ranks:
+            self.logs[rank].groups[name] = Group(name=name, ranks=tuple(ranks), desc=desc, backend="gloo")
+
+    def steps(self, count: int, *, lasting_ns: int = 10 * MILLISECOND_NS) -> None:
+        """Each: one all_reduce of the world, then the next step begins."""
+        for _ in range(count):
+            self.call()
+            self.now_ns += lasting_ns
+            for rank in self.ranks:
+                self.next_step(rank)
+
+    def next_step(self, rank: int) -> None:
+        step = self._moments[rank].step + 1
+        self._moments[rank] = Moment(step)
+        self.logs[rank].steps.append(StepMark(step, self.now_ns, StepSource.OPTIMIZER))
+
+    def call(
+        self,
+        op: str = "allreduce_",
+        group: str = WORLD,
+        *,
+        only: Collection[int] | None = None,
+        without: Collection[int] = (),
+        done: bool = True,
+        late_ns: Mapping[int, int] | None = None,
+        sends_nan: Collection[int] = (),
+        receives_nan: Collection[int] = (),
+        tensors: Tensors | None = None,
+        frames: tuple[Frame, ...] = (LINE,),
+        root: int = -1,
+        thread: int = 1,
+    ) -> None:
+        """The members of `group`, less those left out, issue `op`; completed on all of them where `done`."""
+        members = next(log.groups[group].ranks for log in self.logs.values() if group in log.groups)
+        callers = [r for r in (members if only is None else only) if r not in without]
+        late = late_ns or {}
+        self.now_ns += MILLISECOND_NS
+        done_ns = self.now_ns + max([late.get(r, 0) for r in callers], default=0) + MILLISECOND_NS // 2
+        for rank in callers:
+            sequence = self._next((rank, group))
+            record = self._record(
+                rank, op, group, Identity(group, sequence), tensors or Tensors(), frames, root, thread
+            )
+            record = replace(record, sent_nonfinite=rank in sends_nan, time_created_ns=self.now_ns + late.get(rank, 0))
+            if done:
+                record = _complete(record, done_ns, rank in receives_nan)
+            self.logs[rank].collectives.append(record)
+        self.now_ns = done_ns
+
+    def point_to_point(
+        self, source: int, target: int, *, sent: bool = True, received: bool = True, done: bool = True
+    ) -> None:
+        """In the world group, tag 0."""
+        self.now_ns += MILLISECOND_NS
+        for rank, peer, op, happens in ((source, target, "send", sent), (target, source, "recv_", received)):
+            if happens:
+                nth = self._next((rank, WORLD, op, peer))
+                record = self._record(rank, op, WORLD, Identity(WORLD, nth, op, peer, 0), Tensors(), (LINE,), peer, 1)
+                self.logs[rank].collectives.append(_complete(record, self.now_ns + 1000, False) if done else record)
+
+    def note(self, rank: int, kind: str, **data: Any) -> None:
+        self.now_ns += 1000
+        self.logs[rank].notes.append(Note(kind, self.now_ns, {"moment": str(self._moments[rank]), **data}))
+
+    def raises(self, rank: int, kind: str = "ValueError", text: str = "no") -> None:
+        trace = [
+            "Traceback (most recent call last):\n",
+            '  File "/job/train.py", line 7, in main\n',
+            f"{kind}: {text}\n",
+        ]
+        self.note(rank, "incident", incident="exception", type=kind, text=text, traceback=trace)
+
+    def _next(self, key: tuple[object, ...]) -> int:
+        self._sequence[key] += 1
+        return self._sequence[key]
+
+    def _record(
+        self,
+        rank: int,
+        op: str,
+        group: str,
+        identity: Identity,
+        tensors: Tensors,
+        frames: tuple[Frame, ...],
+        root: int,
+        thread: int,
+    ) -> Collective:
+        moment = self._moments[rank]
+        self._moments[rank] = moment = Moment(moment.step, moment.collective + 1)
+        spec = OPS[op]
+        return Collective(
+            record_id=len(self.logs[rank].collectives),
+            moment=moment,
+            identity=identity,
+            op=op,
+            group=group,
+            is_p2p=spec.is_p2p,
+            is_async=False,
+            root=root,
+            tag=0,
+            reduce_op="SUM" if spec.reduce_op is not None else "",
+            timeout_ms=1_800_000,
+            inputs=tensors.metas if spec.inputs is not None else (),
+            outputs=tensors.metas if spec.outputs is not None else (),
+            fingerprint=17,
+            sent_nonfinite=False,
+            time_created_ns=self.now_ns,
+            thread_id=thread,
+            frames=frames,
+        )
+
+
+def _complete(record: Collective, time_ns: int, receives_nan: bool) -> Collective:
+    return replace(record, state=State.COMPLETED, time_completed_ns=time_ns, received_nonfinite=receives_nan)
