@@ -11,7 +11,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.errors import FacilityError, PrismError
 from prismdbg.model.moment import Moment
-from prismdbg.session.story import story
+from prismdbg.session.story import render_story
 from prismdbg.workflows.compare import Outcome, Verdict, run_to_end
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest, open_replay
@@ -99,7 +99,7 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     tally = verdict.tally
     compared = f"{tally.get('compared', 0)} collectives compared, {tally.get('fingerprints', 0)} by what the rank sent"
     if verdict.story is not None:
-        render.emit(story(verdict.story))
+        render.emit(render_story(verdict.story))
     elif verdict.outcome is Outcome.SAME:
         render.emit(f"same: the run that was, to {verdict.moment} ({compared})")
         render.say(f"recorded as: {incident}")

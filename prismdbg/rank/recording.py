@@ -87,7 +87,8 @@ class Recording:
         if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
             self.recorder.keep_from(0)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
-        _write_json(folder / "rank.json", describe_process(self.rank, socket_path, self.kind))
+        described = describe_process(self.rank, socket_path, self.kind)
+        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject")})
         self.note("begin", recorder=self.kind)
         self.opened_files.listen(lambda path: self.note("file", path=path))
         agent.serve_recording(self, socket_path)

@@ -23,7 +23,7 @@ from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, RunningRank, Runtime
-from prismdbg.workflows.injection import make_inject_folder
+from prismdbg.workflows.injection import PACKAGE, make_inject_folder
 from prismdbg.workflows.runtimes import choose
 
 AGENT_BOUND_S = 90.0
@@ -130,7 +130,11 @@ def _plan_image(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
         python=str(rank["executable"]),
         capsule=capsule.path,
         environment=_environment(capsule),
-        binds=(Bind(source=agents, target=str(socket.parent), read_only=False),),
+        binds=(
+            Bind(source=agents, target=str(socket.parent), read_only=False),
+            # the change over imports modules that the recorded rank had no need of
+            Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
+        ),
         files=_laid(capsule, sizes),
         folders=image.folders,
         addresses=image.addresses,
@@ -167,6 +171,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
         python=str(rank["executable"]),
         capsule=capsule.path,
         environment=_environment(capsule),
+        binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
         files=_laid(capsule, {}),
         hostname=str(rank["hardware"].get("node", "")),
         uid=os.getuid(),
