@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from prismdbg.cli import stop_text
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.render import plain
 from prismdbg.cli.value_text import value_text
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.session import notices
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.session import Ask, Phase, Session
-from prismdbg.session.story import story
+from prismdbg.session.story import render_story
 
 PROMPT = "(prismdbg) "
 LOOK_S = 5.0
+
+
+class Program(Protocol):
+    """The rank's process as far as the debugger shows it; asked at every stop and at the end."""
+
+    def new_output(self) -> str:
+        """What the program printed since the last call; empty where its output goes elsewhere."""
+
+    def how_it_ended(self) -> str:
+        """In words, once the agent is gone; empty where that is not known."""
+
+
+class Unseen:
+    """A program whose output and end go elsewhere."""
+
+    def new_output(self) -> str:
+        return ""
+
+    def how_it_ended(self) -> str:
+        return ""
 
 
 def run_repl(
@@ -26,16 +47,19 @@ def run_repl(
     lines: Iterable[str],
     output: TextIO,
     *,
+    program: Program | None = None,
+    end_record: int | None = None,
     bound_s: float = 600.0,
     echo: bool = False,
     patient: bool = False,
 ) -> int:
     """Debugs until `quit` or the end of `lines`; then the replay is ended. Gives an exit code.
 
-    bound_s: how long the rank may run without reaching another collective. echo: show each line before its answer.
-    patient: on running out of time go back to the prompt (a person decides), else raise `WaitTimeout`.
+    end_record: the capsule's last record. bound_s: how long the rank may run without reaching another collective.
+    echo: show each line before its answer. patient: on running out of time go back to the prompt (a person decides),
+    else raise `WaitTimeout`.
     """
-    repl = Repl(client, output, bound_s=bound_s, patient=patient)
+    repl = Repl(client, Session(end_record), output, program or Unseen(), bound_s=bound_s, patient=patient)
     try:
         repl.begin()
         for line in lines:
@@ -49,14 +73,24 @@ def run_repl(
 
 
 class Repl:
-    def __init__(self, client: AgentClient, output: TextIO, *, bound_s: float, patient: bool) -> None:
+    def __init__(
+        self,
+        client: AgentClient,
+        session: Session,
+        output: TextIO,
+        program: Program,
+        *,
+        bound_s: float,
+        patient: bool,
+    ) -> None:
         self._client = client
+        self._program = program
         self._output = output
         self._bound_s = bound_s
         self._patient = patient
         self._diverged = False
         self._last = ""
-        self.session = Session()
+        self.session = session
         self._actions: dict[Verb, Callable[[Line], None]] = {
             Verb.NEXT: lambda line: self._go(self.session.next(line.number or 1)),
             Verb.CONTINUE: self._continue,
@@ -80,7 +114,8 @@ class Repl:
 
     def show(self, text: str) -> None:
         """What came from the rank may not steer the terminal."""
-        self._output.write(plain(text) + "\n")
+        encoding = self._output.encoding or "utf-8"
+        self._output.write(plain(text).encode(encoding, "replace").decode(encoding) + "\n")
         self._output.flush()
 
     def begin(self) -> None:
@@ -160,8 +195,7 @@ class Repl:
             try:
                 event = self._client.next_event(min(LOOK_S, self._bound_s), "the rank to stop")
             except WaitTimeout:
-                self.session.progress(self._client.ask("progress"))
-                if self.session.moment != moment:
+                if self._has_moved(moment):
                     deadline, moment = time.monotonic() + self._bound_s, self.session.moment
                 elif time.monotonic() > deadline:
                     raise WaitTimeout(
@@ -176,7 +210,16 @@ class Repl:
             self.session.notice(notice)
             self._tell(notice)
 
+    def _has_moved(self, moment: Moment) -> bool:
+        """Native code that holds the interpreter's lock keeps the agent from answering: then it has not."""
+        try:
+            self.session.progress(self._client.ask("progress", timeout_s=LOOK_S))
+        except WaitTimeout:
+            return False
+        return self.session.moment != moment
+
     def _tell(self, notice: notices.Notice) -> None:
+        self._show_output()
         match notice:
             case notices.Stopped():
                 self._show_stop()
@@ -207,7 +250,7 @@ class Repl:
             if self.session.frames:
                 source = list(stop_text.source_lines(self._ask(self.session.source(around=2))))
         if stop.reason == "diverged" and self.session.divergence is not None:
-            self.show(story(self.session.divergence.story, source))
+            self.show(render_story(self.session.divergence.story, source))
         else:
             self.show("\n".join([stop_text.stop_line(stop), *source]))
 
@@ -240,10 +283,16 @@ class Repl:
             short = f" ({usage.short})" if usage.short else ""
             self.show(f"{f'{verb} {usage.takes}'.strip() + short:<24}{usage.meaning}")
 
+    def _show_output(self) -> None:
+        for line in self._program.new_output().splitlines():
+            self.show(f"| {line}")
+
     def _lost(self, error: PrismError) -> None:
-        self.session.lost(str(error))
+        ended = self._program.how_it_ended()
+        self.session.lost(ended or str(error))
+        self._show_output()
         if self.session.phase is Phase.LOST:
-            self._show_error(error)
+            self.show(f"the rank is gone: {self.session.lost_because}")
 
     def _show_error(self, error: PrismError) -> None:
         self.show(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))

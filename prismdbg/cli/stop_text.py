@@ -60,7 +60,9 @@ def tally_text(tally: Json) -> str:
 
 
 def finished_text(end: Finished) -> str:
-    return f"the program ended with {end.code} after {end.moment}: {tally_text(end.tally)}"
+    missing = end.tally.get("missing", 0)
+    note = f"\n{missing} recorded collectives never came" if missing else ""
+    return f"the program ended with {end.code} after {end.moment}: {tally_text({**end.tally, 'missing': 0})}{note}"
 
 
 def where_text(frames: Sequence[Frame], chosen: int) -> str:

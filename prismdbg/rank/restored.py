@@ -33,7 +33,7 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     recorder.handover(replaying.replayer.rescue)
     in_flight = recorder.in_flight()
     replaying.replayer.first = min([*in_flight, counters.record_id])
-    resume = agent.verbs["resume"]
+    resume, progress = agent.verbs["resume"], agent.verbs["progress"]
 
     def first_resume(request: Message) -> Message:
         """The parked thread re-issues its call, which now reaches the virtual peers."""
@@ -43,9 +43,10 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
             replaying.replayer.end = int(request["end"])
         replaying.replayer.strict = bool(request.get("strict", False))
         gate.aim(Moment.parse(str(until)) if until else None, count)
-        agent.verbs["resume"] = resume
+        agent.verbs |= {"resume": resume, "progress": progress}
         recorder.park(False)
         return {}
 
     agent.verbs["resume"] = first_resume
+    agent.verbs["progress"] = lambda request: {**progress(request), "stopped": "parked"}
     return {"moment": str(counters.moment), "in_flight": in_flight, "records": len(replaying.log.collectives)}

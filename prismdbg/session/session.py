@@ -15,6 +15,7 @@ from prismdbg.session.notices import Diverged, Finished, Notice, ProgramRaised, 
 
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
+PARKED = "parked"
 
 
 class Phase(StrEnum):
@@ -36,7 +37,9 @@ class Ask:
 class Session:
     """One rank, one replay. Front ends hand it every notice and every stack, and send what it gives them."""
 
-    def __init__(self) -> None:
+    def __init__(self, end_record: int | None = None) -> None:
+        """`end_record`: the last record that belongs to the capsule, where that is not the log's last."""
+        self._end_record = end_record
         self.phase = Phase.RUNNING
         self.moment = Moment(0)
         self.visited: list[Stopped] = []
@@ -107,7 +110,7 @@ class Session:
         return Ask("pause")
 
     def stack(self) -> Ask:
-        self._require_stop()
+        self._require_view()
         return Ask("stack")
 
     def stack_known(self, frames: list[dict[str, Any]]) -> None:
@@ -119,7 +122,7 @@ class Session:
 
     def move(self, outwards: int) -> Frame:
         """Chooses another frame, `outwards` up the stack or down where negative."""
-        self._require_stop()
+        self._require_view()
         chosen = self.frame + outwards
         if not self.frames:
             raise UsageError("there is no Python frame here")
@@ -131,19 +134,19 @@ class Session:
     def evaluate(self, text: str) -> Ask:
         """Reads the expression first: what is wrong in it is said here, with a caret."""
         expression = parse(text)
-        self._require_stop()
+        self._require_view()
         return Ask("evaluate", {"expression": expression.text, "frame": self.frame})
 
     def local_names(self) -> Ask:
-        self._require_stop()
+        self._require_view()
         return Ask("locals", {"frame": self.frame})
 
     def source(self, line: int | None = None, around: int = AROUND_LINES) -> Ask:
-        self._require_stop()
+        self._require_view()
         return Ask("source", {"frame": self.frame, "around": around, "line": line})
 
     def peers(self) -> Ask:
-        self._require_stop()
+        self._require_view()
         return Ask("peers")
 
     def tally(self) -> Ask:
@@ -156,6 +159,8 @@ class Session:
 
     def _resume(self, **arguments: Any) -> Ask:
         self._require_stop()
+        if self._end_record is not None:
+            arguments["end"] = self._end_record
         self.pending = Ask("resume", arguments, resumes=True)
         return self.pending
 
@@ -174,3 +179,9 @@ class Session:
         self._require_alive()
         if self.phase is not Phase.STOPPED:
             raise UsageError("the rank is running", hint="wait until it stops")
+
+    def _require_view(self) -> None:
+        """A thread of the rank waits for questions: everywhere but where a restored rank stands at first."""
+        self._require_stop()
+        if self.visited[-1].reason == PARKED:
+            raise UsageError("the rank is as it was captured; nothing can be looked at yet", hint="go on first: next")

@@ -25,7 +25,7 @@ _EXTRA = (
 )
 
 
-def story(event: Json, source: Sequence[str] = ()) -> str:
+def render_story(event: Json, source: Sequence[str] = ()) -> str:
     """Several lines. `source`: lines around the program's own frame, marked, where a front end has them."""
     expected, actual = event.get("expected"), event["actual"]
     blocks = [
