@@ -1,0 +1,84 @@
+# make help says what there is. Everything is built into .venv and the user's cache; nothing needs input.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup system check format fix lint types layers test demo bench golden clean
+
+PYTHON ?= python3
+# Where pip finds a CPU build of torch, if its own configuration does not lead there.
+TORCH_INDEX ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+# program=package: what must be there, and the Debian package that brings it
+PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
+	rsvg-convert=librsvg2-bin
+
+help: ## Say what each target does.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: system $(INSTALLED) ## Make .venv, install what is missing, build the native recorder and CRIU. Quick when done.
+	@$(BIN)/prismdbg setup
+
+system:
+	@export PATH="$$PATH:/usr/sbin:/sbin"; missing=(); \
+	for pair in $(PROGRAMS); do command -v "$${pair%%=*}" >/dev/null || missing+=("$${pair#*=}"); done; \
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); \
+	$(PYTHON) -c 'import os, sysconfig as s; open(os.path.join(s.get_paths()["include"], "Python.h"))' 2>/dev/null \
+		|| missing+=(python3-dev); \
+	if [ $${#missing[@]} = 0 ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "missing: $${missing[*]} (as root on Debian: apt-get install $${missing[*]}); going on without" >&2; exit 0; fi; \
+	echo "installing with apt-get: $${missing[*]}" >&2; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get update -qq >&2; \
+	apt-get install -y -qq --no-install-recommends "$${missing[@]}" >&2
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and pinned: resolving it together with the rest may bring gigabytes of CUDA packages.
+$(INSTALLED): pyproject.toml | system $(VENV)/bin/python
+	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.__version__.startswith("2.13."))' 2>/dev/null \
+		|| $(BIN)/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) 'torch==2.13.0'
+	$(BIN)/pip install -q -e '.[dev]'
+	@touch $@
+
+check: format lint types layers test ## The gate: all of the following, in this order.
+
+format: $(INSTALLED) ## Is every file formatted?
+	$(BIN)/ruff format --check .
+
+lint: $(INSTALLED) ## ruff.
+	$(BIN)/ruff check .
+
+types: $(INSTALLED) ## mypy --strict.
+	$(BIN)/mypy
+
+layers: $(INSTALLED) ## May every import be? (import-linter)
+	$(BIN)/lint-imports
+
+test: setup ## All tests; what a test lacks on this machine is said as its reason for being skipped.
+	$(BIN)/python -m pytest $(ARGS)
+
+fix: $(INSTALLED) ## Format, and mend what ruff can mend.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
+	$(BIN)/python -m pytest -q tests/unit/test_cli_golden.py --update-golden
+
+demo: setup ## The main job from end to end, in a few minutes.
+	$(BIN)/python examples/demo/demo.py
+
+bench: setup ## Measure what the README quotes.
+	$(BIN)/python -m tests.bench
+
+clean: ## Remove what was built here, but not .venv and not the cache.
+	rm -rf dist demo-run .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
