@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden again")
+
+
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     """A path for `prismdbg record -o`; nothing is there yet."""

@@ -1,0 +1,71 @@
+"""What import-linter cannot see: what is really loaded when a part is imported, in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent.parent / "prismdbg"
+BELOW_RANK = ("rank", "capsule", "protocol", "expr", "model")
+FOREIGN = ("docker", "textual", "yaml", "click", "rich", "psutil", "zstandard", "google", "requests", "hypothesis")
+
+
+def modules(*packages: str) -> list[str]:
+    """Every module in these packages; what is only ever run as a script is left out."""
+    paths = [path for package in packages for path in sorted((PACKAGE / package).rglob("*.py"))]
+    kept = [path for path in paths if path.name != "sitecustomize.py"]
+    dotted = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in kept]
+    return [name.removesuffix(".__init__") for name in dotted]
+
+
+def loaded_by(names: list[str], environment: dict[str, str]) -> set[str]:
+    """The names in sys.modules after these imports."""
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
+    command = [sys.executable, "-c", program, *names]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return set(ran.stdout.split())
+
+
+def test_what_lives_in_the_job_brings_nothing_of_ours(child_environment: dict[str, str]) -> None:
+    loaded = loaded_by(modules(*BELOW_RANK), child_environment)
+    assert "torch" in loaded
+    assert loaded & set(FOREIGN) == set()
+    ours = {name.split(".")[1] for name in loaded if name.startswith("prismdbg.")}
+    assert ours <= {*BELOW_RANK, "errors"}
+
+
+def test_the_host_side_never_loads_torch(child_environment: dict[str, str]) -> None:
+    host = ("cli", "workflows", "session", "checkpoint", "runtime", "graph", "diagnosis", *BELOW_RANK[1:])
+    loaded = loaded_by(modules(*host), child_environment)
+    assert "prismdbg.cli.main" in loaded
+    assert "torch" not in loaded
+
+
+def test_importing_prismdbg_is_cheap(child_environment: dict[str, str]) -> None:
+    """It is imported inside training jobs, by people who call `prismdbg.step`."""
+    loaded = loaded_by(["prismdbg"], child_environment)
+    assert {name for name in loaded if name.startswith("prismdbg")} == {"prismdbg"}
+    assert loaded & {"torch", "json", "asyncio", *FOREIGN} == set()
+
+
+@pytest.mark.parametrize("package", [*BELOW_RANK, "workflows", "cli", "runtime", "checkpoint"])
+def test_nothing_is_ever_unpickled(package: str) -> None:
+    """No import and no call that runs what a file says: not of a capsule, not of a log, not of anything."""
+    for path in (PACKAGE / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not _imports(node) & {"pickle", "cPickle", "marshal", "shelve", "dill"}, f"{path}:{node}"
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in ("eval", "exec", "torch.load"), f"{path}:{node.lineno}"
+
+
+def _imports(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        return {(node.module or "").split(".")[0]}
+    return set()
