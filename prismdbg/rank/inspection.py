@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import math
 import sys
 from collections.abc import Mapping
+from itertools import zip_longest
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -129,6 +131,12 @@ def source_at(stop: Stop, number: int, around: int, line: int | None = None) -> 
 def _admit(left: Any, right: Any) -> None:
     """Refuses what would need far more memory than its operands: a product of a row and a column, say."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        elements = torch.broadcast_shapes(left.shape, right.shape).numel()
+        elements = _broadcast_elements(left, right)
         if elements > max(MAX_ELEMENTS, left.numel(), right.numel()):
             raise UsageError(f"the result would have {elements} elements", hint="index the operands first")
+
+
+def _broadcast_elements(left: torch.Tensor, right: torch.Tensor) -> int:
+    """Where the shapes do not fit together, torch says so itself. (`torch.broadcast_shapes` would import sympy.)"""
+    sizes = zip_longest(reversed(left.shape), reversed(right.shape), fillvalue=1)
+    return math.prod(max(a, b) if a and b else 0 for a, b in sizes)
