@@ -69,7 +69,9 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
-    return int(answer) if isinstance(answer, int) else ExitCode.OK
+    if not isinstance(answer, int):
+        return ExitCode.OK
+    return int(answer) if answer >= 0 else 128 - answer  # a job killed by a signal, as shells say it
 
 
 def _say_error(message: str, hint: str) -> None:
