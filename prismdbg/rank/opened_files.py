@@ -15,15 +15,17 @@ MAX_FILES = 20_000
 class OpenedFiles:
     """Collects each path once, as the interpreter's audit events name it; opens by native code are not seen.
 
-    `listener` gets every path found so far when it is set, later ones as they come.
+    What is installed and what lies in `own_folder`, the run's, is left out. `listener` gets every path found so far when it is set, later ones as they come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own_folder: str) -> None:
         self._seen: set[str] = set()
         self._waiting: list[str] = []
         self._listener: Callable[[str], None] | None = None
         self._busy = threading.local()
-        self._installed = tuple({os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)})
+        installed = {os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)}
+        ours = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+        self._left_out = (*_SYSTEM, *(f"{folder}/" for folder in (*installed, ours, own_folder)))
 
     def install(self) -> None:
         sys.addaudithook(self._hook)
@@ -50,7 +52,7 @@ class OpenedFiles:
 
     def _note(self, path: str) -> None:
         path = _source_of(os.path.abspath(path))
-        if path in self._seen or path.startswith(_SYSTEM) or path.startswith(self._installed):
+        if path in self._seen or path.startswith(self._left_out):
             return
         if len(self._seen) >= MAX_FILES or not os.path.isfile(path):
             return

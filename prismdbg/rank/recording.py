@@ -42,7 +42,7 @@ class Recording:
         self.lost = ""
         self.ended = False
         self.hash_at: set[int] = set()
-        self.opened_files = OpenedFiles()
+        self.opened_files = OpenedFiles(config.run)
         self._opening = False
 
     @property

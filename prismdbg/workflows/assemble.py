@@ -22,8 +22,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import build_slice
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
-from prismdbg.runtime.environment import Environment
-from prismdbg.runtime.environment_scan import scan
+from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
 
@@ -39,7 +38,6 @@ class Ingredients:
     past_records: int = 0
     images: Path | None = None
     keep_images: bool = False
-    environment: Environment | None = None
     last_moment: Moment | None = None
     notes: tuple[str, ...] = ()
 
@@ -56,7 +54,7 @@ def assemble(parts: Ingredients) -> Capsule:
         described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
         writer.add_json(layout.RANK, {**described, "past_records": parts.past_records})
         _add_log(writer, parts.folder, records)
-        environment_files = parts.environment or scan(rank)
+        environment_files = environment_of(parts.run, parts.folder)
         add_files(writer, [*opened_files(log, rank), *_open_in_image(parts.images)])
         writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
         if parts.images is not None:

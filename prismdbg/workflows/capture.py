@@ -19,8 +19,6 @@ from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, Wai
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
-from prismdbg.runtime.environment import Environment
-from prismdbg.runtime.environment_scan import scan
 from prismdbg.workflows.assemble import Ingredients, assemble
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -43,7 +41,6 @@ class Taken:
     in_flight: tuple[int, ...]
     report: DumpReport
     paused_ns: int
-    environment: Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +83,6 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
                 incident=incident,
                 past_records=taken.past_records,
                 images=images,
-                environment=taken.environment,
                 last_moment=end,
             )
         )
@@ -113,8 +109,7 @@ def socket_of(folder: Path) -> Path:
 def take_image(folder: Path, images: Path, say: Say) -> Taken:
     """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails."""
     criu = bundle.find()
-    rank = read_json(folder / "rank.json")
-    pid = int(rank["pid"])
+    pid = int(read_json(folder / "rank.json")["pid"])
     started = time.monotonic_ns()
     with AgentClient(socket_of(folder)) as agent:
         agent.ask("park", lease_s=LEASE_S)
@@ -139,7 +134,6 @@ def take_image(folder: Path, images: Path, say: Say) -> Taken:
         in_flight=tuple(in_flight),
         report=report,
         paused_ns=paused,
-        environment=scan(rank, pid),  # after the release: it looks at many files
     )
 
 

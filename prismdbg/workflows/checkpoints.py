@@ -9,7 +9,6 @@ from pathlib import Path
 
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
-from prismdbg.runtime.environment import Environment
 from prismdbg.workflows.capture import Say, Taken, socket_of, take_image
 from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
 
@@ -25,10 +24,6 @@ class Checkpoint:
     past_records: int
     paused_ns: int
     images_bytes: int
-
-    @property
-    def environment(self) -> Environment:
-        return Environment.from_json(read_json(self.path / "environment.json"))
 
     @property
     def images(self) -> Path:
@@ -59,7 +54,6 @@ def take(run: RunFolder, folder: Path, say: Say) -> Checkpoint:
     partial = home / f".partial-{secrets.token_hex(4)}"
     try:
         taken = take_image(folder, partial / "images", say)
-        write_json(partial / "environment.json", taken.environment.to_json())
         write_json(partial / "checkpoint.json", _describe(taken))
         whole = home / str(taken.moment)
         partial.rename(whole)

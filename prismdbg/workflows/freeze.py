@@ -37,7 +37,6 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
             past_records=0 if checkpoint is None else checkpoint.past_records,
             images=None if checkpoint is None else checkpoint.images,
             keep_images=True,
-            environment=None if checkpoint is None else checkpoint.environment,
             last_moment=wanted.last,
         )
     )

@@ -9,6 +9,15 @@ from prismdbg.model.moment import Moment
 from prismdbg.workflows.run_folder import read_json
 
 
+def is_alive(pid: int) -> bool:
+    """A zombie is dead: its launcher has not looked yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
 class RankProcess:
     """One attempt of a rank, by its log folder."""
 
@@ -18,12 +27,7 @@ class RankProcess:
         self._told = False
 
     def is_alive(self) -> bool:
-        """A zombie is dead: its launcher has not looked yet."""
-        try:
-            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        return state not in ("Z", "X")
+        return is_alive(self.pid)
 
     def died_without_a_word(self) -> bool:
         """True once, when the process is gone and its log has neither an end nor an incident."""

@@ -31,6 +31,11 @@ class RunFolder:
         return self.path / "config.json"
 
     @property
+    def environment(self) -> Path:
+        """The installed files that all ranks of the run share."""
+        return self.path / "environment.json"
+
+    @property
     def inject(self) -> Path:
         return self.path / "inject"
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.spec import Runtime
+from prismdbg.workflows.injection import cache_dir
 
 _ORDER = ("docker", "local", "plain")
 
 
 def make(name: str) -> Runtime:
     if name == "docker":
-        return DockerRuntime()
+        return DockerRuntime(Daemon(cache_dir()))
     if name == "local":
         return LocalRuntime()
     if name == "plain":

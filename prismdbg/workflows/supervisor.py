@@ -23,6 +23,7 @@ from prismdbg.workflows.freeze import freeze
 from prismdbg.workflows.hangs import HangWatch
 from prismdbg.workflows.incidents import IncidentWatch, Wanted
 from prismdbg.workflows.ranks_alive import RankProcess
+from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, write_json
 
 POLL_S = 0.2
@@ -123,6 +124,8 @@ class Supervisor:
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
                 self._deaths.watch(folder.name, process.pid)
+                if self._policy.checkpoint_every:
+                    environment_of(self._run, folder)  # now, while it is alive and nothing waits for it
         wanted = []
         for name in self._deaths.order():
             process = self._processes[name]

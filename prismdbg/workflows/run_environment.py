@@ -1,0 +1,22 @@
+"""The installed files a run's ranks stand on: looked up once, for it takes a look at every file of the interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.environment_scan import scan
+from prismdbg.workflows.ranks_alive import is_alive
+from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
+
+
+def environment_of(run: RunFolder, folder: Path) -> Environment:
+    """Kept in the run folder by whoever asks first; a live rank shows what it has mapped, too."""
+    known = read_json(run.environment)
+    if known:
+        return Environment.from_json(known)
+    rank = read_json(folder / "rank.json")
+    pid = int(rank["pid"])
+    environment = scan(rank, pid if is_alive(pid) else None)
+    write_json(run.environment, environment.to_json())
+    return environment
