@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import signal
 import subprocess
@@ -13,6 +15,8 @@ import psutil
 import pytest
 from waiting import wait_for
 
+from prismdbg.errors import FacilityError
+
 ROOT = Path(__file__).resolve().parent.parent
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
@@ -20,6 +24,33 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden again")
+
+
+@functools.cache
+def _lacking(marker: str) -> str:
+    """Why a test with this marker cannot run here, as the product itself says it; empty where it can."""
+    if marker == "criu":
+        from prismdbg.checkpoint import bundle
+
+        try:
+            bundle.find()
+        except FacilityError as error:
+            return f"{error} ({error.hint})"
+    if marker == "docker":
+        from prismdbg.runtime.docker_daemon import Daemon
+        from prismdbg.runtime.docker_runtime import DockerRuntime
+        from prismdbg.workflows.injection import cache_dir
+
+        return DockerRuntime(Daemon(cache_dir())).available() or ""
+    if marker == "job" and importlib.util.find_spec("torch") is None:
+        return "torch is not installed (make setup)"
+    return ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in ("job", "criu", "docker"):
+        if item.get_closest_marker(marker) is not None and (reason := _lacking(marker)):
+            pytest.skip(reason)
 
 
 @pytest.fixture
