@@ -126,9 +126,9 @@ def watch(inner: int, lifeline: int, spec: Spec, report: Reporter) -> int:
     if ended in ready:
         return exit_code(status)
     if lifeline in ready:
-        report("failed", what="the client that started this replay is gone")
+        report("failed", what="the client that started this replay is gone", code=CLIENT_GONE)
         return CLIENT_GONE
-    report("failed", what=f"the replay lasted longer than its bound of {spec['longest_s']:g} s")
+    report("failed", what=f"the replay lasted longer than its bound of {spec['longest_s']:g} s", code=OUT_OF_TIME)
     return OUT_OF_TIME
 
 
@@ -284,8 +284,9 @@ def lay_files(spec: Spec, root: Path) -> None:
     for file in spec["files"]:
         target = Path(file["target"])
         make_folders(target.parent, owner)
-        shutil.copyfile(file["source"], target)
-        if file["size_bytes"] is not None:
+        if not target.exists() or not target.samefile(file["source"]):
+            shutil.copyfile(file["source"], target)
+        if file["size_bytes"] not in (None, target.stat().st_size):
             os.truncate(target, file["size_bytes"])
         os.chown(target, *owner)
         target.chmod(file["mode"])
@@ -331,6 +332,7 @@ def restore(spec: Spec, report: Reporter) -> int:
     nothing = os.open("/dev/null", os.O_RDONLY)
     command = [*criu["command"], "restore", "--images-dir", criu["images"], "--work-dir", criu["work"]]
     command += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks", "-v4", "--log-file", criu["log"]]
+    command.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
     if not criu["leads_session"]:
         command.append("--shell-job")
     replaced = {

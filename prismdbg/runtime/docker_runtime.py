@@ -6,6 +6,8 @@ import io
 import os
 import shutil
 import tarfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
@@ -13,12 +15,13 @@ from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import LABEL, Engine, connect
 from prismdbg.runtime.image import add_rank_files, ensure_environment_image
 from prismdbg.runtime.lifeline import Lifeline
-from prismdbg.runtime.spec import ImageOrigin, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import Isolation, starter_command, starter_file, write_spec
 
 # For criu, not for the rank: SYS_TIME is for its time namespace.
 CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
+_COPIED_BYTES = 16 << 20
 _SHM_BYTES = 16 << 30  # a limit, not a reservation: DataLoader workers keep their batches there
 
 
@@ -109,7 +112,7 @@ def container_options(spec: ReplaySpec) -> dict[str, Any]:
     options: dict[str, Any] = {
         "network_mode": "none",
         "labels": {LABEL: spec.session.name, **spec.labels},
-        "volumes": [f"{bind.source}:{bind.target}:{'ro' if bind.read_only else 'rw'}" for bind in spec.all_binds()],
+        "volumes": [_volume(bind) for bind in (*spec.all_binds(), *_bound_files(spec))],
         "auto_remove": True,
         "hostname": spec.hostname or None,
         "working_dir": "/",
@@ -124,6 +127,19 @@ def container_options(spec: ReplaySpec) -> dict[str, Any]:
         options["security_opt"] = ["no-new-privileges"]
         options["user"] = "{}:{}".format(*_user(spec))
     return options
+
+
+def _volume(bind: Bind) -> str:
+    return f"{bind.source}:{bind.target}:{'ro' if bind.read_only else 'rw'}"
+
+
+def _bound_files(spec: ReplaySpec) -> list[Bind]:
+    """Large files that lie on this machine where the rank knows them are seen there, not copied."""
+    return [Bind(source=file.source, target=file.target) for file in spec.files if _is_bound(file)]
+
+
+def _is_bound(file: LaidFile) -> bool:
+    return file.source == Path(file.target) and file.source.stat().st_size > _COPIED_BYTES
 
 
 def _user(spec: ReplaySpec) -> tuple[int, int]:
@@ -156,5 +172,6 @@ def _rank_layer(spec: ReplaySpec) -> bytes:
         raise FacilityError("a container needs the list of installed files")
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        add_rank_files(tar, spec, environment.folders)
+        copied = replace(spec, files=tuple(file for file in spec.files if not _is_bound(file)))
+        add_rank_files(tar, copied, environment.folders)
     return archive.getvalue()

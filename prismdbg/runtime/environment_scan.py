@@ -30,6 +30,7 @@ _ALWAYS = (
     "/etc/ssl/openssl.cnf",
     "/etc/ssl/certs/ca-certificates.crt",
     "/usr/lib/locale/locale-archive",
+    "/usr/lib/locale/C.utf8/LC_CTYPE",
     "/bin/sh",
     "/bin/uname",
     "/usr/bin/env",

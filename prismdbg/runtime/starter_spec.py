@@ -93,7 +93,7 @@ def read_progress(session: Path) -> Progress:
     return Progress(
         pid=running.get("pid"),
         elapsed_ns=running.get("elapsed_ns", 0),
-        exit_code=said.get("exited", {}).get("code"),
+        exit_code=said.get("exited", failed).get("code"),
         failure=failed.get("what", ""),
         criu_failed=bool(failed.get("criu")),
     )

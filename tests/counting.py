@@ -1,0 +1,221 @@
+"""The counting rank seen from a test: starting it, asking it, dumping it, and the specs that run it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from waiting import wait_for
+
+from prismdbg.checkpoint import images
+from prismdbg.checkpoint.bundle import Criu
+from prismdbg.checkpoint.criu import dump
+from prismdbg.checkpoint.criu_log import explain
+from prismdbg.runtime.environment import Environment, of_files
+from prismdbg.runtime.environment_scan import scan
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+
+SCRIPT = Path(__file__).with_name("counting_rank.py")
+# The base interpreter, so that the container's image holds no packages and is made in seconds.
+PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """For sockets, whose paths end at 108 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="pdbg-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def ask(path: Path, request: str, bound_s: float = 30.0) -> dict[str, Any]:
+    """One request on a connection of its own; waits until something listens there."""
+
+    def connected() -> socket.socket | None:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(str(path))
+        except OSError:
+            sock.close()
+            return None
+        return sock
+
+    with wait_for(connected, bound_s, f"an answer at {path}") as sock:
+        sock.settimeout(bound_s)
+        sock.sendall(request.encode() + b"\n")
+        with sock.makefile() as stream:
+            answer: dict[str, Any] = json.loads(stream.readline())
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """One live process. `home` holds its socket's folder and its journal."""
+
+    home: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def agents(self) -> Path:
+        return self.home / "agents"
+
+    @property
+    def socket(self) -> Path:
+        return self.agents / "rank"
+
+    @property
+    def journal(self) -> Path:
+        return self.home / "journal"
+
+
+def command(home: Path) -> list[str]:
+    return [PYTHON, str(SCRIPT), str(home / "agents" / "rank"), str(home / "journal")]
+
+
+@contextmanager
+def counting(home: Path, **options: Any) -> Iterator[Counting]:
+    """Runs one; its output goes to `home/printed` unless `options` say otherwise."""
+    (home / "agents").mkdir()
+    with (home / "printed").open("wb") as printed:
+        options = {"stdin": subprocess.DEVNULL, "stdout": printed, "stderr": subprocess.STDOUT, **options}
+        process = subprocess.Popen(command(home), start_new_session=True, cwd=home, **options)
+    one = Counting(home=home, process=process)
+    try:
+        ask(one.socket, "status")
+        yield one
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """Its image, and the files it had open, as a capsule would hold them."""
+
+    capsule: Path
+    image: images.ProcessImage
+    files: tuple[LaidFile, ...]
+    count: int
+    criu: Criu
+    agents: Path
+    environment: Environment
+
+
+def capture(criu: Criu, one: Counting, capsule: Path) -> Captured:
+    """Dumps it while it goes on."""
+    count = ask(one.socket, "status")["count"]
+    checkpoint = capsule / "checkpoint"
+    report = dump(criu, one.process.pid, checkpoint, leave_running=True, timeout_s=30)
+    assert report.images_bytes > 0 and 0 < report.frozen_ns < 30e9
+    image = images.read(criu, checkpoint)
+    replaced = {standard.key for standard in image.standards}
+    files = []
+    for number, file in enumerate(file for file in image.files if not file.is_mapped):
+        if file.path.lstrip("/") not in replaced:
+            shutil.copyfile(file.path, capsule / f"file{number}")
+            files.append(
+                LaidFile(source=capsule / f"file{number}", target=file.path, mode=file.mode, size_bytes=file.size_bytes)
+            )
+    return Captured(
+        capsule=capsule,
+        image=image,
+        files=tuple(files),
+        count=count,
+        criu=criu,
+        agents=one.agents,
+        environment=environment(one.process.pid),
+    )
+
+
+@cache
+def environment(pid: int | None = None) -> Environment:
+    """Interpreter and standard library only: an image of tens of megabytes, made in seconds."""
+    library = sysconfig.get_paths()["stdlib"]
+    rank = {"executable": PYTHON, "prefix": "/usr", "base_prefix": "/usr", "sys_path": [f"{library}/lib-dynload"]}
+    modules = scan({**rank, "sys_path": [library]}).files
+    folders = (f"{library}/site-packages/", f"{library}/test/", f"{library}/idlelib/", f"{library}/config-")
+    return of_files({*scan(rank, pid).files, *(file for file in modules if not file.path.startswith(folders))})
+
+
+def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
+    """The spec that restores it, and where its socket will be."""
+    agents = session / "agents"
+    agents.mkdir()
+    prepared = session / "images"
+    checkpoint = captured.capsule / "checkpoint"
+    images.prepare_restore(captured.criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint))
+    image = captured.image
+    origin = ImageOrigin(
+        criu_folder=captured.criu.folder,
+        command=captured.criu.command(),
+        images=prepared,
+        root_pid=image.root_pid,
+        pids=image.pids,
+        explain=lambda log: explain("restore the counting rank", log),
+        leads_session=image.leads_session,
+        standards=tuple((standard.number, standard.key) for standard in image.standards),
+        timeout_s=60,
+    )
+    spec = ReplaySpec(
+        name="counting rank",
+        origin=origin,
+        session=session,
+        python=PYTHON,
+        capsule=captured.capsule,
+        environment=captured.environment,
+        binds=(Bind(source=agents, target=str(captured.agents), read_only=False),),
+        files=captured.files,
+        folders=image.folders,
+        addresses=image.addresses,
+        uid=image.uid,
+        gid=image.gid,
+        longest_s=120,
+        start_s=120,
+    )
+    return spec, agents / "rank"
+
+
+def program_spec(session: Path) -> tuple[ReplaySpec, Path]:
+    """The spec that starts it, in the session's own folder, and where its socket will be."""
+    home = session / "home"
+    (home / "agents").mkdir(parents=True)
+    origin = ProgramOrigin(
+        executable=PYTHON,
+        argv=tuple(command(home)),
+        env={"COLOR": "green", "PATH": os.environ["PATH"]},
+        cwd=str(home),
+    )
+    spec = ReplaySpec(
+        name="counting rank",
+        origin=origin,
+        session=session,
+        python=PYTHON,
+        environment=environment(),
+        files=(LaidFile(source=SCRIPT, target=str(SCRIPT)),),
+        uid=os.getuid(),
+        gid=os.getgid(),
+        allow_writes=True,
+        longest_s=120,
+        start_s=60,
+    )
+    return spec, home / "agents" / "rank"
+
+
+def with_bound(spec: ReplaySpec, longest_s: float) -> ReplaySpec:
+    return replace(spec, longest_s=longest_s)

@@ -1,0 +1,84 @@
+"""A small process with what every rank has (a thread that answers on a Unix socket, a TCP connection to itself, a file
+open for writing, output), and no torch. Run as `counting_rank.py SOCKET JOURNAL`.
+
+One JSON line per request: `status`, `write PATH`, `end CODE`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+
+COUNT_S = 0.01
+
+
+class CountingRank:
+    def __init__(self, path: Path, journal: Path) -> None:
+        self.count = 0
+        self.code: int | None = None
+        self.changed = threading.Condition()
+        self.journal = journal.open("w")
+        server = socket.create_server(("127.0.0.1", 0))
+        self.near = socket.create_connection(server.getsockname())
+        self.far, _ = server.accept()
+        self.server = server
+        path.unlink(missing_ok=True)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(4)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def run(self) -> int:
+        with self.changed:
+            while self.code is None:
+                self.count += 1
+                self.journal.write(f"{self.count}\n")
+                self.journal.flush()
+                if self.count % 10 == 0:
+                    print("counted to", self.count, flush=True)
+                self.changed.wait(COUNT_S)
+            return self.code
+
+    def serve(self) -> None:
+        while True:
+            client, _ = self.listener.accept()
+            with client, client.makefile("rw") as stream:
+                for line in stream:
+                    stream.write(json.dumps(self.answer(*line.split())) + "\n")
+                    stream.flush()
+                    if line.startswith("end"):
+                        self.end(int(line.split()[1]))
+
+    def end(self, code: int) -> None:
+        with self.changed:
+            self.code = code
+            self.changed.notify()
+
+    def answer(self, verb: str, *words: str) -> dict[str, object]:
+        if verb == "write":
+            try:
+                Path(words[0]).write_text("written by the rank")
+            except OSError as error:
+                return {"error": str(error)}
+        lines = [line.split(maxsplit=1) for line in Path("/proc/self/status").read_text().splitlines()]
+        status = {fields[0].rstrip(":"): fields[1] for fields in lines if len(fields) == 2}
+        return {
+            "pid": os.getpid(),
+            "count": self.count,
+            "cap_eff": int(status["CapEff"], 16),
+            "cap_bnd": int(status["CapBnd"], 16),
+            "no_new_privs": status["NoNewPrivs"],
+            "interfaces": [name for _, name in socket.if_nameindex()],
+            "processes": sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()),
+            "hostname": socket.gethostname(),
+            "uid": os.getuid(),
+            "color": os.environ.get("COLOR", ""),
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(CountingRank(Path(sys.argv[1]), Path(sys.argv[2])).run())

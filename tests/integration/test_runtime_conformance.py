@@ -1,0 +1,312 @@
+"""What every place to run a rank in promises, over all of them, with a small real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from counting import (
+    Captured,
+    ask,
+    capture,
+    counting,
+    image_spec,
+    program_spec,
+    short_folder,
+    with_bound,
+)
+from waiting import wait_for
+
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint.bundle import cache_folder
+from prismdbg.errors import CriuError, FacilityError, RuntimeFailure, WaitTimeout
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker_runtime import DockerRuntime
+from prismdbg.runtime.local_runtime import LocalRuntime
+from prismdbg.runtime.plain_runtime import PlainRuntime
+from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec, RunningRank, Runtime
+
+Plan = Callable[[], tuple[ReplaySpec, Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One runtime and one origin; `plan` makes a new session for it each time."""
+
+    runtime: Runtime
+    origin: str
+    plan: Plan
+
+    def start(self, spec: ReplaySpec | None = None) -> tuple[RunningRank, Path]:
+        planned, socket = self.plan()
+        return self.runtime.start(spec or planned), socket
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[Daemon]:
+    """An engine that was started for the tests is stopped after them; another one is left alone."""
+    one = Daemon(cache_folder())
+    ran_before = one.running_pid() is not None
+    yield one
+    if not ran_before:
+        one.stop()
+
+
+@pytest.fixture(scope="module")
+def captured() -> Iterator[Captured]:
+    try:
+        criu = bundle.find()
+    except FacilityError as error:
+        pytest.skip(str(error))
+    with short_folder() as home, short_folder() as capsule, counting(home) as one:
+        taken = capture(criu, one, capsule)
+        yield taken
+        assert ask(one.socket, "status")["count"] > taken.count, "the process that was dumped did not go on"
+
+
+@pytest.fixture
+def new_session() -> Iterator[Callable[[], Path]]:
+    with short_folder() as folder:
+        numbers = iter(range(100))
+
+        def make() -> Path:
+            session = folder / f"s{next(numbers)}"
+            session.mkdir(mode=0o700)
+            return session
+
+        yield make
+
+
+WALLED = ["local-image", "local-start", "docker-image", "docker-start"]
+walled = pytest.mark.parametrize("case", WALLED, indirect=True)
+
+
+@pytest.fixture(params=[*WALLED, "plain-start"])
+def case(request: pytest.FixtureRequest, new_session: Callable[[], Path], daemon: Daemon) -> Case:
+    place, origin = str(request.param).split("-")
+    runtimes: dict[str, Runtime] = {
+        "local": LocalRuntime(),
+        "docker": DockerRuntime(daemon),
+        "plain": PlainRuntime(),
+    }
+    runtime = runtimes[place]
+    if reason := runtime.available():
+        pytest.skip(reason)
+    if origin == "start":
+        return Case(runtime, origin, lambda: program_spec(new_session()))
+    image: Captured = request.getfixturevalue("captured")
+    case = Case(runtime, origin, lambda: image_spec(image, new_session()))
+    if reason := runtime.refuses(case.plan()[0]):
+        pytest.skip(reason)
+    return case
+
+
+def test_the_rank_answers_on_its_socket_and_goes_on(case: Case, request: pytest.FixtureRequest) -> None:
+    rank, socket = case.start()
+    try:
+        first = ask(socket, "status")
+        wait_for(lambda: ask(socket, "status")["count"] > first["count"] + 3, 20, "the rank to go on counting")
+        assert rank.exit_code() is None
+    finally:
+        rank.kill()
+    if case.origin == "image":
+        image: Captured = request.getfixturevalue("captured")
+        assert first["count"] >= image.count, "it began anew instead of going on"
+        assert first["pid"] == image.image.root_pid
+    else:
+        assert first["color"] == "green"
+
+
+def test_the_rank_has_no_capabilities(case: Case) -> None:
+    rank, socket = case.start()
+    try:
+        status = ask(socket, "status")
+        pid = rank.rank_pid()
+        seen = Path(f"/proc/{pid}/status").read_text()
+    finally:
+        rank.kill()
+    assert status["cap_eff"] == 0
+    assert status["cap_bnd"] == 0 or os.geteuid() != 0
+    assert "CapEff:\t0000000000000000" in seen
+    if case.origin == "start":
+        assert status["no_new_privs"] == "1"
+
+
+@walled
+def test_the_rank_is_alone(case: Case) -> None:
+    rank, socket = case.start()
+    try:
+        status = ask(socket, "status")
+    finally:
+        rank.kill()
+    assert status["interfaces"] == ["lo"]
+    assert len(status["processes"]) <= 3 and os.getpid() not in status["processes"]
+
+
+@walled
+def test_what_the_rank_writes_is_thrown_away(case: Case, request: pytest.FixtureRequest) -> None:
+    with short_folder() as folder:
+        target = f"/prismdbg-test-{os.getpid()}" if case.runtime.name == "docker" else str(folder / "written")
+        rank, socket = case.start()
+        try:
+            answer = ask(socket, f"write {target}")
+        finally:
+            rank.kill()
+        assert "error" not in answer
+        assert not Path(target).exists()
+    if case.origin == "image":
+        image: Captured = request.getfixturevalue("captured")
+        lines = (image.capsule / image.files[0].source.name).read_text().splitlines()
+        assert lines == [str(number) for number in range(1, len(lines) + 1)], "a replay wrote into the capsule"
+
+
+def test_output_and_exit_code_are_kept(case: Case) -> None:
+    spec, socket = case.plan()
+    rank = case.runtime.start(spec)
+    try:
+        wait_for(lambda: spec.output.exists() and "counted to" in spec.output.read_text(), 20, "its output")
+        ask(socket, "end 7")
+        assert rank.wait(30) == 7
+        assert rank.rank_pid() is None
+        assert spec.output.read_text().startswith("counted to")
+    finally:
+        rank.kill()
+    assert rank.exit_code() == 7
+
+
+def test_the_same_origin_starts_again_and_again(case: Case) -> None:
+    counts = []
+    for _ in range(3):
+        rank, socket = case.start()
+        try:
+            counts.append(ask(socket, "status")["count"])
+        finally:
+            rank.kill()
+    if case.origin == "image":
+        assert max(counts) - min(counts) < 100, f"a restore did not start where the image was taken: {counts}"
+
+
+def test_kill_ends_the_rank_and_is_harmless_twice(case: Case) -> None:
+    rank, socket = case.start()
+    ask(socket, "status")
+    pid = rank.rank_pid()
+    assert pid is not None
+    rank.kill()
+    rank.kill()
+    wait_for(lambda: not _lives(pid), 20, "the rank to be gone")
+    assert rank.exit_code() is not None
+    assert rank.rank_pid() is None
+
+
+def test_the_bound_of_the_whole_replay_holds(case: Case) -> None:
+    spec, _ = case.plan()
+    rank = case.runtime.start(with_bound(spec, 1.5))
+    try:
+        with pytest.raises(WaitTimeout, match="counting rank"):
+            rank.wait(0.01)
+        pid = rank.rank_pid()
+        assert rank.wait(30) == 124
+        assert pid is None or not _lives(pid)
+    finally:
+        rank.kill()
+
+
+def test_a_start_that_fails_leaves_nothing(case: Case, daemon: Daemon) -> None:
+    spec, _ = case.plan()
+    if isinstance(spec.origin, ProgramOrigin):
+        broken = replace(spec, origin=replace(spec.origin, executable="/nowhere/python"))
+        with pytest.raises(RuntimeFailure, match="cannot start"):
+            case.runtime.start(broken)
+    else:
+        cut = tuple(replace(file, size_bytes=1) for file in spec.files)
+        broken = replace(spec, files=cut, folders=(), binds=())
+        with pytest.raises(CriuError, match="could not restore"):
+            case.runtime.start(broken)
+    assert not _processes_of(spec.session)
+    if case.runtime.name == "docker":
+        with engine(daemon, may_start=False) as docker:
+            wait_for(lambda: not docker.labelled(spec.session.name), 20, "the container to be removed")
+
+
+def test_when_the_client_dies_the_rank_ends(case: Case, daemon: Daemon) -> None:
+    """The client is another process here, and is killed without a chance to clean up."""
+    if case.runtime.name == "docker" and not daemon.running_pid():
+        pytest.skip("an engine that is not ours cannot be named to the other process")
+    spec, socket = case.plan()
+    starting = _start_elsewhere(case.runtime.name, spec)
+    try:
+        ask(socket, "status")
+        inside = wait_for(lambda: _processes_of(spec.session), 20, "the rank's processes")
+        starting.kill()
+        starting.wait()
+        wait_for(lambda: not any(_lives(pid) for pid in inside), 30, "the rank to end with its client")
+        if case.runtime.name == "docker":
+            with engine(daemon, may_start=False) as docker:
+                wait_for(lambda: not docker.labelled(spec.session.name), 30, "the container to be removed")
+    finally:
+        starting.kill()
+        starting.wait()
+
+
+def test_a_plain_process_refuses_what_it_cannot_give(new_session: Callable[[], Path]) -> None:
+    spec, _ = program_spec(new_session())
+    assert PlainRuntime().refuses(spec) is None
+    assert "--allow-writes" in str(PlainRuntime().refuses(replace(spec, allow_writes=False)))
+
+
+def _start_elsewhere(name: str, spec: ReplaySpec) -> subprocess.Popen[bytes]:
+    """A process that starts the replay with this very spec, and then waits to be killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            runtimes: dict[str, Runtime] = {
+                "local": LocalRuntime(),
+                "docker": DockerRuntime(Daemon(cache_folder())),
+                "plain": PlainRuntime(),
+            }
+            runtimes[name].start(spec)
+            signal.pause()
+        finally:
+            os._exit(1)
+    return _Forked(child)  # type: ignore[return-value]
+
+
+class _Forked:
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._ended = False
+
+    def kill(self) -> None:
+        if not self._ended:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if not self._ended:
+            os.waitpid(self.pid, 0)
+            self._ended = True
+
+
+def _processes_of(session: Path) -> list[int]:
+    """Starters of this session, by the spec file they were given."""
+    wanted = os.fsencode(session / "spec.json")
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
