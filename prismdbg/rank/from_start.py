@@ -17,6 +17,7 @@ def begin_replay(config: RankConfig) -> None:
     counters = Counters()
     agent = Agent(Path(config.socket_dir) / "replay.sock")
     replaying = Replaying(Path(config.log), agent, counters)
+    replaying.prepare()
     replaying.install()
     alone.install()
     COUNTER.listen(replaying.on_step)

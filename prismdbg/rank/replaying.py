@@ -23,7 +23,7 @@ from prismdbg.rank.steps import COUNTER
 
 
 class Replaying:
-    """Holds the parts together; `install` puts the virtual peers in place."""
+    """Holds the parts together: `prepare`, then `install`."""
 
     def __init__(self, log_folder: Path, agent: Agent, counters: Counters) -> None:
         self.agent = agent
@@ -34,7 +34,7 @@ class Replaying:
         self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
         self.ended = False
 
-    def install(self, past_records: int = 0) -> None:
+    def prepare(self, past_records: int = 0) -> None:
         """`past_records`: collectives that the program had issued at A."""
         past = [r for r in self.log.collectives if r.record_id < past_records]
         if past:
@@ -43,6 +43,9 @@ class Replaying:
             self.log, RecordedPeers(self._log_folder), self.counters, self.gate, self.agent.publish
         )
         self.agent.verbs |= self.verbs()
+
+    def install(self) -> None:
+        """From here on every collective reaches the virtual peers."""
         kernels.install(self.replayer)
 
     def on_step(self, step: int, _source: object) -> None:

@@ -23,14 +23,15 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     stats = recorder.stats()
     counters = Counters()
     replaying = Replaying(Path(str(message["log"])), agent, counters)
-    replaying.install(past_records=int(stats["events"]))
+    replaying.prepare(past_records=int(stats["events"]))
     counters.step, counters.collective = int(stats["step"]), int(stats["collective"])
     alone.install()
     recording.ended = True
     recording.lost = "changed over to virtual peers"
     COUNTER.listen(replaying.on_step)
     triggers.install(replaying)
-    recorder.handover(replaying.replayer.rescue)
+    recorder.handover(replaying.replayer.rescue)  # its kernels go, then ours come
+    replaying.install()
     in_flight = recorder.in_flight()
     replaying.replayer.first = min([*in_flight, counters.record_id])
     resume, progress = agent.verbs["resume"], agent.verbs["progress"]
@@ -49,4 +50,4 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
 
     agent.verbs["resume"] = first_resume
     agent.verbs["progress"] = lambda request: {**progress(request), "stopped": "parked"}
-    return {"moment": str(counters.moment), "in_flight": in_flight, "records": len(replaying.log.collectives)}
+    return {"moment": str(counters.moment), "record_id": counters.record_id, "in_flight": in_flight, "records": len(replaying.log.collectives)}

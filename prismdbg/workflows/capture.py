@@ -23,12 +23,22 @@ from prismdbg.workflows.assemble import Ingredients, assemble
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
 LEASE_S = 120.0
-PARK_BOUND_S = 60.0
-DRAIN_BOUND_S = 10.0
 DUMP_BOUND_S = 90.0
 POLL_S = 0.005
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a rank is given to come to its next collective, and works in flight to complete."""
+
+    park_s: float
+    drain_s: float
+
+
+PATIENT = Patience(park_s=60.0, drain_s=10.0)
+HUNG = Patience(park_s=2.0, drain_s=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +64,7 @@ class CaptureRequest:
     origin: Origin = Origin.IMAGE
     timeout_s: float = 600.0
     incident: Incident | None = None
+    patience: Patience = PATIENT
 
 
 def capture(request: CaptureRequest, say: Say) -> Capsule:
@@ -70,7 +81,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         with AgentClient(socket_of(folder)) as agent:
             agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes)
         try:
-            taken = take_image(folder, images, say)
+            taken = take_image(folder, images, say, request.patience)
             end = _follow(folder, taken, request, say)
         finally:
             _window_back(folder, config)
@@ -106,7 +117,7 @@ def socket_of(folder: Path) -> Path:
     return Path(rank["socket"])
 
 
-def take_image(folder: Path, images: Path, say: Say) -> Taken:
+def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIENT) -> Taken:
     """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails."""
     criu = bundle.find()
     pid = int(read_json(folder / "rank.json")["pid"])
@@ -114,7 +125,7 @@ def take_image(folder: Path, images: Path, say: Say) -> Taken:
     with AgentClient(socket_of(folder)) as agent:
         agent.ask("park", lease_s=LEASE_S)
         try:
-            in_flight = _wait_parked(agent, say)
+            in_flight = _wait_parked(agent, say, patience)
             where = agent.ask("close_log")
         except PrismError:
             agent.ask("release")
@@ -137,9 +148,9 @@ def take_image(folder: Path, images: Path, say: Say) -> Taken:
     )
 
 
-def _wait_parked(agent: AgentClient, say: Say) -> list[int]:
+def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> list[int]:
     """Until a thread is parked and nothing is in flight; what does not drain is captured in flight, as a hang is."""
-    deadline = time.monotonic() + PARK_BOUND_S
+    deadline = time.monotonic() + patience.park_s
     drained_by = 0.0
     while True:
         status = agent.ask("status")
@@ -148,19 +159,21 @@ def _wait_parked(agent: AgentClient, say: Say) -> list[int]:
         if status["parked"] and not in_flight:
             return []
         if in_flight:
-            drained_by = drained_by or now + DRAIN_BOUND_S
+            drained_by = drained_by or now + patience.drain_s
             if now > drained_by:
                 say(f"{len(in_flight)} collectives do not complete; captured in flight")
                 return in_flight
         if now > deadline:
-            say(f"the rank issued no collective within {PARK_BOUND_S:g} s; captured where it is")
+            say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")
             return in_flight
         time.sleep(POLL_S)
 
 
 def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Moment | None:
     """Waits until the window's steps are in the log, or the rank ends; gives the last moment that belongs to it."""
-    target = taken.moment.step + max(request.window_steps, 1)
+    if request.window_steps == 0 or taken.in_flight:
+        return None
+    target = taken.moment.step + request.window_steps
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
     _ask_for_hash(folder, target)
     reader, deadline = LogReader(folder), time.monotonic() + request.timeout_s
@@ -171,8 +184,6 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
             return Moment(target - 1, 1 << 60)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
-            return None
-        if taken.in_flight:
             return None
         if time.monotonic() > deadline:
             raise WaitTimeout(

@@ -49,6 +49,7 @@ class LiveReplay:
     running: RunningRank
     runtime: str
     output: Path
+    first_record: int
     end_record: int
 
 
@@ -67,14 +68,17 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
         try:
             client = connect_when_ready(agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None)
             with client:
+                first = 0
                 if capsule.manifest.origin is Origin.IMAGE:
-                    client.ask("replay", log=str(capsule.log), timeout_s=60)
+                    taken = client.ask("replay", log=str(capsule.log), timeout_s=60)
+                    first = min([*taken["in_flight"], int(taken["record_id"])])
                 yield LiveReplay(
                     capsule=capsule,
                     client=client,
                     running=running,
                     runtime=runtime.name,
                     output=spec.output,
+                    first_record=first,
                     end_record=_end_record(capsule),
                 )
         finally:

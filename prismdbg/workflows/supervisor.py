@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Thread
 from types import FrameType
 from typing import Any
 
@@ -17,7 +18,7 @@ from prismdbg.capsule.log_reader import Event, LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import PrismError
 from prismdbg.workflows import checkpoints
-from prismdbg.workflows.capture import CaptureRequest, Say, capture
+from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
 from prismdbg.workflows.deaths import DeathWatch
 from prismdbg.workflows.freeze import freeze
 from prismdbg.workflows.hangs import HangWatch
@@ -51,7 +52,7 @@ class Supervisor:
         self._processes: dict[str, RankProcess] = {}
         self._deaths = DeathWatch()
         self._incidents = IncidentWatch(policy.triggers)
-        self._hangs = HangWatch(run, policy.triggers.get("hang", ""))
+        self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._steps: dict[str, int] = {}
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
@@ -124,11 +125,13 @@ class Supervisor:
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
                 self._deaths.watch(folder.name, process.pid)
-                if self._policy.checkpoint_every:
-                    environment_of(self._run, folder)  # now, while it is alive and nothing waits for it
+                if self._policy.checkpoint_every and len(self._processes) == 1:
+                    # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
+                    Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
         wanted = []
         for name in self._deaths.order():
             process = self._processes[name]
+            self._hangs.died(name)
             if process.died_without_a_word():
                 self._say(f"rank {name} died without a word")
                 wanted += self._incidents.lost(name, process.last_moment(), "without a word: killed from outside?")
@@ -197,7 +200,14 @@ class Supervisor:
 
     def _capture_live(self, rank: int, incident: Incident) -> None:
         output = self._run.capsules / f"{incident.kind}-rank{rank}-{time.strftime('%H%M%S')}"
-        request = CaptureRequest(run=self._run, rank=rank, output=output, window_steps=0, incident=incident)
+        request = CaptureRequest(
+            run=self._run,
+            rank=rank,
+            output=output,
+            window_steps=0,
+            incident=incident,
+            patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
+        )
         try:
             self._keep(capture(request, lambda text: self._say(text)).path)
         except PrismError as error:
