@@ -120,7 +120,7 @@ class Repl:
 
     def begin(self) -> None:
         """Until the rank stands still for the first time."""
-        self.session.progress(self._client.ask("progress"))
+        self.session.begin(self._client.ask("progress"))
         if self.session.phase is Phase.STOPPED:
             self._show_stop()
         else:
@@ -191,12 +191,13 @@ class Repl:
 
     def _wait_for_events(self) -> None:
         deadline, moment = time.monotonic() + self._bound_s, self.session.moment
+        look_s = max(min(LOOK_S, self._bound_s), 0.01)
         while self.session.phase is Phase.RUNNING:
             try:
-                event = self._client.next_event(min(LOOK_S, self._bound_s), "the rank to stop")
+                event = self._client.next_event(look_s, "the rank to stop")
             except WaitTimeout:
-                if self._has_moved(moment):
-                    deadline, moment = time.monotonic() + self._bound_s, self.session.moment
+                if (reached := self._reached(moment)) != moment:
+                    deadline, moment = time.monotonic() + self._bound_s, reached
                 elif time.monotonic() > deadline:
                     raise WaitTimeout(
                         f"waited {self._bound_s:g} s for the rank's next collective after {moment}",
@@ -207,16 +208,15 @@ class Repl:
                 self._lost(error)
                 return
             notice = notices.parse_notice(event)
-            self.session.notice(notice)
-            self._tell(notice)
+            if self.session.notice(notice):
+                self._tell(notice)
 
-    def _has_moved(self, moment: Moment) -> bool:
-        """Native code that holds the interpreter's lock keeps the agent from answering: then it has not."""
+    def _reached(self, moment: Moment) -> Moment:
+        """Where the rank is; `moment` where native code that holds the interpreter's lock keeps it from answering."""
         try:
-            self.session.progress(self._client.ask("progress", timeout_s=LOOK_S))
+            return Moment.parse(str(self._client.ask("progress", timeout_s=LOOK_S)["moment"]))
         except WaitTimeout:
-            return False
-        return self.session.moment != moment
+            return moment
 
     def _tell(self, notice: notices.Notice) -> None:
         self._show_output()

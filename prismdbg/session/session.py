@@ -57,11 +57,13 @@ class Session:
         """Where the rank stands now."""
         return self.visited[-1] if self.phase is Phase.STOPPED else None
 
-    def notice(self, notice: Notice) -> None:
-        """Takes in what the rank tells."""
+    def notice(self, notice: Notice) -> bool:
+        """Takes in what the rank tells; False for a stop that is known already."""
         match notice:
-            case Stopped() if not notice.number or notice.number > self._last_stop:
-                self._last_stop = notice.number
+            case Stopped() if notice.number and notice.number <= self._last_stop:
+                return False
+            case Stopped():
+                self._last_stop = max(notice.number, self._last_stop)
                 self.phase, self.moment, self.pending = Phase.STOPPED, notice.moment, None
                 self.frames, self.frame = (), 0
                 self.visited.append(notice)
@@ -74,9 +76,10 @@ class Session:
                 self.finished = notice
             case _:
                 pass
+        return True
 
-    def progress(self, reply: dict[str, Any]) -> None:
-        """Takes in an answer to `progress`: a stop that happened before anybody listened."""
+    def begin(self, reply: dict[str, Any]) -> None:
+        """Takes in the first answer to `progress`: a stop that happened before anybody listened."""
         self.moment = Moment.parse(str(reply["moment"]))
         if reply["stopped"] and self.phase is Phase.RUNNING:
             number, collective = int(reply.get("number", 0)), dict(reply.get("collective", {}))

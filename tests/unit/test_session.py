@@ -43,14 +43,14 @@ def at(moment: str = "1.2", **options: Any) -> Session:
 
 def test_a_stop_that_happened_before_anybody_listened() -> None:
     session = Session()
-    session.progress({"moment": "0.0", "stopped": "start", "number": 1, "collective": {}})
+    session.begin({"moment": "0.0", "stopped": "start", "number": 1, "collective": {}})
     assert (session.phase, session.moment) == (Phase.STOPPED, Moment(0))
     assert session.stop is not None and session.stop.reason == "start"
 
 
 def test_a_stop_told_twice_is_one() -> None:
     session = Session()
-    session.progress({"moment": "0.0", "stopped": "start", "number": 1, "collective": {}})
+    session.begin({"moment": "0.0", "stopped": "start", "number": 1, "collective": {}})
     session.next()
     session.resumed()
     session.notice(stopped("0.0", number=1, reason="start"))
@@ -133,7 +133,7 @@ def test_while_it_runs_only_pause_is_asked() -> None:
 
 def test_nothing_can_be_looked_at_where_a_restored_rank_is_parked() -> None:
     session = Session()
-    session.progress({"moment": "4.7", "stopped": "parked"})
+    session.begin({"moment": "4.7", "stopped": "parked"})
     with pytest.raises(UsageError, match="as it was captured"):
         session.evaluate("out")
     assert session.next().resumes
