@@ -40,7 +40,10 @@ class Criu:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("PRISMDBG_CACHE") or Path.home() / ".cache" / "prismdbg")
+    """PRISMDBG_CACHE, else the user's cache."""
+    if given := os.environ.get("PRISMDBG_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismdbg"
 
 
 def find() -> Criu:

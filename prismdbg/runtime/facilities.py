@@ -1,0 +1,248 @@
+"""What this machine can do for prismdbg, found by trying: one probe per facility, with what it is for and the fix.
+
+Changes nothing and starts no service. CRIU's probe is given, for this package does not know CRIU.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prismdbg.errors import PrismError
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_engine import connect
+
+_PROBE_S = 20.0
+_LEAST_DISK_BYTES, _LEAST_SHM_BYTES = 5 << 30, 1 << 30
+_CRIU_CAPABILITIES = {12: "NET_ADMIN", 19: "SYS_PTRACE", 21: "SYS_ADMIN", 25: "SYS_TIME"}
+_TRY_OVERLAY = """
+set -e
+mount -t tmpfs none "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay none -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+test -d "$1/root/proc"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facility:
+    """`detail` is what was found, a version or a reason; `fix` is empty where nothing is to be done."""
+
+    name: str
+    ok: bool
+    needed_for: str
+    detail: str
+    fix: str = ""
+
+
+def facilities(cache: Path, find_criu: Callable[[], str]) -> tuple[Facility, ...]:
+    """Every facility. `find_criu` gives the version of one that passed its self-test, or raises why there is none."""
+    on_disk = (_native(cache), _criu(find_criu), _mmdebstrap(), _docker(cache), _disk(cache))
+    in_system = (_capabilities(), _namespaces(), _overlay(), _shared_memory(), _gpu())
+    found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system)
+    return tuple(replace(facility, fix="") if facility.ok else facility for facility in found)
+
+
+def _kernel() -> Facility:
+    """5.9 is the first with clone3's set_tid for all and CAP_CHECKPOINT_RESTORE."""
+    release = platform.release()
+    numbers = [int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit()]
+    return Facility(
+        name="kernel",
+        ok=platform.system() == "Linux" and numbers >= [5, 9],
+        needed_for="process images and namespaces",
+        detail=f"{platform.system()} {release}, {platform.machine()}",
+        fix="use Linux 5.9 or newer",
+    )
+
+
+def _torch() -> Facility:
+    """By its metadata: importing torch takes seconds, and this side never does."""
+    found = importlib.util.find_spec("torch") is not None
+    version = importlib.metadata.version("torch") if found else "not beside this Python"
+    return Facility(
+        name="torch",
+        ok=found,
+        needed_for="recording jobs started with this Python; a job's own torch counts as well",
+        detail=version,
+        fix="install prismdbg into the job's environment, or start the job with its own Python",
+    )
+
+
+def _compiler() -> Facility:
+    program = shutil.which("g++") or shutil.which("c++")
+    return Facility(
+        name="compiler",
+        ok=program is not None,
+        needed_for="building the native recorder, once",
+        detail=_first_line([program, "--version"]) if program else "no g++",
+        fix="apt-get install g++",
+    )
+
+
+def _native(cache: Path) -> Facility:
+    built = sorted(path.relative_to(cache).as_posix() for path in (cache / "native").glob("**/*.so"))
+    return Facility(
+        name="native recorder",
+        ok=bool(built),
+        needed_for="recording at full speed; the Python kernels are used without it",
+        detail=", ".join(built) or "not built",
+        fix="prismdbg setup",
+    )
+
+
+def _criu(find_criu: Callable[[], str]) -> Facility:
+    needed_for = "capsules that start at a live rank's process image"
+    try:
+        version = find_criu()
+    except PrismError as error:
+        return Facility(name="criu", ok=False, needed_for=needed_for, detail=str(error), fix=error.hint)
+    detail = f"{version}, passed a dump and a restore"
+    return Facility(name="criu", ok=True, needed_for=needed_for, detail=detail)
+
+
+def _mmdebstrap() -> Facility:
+    program = shutil.which("mmdebstrap")
+    return Facility(
+        name="mmdebstrap",
+        ok=program is not None,
+        needed_for="making CRIU from Debian's packages, once",
+        detail=_first_line([program, "--version"]) if program else "not installed",
+        fix="apt-get install mmdebstrap, or build images/criu/Dockerfile",
+    )
+
+
+def _docker(cache: Path) -> Facility:
+    needed_for = "replays in a container"
+    daemon = Daemon(cache)
+    try:
+        engine = connect(daemon, may_start=False)
+    except PrismError as error:
+        reason = daemon.cannot_start()
+        detail = str(error) if reason else "installed; prismdbg starts an engine of its own when it needs one"
+        return Facility(name="docker", ok=reason is None, needed_for=needed_for, detail=detail, fix=reason or "")
+    try:
+        detail = f"engine {engine.version()} at {engine.url}"
+    finally:
+        engine.close()
+    return Facility(name="docker", ok=True, needed_for=needed_for, detail=detail)
+
+
+def _capabilities() -> Facility:
+    effective = next(_status_values("CapEff"), "0")
+    lacking = [name for bit, name in _CRIU_CAPABILITIES.items() if not int(effective, 16) >> bit & 1]
+    return Facility(
+        name="capabilities",
+        ok=not lacking,
+        needed_for="dumping and restoring process images",
+        detail=f"lacks {', '.join(lacking)}" if lacking else f"user {os.geteuid()} has all that CRIU needs",
+        fix="run as root",
+    )
+
+
+def _namespaces() -> Facility:
+    """A user who is not root needs a user namespace around the others."""
+    reason = _try(["unshare", *_unshare_options(), "--pid", "--net", "--fork", "--mount-proc", "true"])
+    return Facility(
+        name="namespaces",
+        ok=not reason,
+        needed_for="replays without Docker (--runtime local)",
+        detail=reason or ("as root" if os.geteuid() == 0 else "inside a user namespace"),
+        fix="run as root, or let users make namespaces (sysctl user.max_user_namespaces)",
+    )
+
+
+def _overlay() -> Facility:
+    folder = Path("/tmp") if os.access("/tmp", os.W_OK) else Path.cwd()
+    scratch = folder / f".prismdbg-overlay-{os.getpid()}"
+    scratch.mkdir()
+    try:
+        reason = _try(["unshare", *_unshare_options(), "sh", "-c", _TRY_OVERLAY, "sh", str(scratch)])
+    finally:
+        scratch.rmdir()
+    return Facility(
+        name="overlayfs",
+        ok=not reason,
+        needed_for="throwing away what a replay writes, without Docker",
+        detail=reason or "an overlay over / can be made",
+        fix="modprobe overlay, or replay with --runtime docker",
+    )
+
+
+def _disk(cache: Path) -> Facility:
+    there = next(path for path in (cache, *cache.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    return Facility(
+        name="disk",
+        ok=free >= _LEAST_DISK_BYTES,
+        needed_for="the cache: CRIU, the native recorder, Docker's images (2 GB with torch)",
+        detail=f"{free / 2**30:.1f} GiB free at {there}",
+        fix="set PRISMDBG_CACHE to a folder on a larger disk",
+    )
+
+
+def _shared_memory() -> Facility:
+    try:
+        size = shutil.disk_usage("/dev/shm").total
+    except OSError:
+        size = 0
+    return Facility(
+        name="shared memory",
+        ok=size >= _LEAST_SHM_BYTES,
+        needed_for="DataLoader workers",
+        detail=f"/dev/shm holds {size / 2**30:.1f} GiB",
+        fix="mount -o remount,size=2g /dev/shm, or docker run --shm-size",
+    )
+
+
+def _gpu() -> Facility:
+    program = shutil.which("nvidia-smi")
+    listed = _first_line([program, "--query-gpu=name,driver_version", "--format=csv,noheader"]) if program else ""
+    return Facility(
+        name="gpu",
+        ok=bool(listed),
+        needed_for="ranks on CUDA; nothing else",
+        detail=listed or "none found (no nvidia-smi)",
+        fix="none needed for jobs on CPU",
+    )
+
+
+def _unshare_options() -> list[str]:
+    return ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
+
+
+def _status_values(name: str) -> Iterator[str]:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            yield value.strip()
+
+
+def _try(command: list[str]) -> str:
+    """Why it failed; empty when it did not."""
+    try:
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if ran.returncode == 0:
+        return ""
+    return (ran.stderr.strip().splitlines() or [f"{command[0]} ended with {ran.returncode}"])[-1]
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout.strip().partition("\n")[0] if ran.returncode == 0 else ""
