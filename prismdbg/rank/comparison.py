@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from types import FrameType
 
 from prismdbg.model.collective import Collective, Identity, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.rank import fingerprint
 from prismdbg.rank.call import Call, metas
+from prismdbg.rank.sparse import dense_parts
 
 _OBJECT_FUNCTIONS = frozenset(
     [
@@ -51,17 +53,13 @@ def compare(call: Call, record: Collective, tally: Tally, strict: bool) -> list[
     if differences or record.fingerprint is None:
         return differences
     tally.fingerprints += 1
-    actual = fingerprint.of(call.sent)
+    actual = fingerprint.of(dense_parts(call.sent))
     if actual == record.fingerprint:
         return []
     if not strict and carries_object():
         tally.object_notes += 1
         return []
-    return [
-        Difference(
-            field="sent", expected=f"{record.fingerprint:016x}", actual=f"{actual:016x}", structural=False
-        )
-    ]
+    return [Difference(field="sent", expected=f"{record.fingerprint:016x}", actual=f"{actual:016x}", structural=False)]
 
 
 def _structure(call: Call, record: Collective) -> list[Difference]:
@@ -82,12 +80,12 @@ def _shapes(tensors: tuple[TensorMeta, ...]) -> str:
 
 def carries_object() -> bool:
     """True inside one of torch's object collectives: pickles of the same object need not be the same bytes."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_name in _OBJECT_FUNCTIONS and code.co_filename.endswith("distributed_c10d.py"):
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 

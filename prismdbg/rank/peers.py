@@ -1,4 +1,4 @@
-"""Virtual peers: what stands in for the ranks that are not there. Recorded first, synthesized where nothing is recorded."""
+"""Virtual peers stand in for the ranks that are not there: recorded first, synthesized where nothing is recorded."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import torch
 from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, PayloadRef, State
+from prismdbg.rank import sparse
 from prismdbg.rank.call import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The outputs are filled. `synthesized`: by assumption, not from a record. `source`: sender of a receive from any."""
+    """The outputs are filled. `synthesized`: by assumption, not by record. `source`: sender of a receive from any."""
 
     synthesized: bool
     source: int = -1
@@ -43,7 +44,7 @@ class RecordedPeers:
     def answer(self, call: Call, record: Collective | None) -> Answer | None:
         if record is None or record.state is not State.COMPLETED:
             return None
-        if call.received:
+        if any(t.numel() or t.is_sparse for t in call.received):
             if record.payload is None:
                 return None
             self.fill(call.received, record.payload)
@@ -51,23 +52,14 @@ class RecordedPeers:
 
     def fill(self, tensors: list[torch.Tensor], ref: PayloadRef) -> None:
         """Copies the payload into the tensors, one after another. `CapsuleError` where the sizes differ."""
-        wanted = sum(t.numel() * t.element_size() for t in tensors)
-        if wanted != ref.size_bytes:
-            raise CapsuleError(
-                f"the log holds {ref.size_bytes} bytes for a collective that receives {wanted}"
-            )
-        data, position = self._map(ref), ref.offset
+        data = memoryview(self._map(ref))[ref.offset : ref.offset + ref.size_bytes]
+        wanted = sum(t.numel() * t.element_size() for t in tensors if not t.is_sparse)
+        if wanted > len(data) or (wanted < len(data) and not any(t.is_sparse for t in tensors)):
+            raise CapsuleError(f"the log holds {len(data)} bytes for a collective that receives {wanted}")
         with torch.no_grad():
             for tensor in tensors:
-                size = tensor.numel() * tensor.element_size()
-                if size:
-                    source = torch.frombuffer(data, dtype=torch.uint8, count=size, offset=position)
-                    target = tensor.detach()
-                    if target.is_contiguous() and target.device.type == "cpu":
-                        target.view(-1).view(torch.uint8).copy_(source)
-                    else:
-                        target.copy_(source.clone().view(target.dtype).view(target.shape))
-                position += size
+                fill = sparse.restore if tensor.is_sparse else _fill_dense
+                data = data[fill(tensor, data) :]
 
     def _map(self, ref: PayloadRef) -> mmap.mmap:
         held = self._maps.get(ref.segment)
@@ -81,10 +73,20 @@ class RecordedPeers:
                 raise CapsuleError(f"payload segment {path} cannot be read: {error}") from error
             self._maps[ref.segment] = held
         if ref.offset + ref.size_bytes > len(held):
-            raise CapsuleError(
-                f"payload segment {ref.segment} ends before byte {ref.offset + ref.size_bytes}"
-            )
+            raise CapsuleError(f"payload segment {ref.segment} ends before byte {ref.offset + ref.size_bytes}")
         return held
+
+
+def _fill_dense(tensor: torch.Tensor, data: memoryview) -> int:
+    size: int = tensor.numel() * tensor.element_size()
+    if size:
+        source = torch.frombuffer(data, dtype=torch.uint8, count=size)
+        target = tensor.detach()
+        if target.is_contiguous() and target.device.type == "cpu":
+            target.view(-1).view(torch.uint8).copy_(source)
+        else:
+            target.copy_(source.clone().view(target.dtype).view(target.shape))
+    return size
 
 
 class SynthesizedPeers:
@@ -106,9 +108,7 @@ class SynthesizedPeers:
             self._repeat(outputs, inputs)
         elif name.startswith(("reduce_scatter", "_reduce_scatter")):
             self._own_chunks(call, outputs, inputs)
-        elif name in ("alltoall_", "alltoall_base_") and [t.shape for t in outputs] == [
-            t.shape for t in inputs
-        ]:
+        elif name in ("alltoall_", "alltoall_base_") and [t.shape for t in outputs] == [t.shape for t in inputs]:
             for target, source in zip(outputs, inputs, strict=True):
                 target.copy_(source)
         else:

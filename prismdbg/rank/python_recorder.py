@@ -22,6 +22,7 @@ from prismdbg.rank.call import Call, Redispatch, metas
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.log_writer import LogWriter, PayloadWriter, encode_tensors
 from prismdbg.rank.recorder import Rescuer
+from prismdbg.rank.sparse import dense_parts
 from prismdbg.rank.works import Completion, wrap
 
 _OWN_FILES = (str(Path(__file__).parent),)
@@ -165,10 +166,8 @@ class PythonRecorder:
         self._events += 1
         return Completion(self, call, record_id)
 
-    def _encode_issue(
-        self, log: LogWriter, call: Call, record_id: int, moment: Moment, identity: Identity
-    ) -> bytes:
-        sent = call.sent
+    def _encode_issue(self, log: LogWriter, call: Call, record_id: int, moment: Moment, identity: Identity) -> bytes:
+        sent = dense_parts(call.sent)
         value, flags = (
             0,
             (fmt.IssueFlag.ASYNC if call.is_async else 0) | (fmt.IssueFlag.P2P if call.spec.is_p2p else 0),
@@ -182,7 +181,8 @@ class PythonRecorder:
         stack = log.stack(python_stack()) if self._stacks else 0
         reduce_op = REDUCE_OPS.index(call.reduce_op) if call.reduce_op else fmt.NO_REDUCE_OP
         head = fmt.ISSUE.pack(
-            record_id, time.monotonic_ns(), value, threading.get_native_id(), identity.seq, moment.step, moment.collective,
+            record_id, time.monotonic_ns(), value, threading.get_native_id(),
+            identity.seq, moment.step, moment.collective,
             log.text(call.spec.name), log.text(call.group_name), stack, log.text(call.device), call.root, call.tag,
             call.timeout_ms, reduce_op, flags, 0, n_in, n_out,
         )  # fmt: skip
@@ -197,7 +197,7 @@ class PythonRecorder:
     def _write_completion(self, call: Call, record_id: int, source: int, failed: bool) -> None:
         now = time.monotonic_ns()
         segment = offset = size = flags = 0
-        received = [] if failed else call.received
+        received = [] if failed else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
         if received and self._window_on and self._payloads is not None:
@@ -214,7 +214,7 @@ class PythonRecorder:
         return self._rescuer is not None and self._rescuer(record_id, call.spec.name, call.outputs)
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
-        """Runs ours under the rule that the job never suffers: a failure ends recording, once, with a word in the log."""
+        """Runs ours so that the job never suffers: a failure ends recording, once, with a word in the log."""
         try:
             with torch.no_grad():
                 return action()

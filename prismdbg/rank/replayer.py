@@ -63,15 +63,16 @@ class Replayer:
             self._stop(reason, moment, event, call, before, answer)
         return call.result(finished(call, answer.source))
 
-    def _expected(
-        self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call
-    ) -> Collective | None:
+    def _expected(self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call) -> Collective | None:
         """The record this call is; stops where the log ends or the call is not the recorded one."""
         record = self._by_identity.get(identity)
         if record is not None and record.record_id <= self.end:
             differences = compare(call, record, self.tally, self.strict)
             if differences:
                 self._diverged(record, moment, event, call, differences)
+            if any(d.structural for d in differences):  # what was recorded answers another call
+                self.tally.served.add(record.record_id)
+                return None
             return record
         if missing := self.missing():
             extra = Difference(
@@ -111,11 +112,7 @@ class Replayer:
         call: Call,
         differences: list[Difference],
     ) -> None:
-        group = [
-            r
-            for r in self._log.collectives
-            if r.group == call.group_name and r.record_id in self.tally.served
-        ]
+        group = [r for r in self._log.collectives if r.group == call.group_name and r.record_id in self.tally.served]
         self._publish(
             "diverged",
             moment=str(moment),
