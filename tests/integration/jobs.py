@@ -208,7 +208,7 @@ def run_in(command: Sequence[str], folder: RunFolder, env: Mapping[str, str], bo
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """What a replay said until it finished, or stood still at its first divergence."""
+    """What a replay said until it finished, or stood still at its first divergence or past the log's end."""
 
     code: int | None = None
     output: str = ""
@@ -217,12 +217,16 @@ class Replayed:
     synthesized: list[dict[str, Any]] = field(default_factory=list)
     tally: dict[str, Any] = field(default_factory=dict)
     exceptions: list[dict[str, Any]] = field(default_factory=list)
+    past_the_end: dict[str, Any] | None = None
 
     def hear(self, event: dict[str, Any]) -> bool:
         """True when nothing more is to come."""
         match event["event"]:
             case "diverged":
                 self.divergence, self.tally = event, event["tally"]
+                return True
+            case "end_of_log":
+                self.past_the_end, self.tally = event, event["tally"]
                 return True
             case "state":
                 self.states.append(event)
@@ -276,7 +280,7 @@ def _follow(job: Job, home: Path, strict: bool, end: float) -> Replayed:
         client.ask("resume", strict=strict)
         while not done.hear(client.next_event(max(end - time.monotonic(), 0.1), "the end of the replay")):
             pass
-        if done.divergence is not None:
+        if done.divergence or done.past_the_end:
             client.ask("quit")
     ended = job.wait(60)
     done.code, done.output = ended.code, ended.output
