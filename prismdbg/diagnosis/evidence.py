@@ -1,0 +1,52 @@
+"""What a diagnosis may rest on: the logs that are there, what is known to be missing, and when the job ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.diagnosis.progress import Progress
+from prismdbg.model.collective import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """`logs` by rank, of the last attempt only. `unreadable`: ranks whose log is damaged, and how.
+
+    world_size: 0 where nothing says it. silent: ranks whose process is gone and that said neither an exit code nor an
+    exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
+    that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now.
+    """
+
+    logs: Mapping[int, RankLog]
+    world_size: int = 0
+    unreadable: Mapping[int, str] = field(default_factory=dict)
+    silent: frozenset[int] = frozenset()
+    died_first: int | None = None
+    is_running: bool = False
+    ended_wall_ns: int = 0
+
+    def progress(self) -> dict[int, Progress]:
+        return {rank: Progress.of(log) for rank, log in self.logs.items()}
+
+    def group(self, name: str) -> Group:
+        """As any rank described it."""
+        for log in self.logs.values():
+            if name in log.groups:
+                return log.groups[name]
+        return Group(name=name, ranks=())
+
+    @property
+    def known_world_size(self) -> int:
+        """At least this many ranks."""
+        members = (rank + 1 for log in self.logs.values() for group in log.groups.values() for rank in group.ranks)
+        return max(self.world_size, max(self.logs, default=-1) + 1, max(members, default=0))
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """Ranks of which no log can be read."""
+        return tuple(rank for rank in range(self.known_world_size) if rank not in self.logs)
+
+    def wall_ns(self, rank: int, time_ns: int) -> int:
+        return time_ns + self.logs[rank].wall_offset_ns

@@ -1,0 +1,163 @@
+"""Ranks that raised, or died without a word: which of them was first, and who only followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prismdbg.capsule.log_reader import Note, RankLog
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
+from prismdbg.diagnosis.wording import rank_list
+from prismdbg.errors import UsageError
+from prismdbg.model.collective import Collective, State
+from prismdbg.model.moment import Moment
+
+_CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised(Verdict):
+    """`inside`: the collective it raised in, which makes it a consequence more often than a cause."""
+
+    at: Moment | None
+    type_name: str
+    message: str
+    traceback: str
+    inside: Call | None
+    last: Call | None
+    followers: tuple[int, ...]
+
+    kind = "raised"
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.at
+
+    @property
+    def text(self) -> str:
+        first_line = self.message.splitlines()[0] if self.message else ""
+        after = f" at {self.at}" if self.at is not None else ""
+        return f"rank {self.ranks[0]} raised {self.type_name}: {first_line}{after}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        lines = [line for line in self.traceback.splitlines() if line.strip()]
+        if self.inside is not None:
+            lines.append(f"inside a collective: {self.inside.text}")
+        elif self.last is not None:
+            lines.append(f"its last collective: {self.last.text}")
+        if self.followers:
+            lines.append(f"{rank_list(self.followers)} failed after it")
+        return tuple(lines)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "type": self.type_name,
+            "message": self.message,
+            "traceback": self.traceback,
+            "inside": self.inside.to_json() if self.inside is not None else None,
+            "followers": list(self.followers),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died(Verdict):
+    """`followers`: ranks that failed or ended after it."""
+
+    last: Call | None
+    followers: tuple[int, ...]
+
+    kind = "died"
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.last.collective.moment if self.last is not None else None
+
+    @property
+    def text(self) -> str:
+        return f"rank {self.ranks[0]} died without a word: killed from outside, or a crash in native code"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
+        if self.certainty is not Certainty.CERTAIN:
+            lines.append("the other ranks' connections were closed before anything else was said")
+        if self.followers:
+            lines.append(f"{rank_list(self.followers)} ended after it")
+        return tuple(lines)
+
+
+def find_failures(evidence: Evidence) -> list[Verdict]:
+    """The first exception, and whatever else was raised outside of a collective; or the rank that died before that."""
+    raised = [(rank, note) for rank, log in evidence.logs.items() for note in log.notes if note.kind == "incident"]
+    raised.sort(key=lambda item: evidence.wall_ns(item[0], item[1].time_ns))
+    outside = [item for item in raised if _inside(evidence.logs[item[0]], item[1]) is None]
+    dead = first_dead(evidence)
+    if dead is not None and not outside:
+        return [_died(evidence, dead, [rank for rank, _ in raised])]
+    first = outside or raised[:1]
+    certainty = Certainty.CERTAIN if len(outside) == 1 else Certainty.LIKELY
+    followers = tuple(sorted({rank for rank, _ in raised} - {rank for rank, _ in first}))
+    return [_raised(evidence, rank, note, certainty, followers) for rank, note in first]
+
+
+def first_dead(evidence: Evidence) -> int | None:
+    """The silent rank that was gone first: it was seen, or it is the only one and the others lost their connections."""
+    if evidence.died_first is not None:
+        return evidence.died_first
+    if len(evidence.silent) != 1:
+        return None
+    texts = [str(n.data.get("text", "")) for log in evidence.logs.values() for n in log.notes if n.kind == "incident"]
+    lost_connections = any(words in text for text in texts for words in _CLOSED)
+    return next(iter(evidence.silent)) if lost_connections or not texts else None
+
+
+def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, followers: tuple[int, ...]) -> Raised:
+    log = evidence.logs[rank]
+    inside = _inside(log, note)
+    return Raised(
+        certainty=certainty,
+        began_wall_ns=evidence.wall_ns(rank, note.time_ns),
+        ranks=(rank,),
+        at=_moment(note),
+        type_name=str(note.data.get("type", "an exception")),
+        message=str(note.data.get("text", "")),
+        traceback="".join(map(str, note.data.get("traceback") or [])),
+        inside=Call(rank=rank, collective=inside) if inside is not None else None,
+        last=last_call(log),
+        followers=followers,
+    )
+
+
+def _died(evidence: Evidence, rank: int, raised: list[int]) -> Died:
+    last = last_call(evidence.logs[rank]) if rank in evidence.logs else None
+    return Died(
+        certainty=Certainty.CERTAIN if rank == evidence.died_first else Certainty.LIKELY,
+        began_wall_ns=evidence.wall_ns(rank, last.collective.time_created_ns) if last is not None else 0,
+        ranks=(rank,),
+        last=last,
+        followers=tuple(sorted((evidence.silent | set(raised)) - {rank})),
+    )
+
+
+def last_call(log: RankLog) -> Call | None:
+    if not log.collectives:
+        return None
+    return Call(rank=log.rank, collective=max(log.collectives, key=lambda collective: collective.record_id))
+
+
+def _inside(log: RankLog, note: Note) -> Collective | None:
+    """The collective the rank was in, or that had just failed, when it raised."""
+    before = [c for c in log.collectives if c.time_created_ns <= note.time_ns]
+    if not before:
+        return None
+    last = max(before, key=lambda collective: collective.record_id)
+    return last if last.state is not State.COMPLETED else None
+
+
+def _moment(note: Note) -> Moment | None:
+    try:
+        return Moment.parse(str(note.data["moment"]))
+    except (KeyError, UsageError):
+        return None

@@ -1,0 +1,113 @@
+"""Do two ranks' calls belong together? Named as torch's Flight Recorder names it (its `MatchState`).
+
+Where Flight Recorder compares shapes, numbers of elements are compared: that is what has to agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+from prismdbg.model import dtypes
+from prismdbg.model.collective import Collective, TensorMeta
+
+# What a rank passes in, or gets out, that may differ from rank to rank.
+_FREE_INPUTS = frozenset({"scatter_", "alltoall_", "alltoall_base_", "allgather_"})
+_FREE_OUTPUTS = frozenset({"gather_", "alltoall_", "alltoall_base_", "reduce_scatter_"})
+_PER_PEER = frozenset({"alltoall_", "alltoall_base_"})
+
+
+class MatchState(StrEnum):
+    FULLY_MATCHED = "FULLY_MATCHED"
+    COLLECTIVE_TYPE_MISMATCH = "COLLECTIVE_TYPE_MISMATCH"
+    SIZE_OR_SYNTAX_MISMATCH = "SIZE_OR_SYNTAX_MISMATCH"
+    COLLECTIVE_STATE_MISMATCH = "COLLECTIVE_STATE_MISMATCH"
+    COLLECTIVE_DTYPE_MISMATCH = "COLLECTIVE_DTYPE_MISMATCH"
+    UNDECIDED = "UNDECIDED"
+
+
+# The program is wrong, whatever happened to the job.
+WRONG = frozenset(
+    {
+        MatchState.COLLECTIVE_TYPE_MISMATCH,
+        MatchState.SIZE_OR_SYNTAX_MISMATCH,
+        MatchState.COLLECTIVE_DTYPE_MISMATCH,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """All that must be the same on every rank. None: may differ."""
+
+    op: str
+    input_sizes: tuple[int, ...] | None
+    output_sizes: tuple[int, ...] | None
+    reduce_op: str
+    root: int
+    element_types: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`difference` says what the second call has in place of what the first has."""
+
+    state: MatchState
+    difference: str = ""
+
+
+def signature(call: Collective) -> Signature:
+    return Signature(
+        op=call.op,
+        input_sizes=None if call.op in _FREE_INPUTS else _sizes(call.inputs),
+        output_sizes=None if call.op in _FREE_OUTPUTS else _sizes(call.outputs),
+        reduce_op=call.reduce_op,
+        root=call.root,
+        element_types=frozenset(tensor.dtype for tensor in (*call.inputs, *call.outputs)),
+    )
+
+
+def match(expected: Collective, found: Collective) -> Match:
+    """Two ranks' sides of one collective."""
+    a, b = signature(expected), signature(found)
+    if a.op != b.op:
+        return Match(MatchState.COLLECTIVE_TYPE_MISMATCH, f"{found.name} in place of {expected.name}")
+    for what, first, second in (
+        ("input elements", a.input_sizes, b.input_sizes),
+        ("output elements", a.output_sizes, b.output_sizes),
+        ("reduce op", a.reduce_op, b.reduce_op),
+        ("root", a.root, b.root),
+    ):
+        if first != second:
+            return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{what} {_said(second)} in place of {_said(first)}")
+    if a.element_types != b.element_types:
+        return Match(
+            MatchState.COLLECTIVE_DTYPE_MISMATCH,
+            f"{', '.join(sorted(b.element_types))} in place of {', '.join(sorted(a.element_types))}",
+        )
+    if expected.state is not found.state:
+        return Match(MatchState.COLLECTIVE_STATE_MISMATCH, f"{found.state} in place of {expected.state}")
+    return Match(MatchState.UNDECIDED if expected.op in _PER_PEER else MatchState.FULLY_MATCHED)
+
+
+def match_message(send: Collective, receive: Collective) -> Match:
+    """The two ends of a message: as many bytes must be received as are sent."""
+    sent, wanted = _size_bytes(send.inputs), _size_bytes(receive.outputs)
+    if sent != wanted:
+        return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{wanted} bytes wanted, {sent} sent")
+    return Match(MatchState.FULLY_MATCHED)
+
+
+def _sizes(tensors: tuple[TensorMeta, ...]) -> tuple[int, ...]:
+    return tuple(prod(tensor.shape) for tensor in tensors)
+
+
+def _size_bytes(tensors: tuple[TensorMeta, ...]) -> int:
+    return sum(prod(tensor.shape) * dtypes.ITEM_BYTES.get(tensor.dtype, 1) for tensor in tensors)
+
+
+def _said(value: tuple[int, ...] | str | int | None) -> str:
+    if isinstance(value, tuple):
+        return " + ".join(map(str, value)) or "none"
+    return str(value)

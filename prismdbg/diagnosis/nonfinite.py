@@ -1,0 +1,188 @@
+"""Where the first NaN or Inf came from: the rank that sent it although all it had received before was finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.meeting import Meeting, meeting_of
+from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
+from prismdbg.diagnosis.wording import place, rank_list
+from prismdbg.model.collective import Collective, Group
+from prismdbg.model.moment import Moment
+
+
+class Birth(StrEnum):
+    SENT = "sent"  # by this rank, which had received nothing of the kind
+    UNSEEN = "unseen"  # by a rank whose log is not here
+    REDUCED = "reduced"  # by nobody: every rank sent finite values, the result is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstNonfinite(Verdict):
+    """`call`: the first to send it, or else the first to receive it. `others` sent it on their own account, too.
+
+    received: ranks that only passed on what they had received, or received it and sent none.
+    """
+
+    birth: Birth
+    call: Call
+    group: Group
+    meeting: Meeting
+    others: tuple[Call, ...]
+    received: tuple[Call, ...]
+    suspects: tuple[int, ...]
+
+    kind = "nonfinite"
+
+    @property
+    def moment(self) -> Moment:
+        return self.call.collective.moment
+
+    @property
+    def text(self) -> str:
+        call = self.call.collective
+        where = f"{call.name}, group {self.group.title} {self.meeting}, {call.moment}{place(call)}"
+        match self.birth:
+            case Birth.SENT:
+                return f"rank {self.call.rank} sent the first NaN or Inf: {where}"
+            case Birth.UNSEEN:
+                return f"the first NaN or Inf came from {_one_of(self.suspects)}, without a log, in {where}"
+            case Birth.REDUCED:
+                return f"the first NaN or Inf was born in a reduction: every rank sent finite values, {where}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        lines = [f"also on its own account: {call.text}" for call in self.others]
+        lines += [f"only received it: {call.text}" for call in self.received]
+        if self.birth is Birth.SENT and self.suspects:
+            lines.append(
+                f"of {rank_list(self.suspects)} there is no log from the beginning: they may have sent it before"
+            )
+        return tuple(lines)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "birth": str(self.birth),
+            "group": self.group.name,
+            "sequence": self.meeting.seq,
+            "call": self.call.to_json(),
+            "others": [call.to_json() for call in self.others],
+            "received": [call.to_json() for call in self.received],
+            "suspects": list(self.suspects),
+        }
+
+
+def find_nonfinite(evidence: Evidence) -> list[Verdict]:
+    """One verdict at most."""
+    sent = {rank: call for rank, log in evidence.logs.items() if (call := _first_sent(log)) is not None}
+    received = {rank: call for rank, log in evidence.logs.items() if (call := _first_received(log)) is not None}
+    on_their_own = {rank: call for rank, call in sent.items() if not _had_received(call, received.get(rank))}
+    if on_their_own:
+        return [_sent(evidence, on_their_own, received)]
+    if received:
+        return [_not_sent(evidence, received)]
+    return []
+
+
+def _first_sent(log: RankLog) -> Collective | None:
+    return min((c for c in log.collectives if c.sent_nonfinite), key=lambda c: c.record_id, default=None)
+
+
+def _first_received(log: RankLog) -> Collective | None:
+    found = (c for c in log.collectives if c.received_nonfinite and c.time_completed_ns is not None)
+    return min(found, key=_completed_ns, default=None)
+
+
+def _completed_ns(call: Collective) -> int:
+    return call.time_completed_ns or 0
+
+
+def _had_received(sent: Collective, received: Collective | None) -> bool:
+    return received is not None and _completed_ns(received) <= sent.time_created_ns
+
+
+def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Collective]) -> FirstNonfinite:
+    order = sorted(own, key=lambda rank: (own[rank].moment.step, evidence.wall_ns(rank, own[rank].time_created_ns)))
+    first = order[0]
+    suspects = tuple(_without_beginning(evidence))
+    together = [rank for rank in order[1:] if own[rank].moment.step == own[first].moment.step]
+    return _verdict(
+        evidence,
+        birth=Birth.SENT,
+        certainty=Certainty.LIKELY if together or suspects else Certainty.CERTAIN,
+        first=Call(rank=first, collective=own[first]),
+        others=tuple(Call(rank=rank, collective=own[rank]) for rank in order[1:]),
+        received=_calls({rank: call for rank, call in received.items() if rank not in own}),
+        suspects=suspects,
+    )
+
+
+def _not_sent(evidence: Evidence, received: dict[int, Collective]) -> FirstNonfinite:
+    """Nobody whose log is here sent it first: another member did, or the reduction itself overflowed."""
+    first = min(received, key=lambda r: (received[r].moment.step, evidence.wall_ns(r, _completed_ns(received[r]))))
+    group = evidence.group(received[first].group)
+    without_log = tuple(rank for rank in group.ranks if rank not in evidence.logs)
+    unseen = bool(without_log) or not group.ranks
+    sure = without_log and not any(_without_beginning(evidence, known_only=True))
+    return _verdict(
+        evidence,
+        birth=Birth.UNSEEN if unseen else Birth.REDUCED,
+        certainty=Certainty.CERTAIN if sure and len(without_log) == 1 else Certainty.LIKELY,
+        first=Call(rank=first, collective=received[first]),
+        others=(),
+        received=_calls(received),
+        suspects=without_log,
+    )
+
+
+def _verdict(
+    evidence: Evidence,
+    *,
+    birth: Birth,
+    certainty: Certainty,
+    first: Call,
+    others: tuple[Call, ...],
+    received: tuple[Call, ...],
+    suspects: tuple[int, ...],
+) -> FirstNonfinite:
+    call = first.collective
+    group = evidence.group(call.group)
+    blamed = suspects if birth is Birth.UNSEEN else (first.rank, *(other.rank for other in others))
+    return FirstNonfinite(
+        certainty=certainty,
+        began_wall_ns=evidence.wall_ns(first.rank, call.time_created_ns),
+        ranks=blamed,
+        birth=birth,
+        call=first,
+        group=group,
+        meeting=meeting_of(call, first.rank, group),
+        others=others,
+        received=received,
+        suspects=suspects,
+    )
+
+
+def _without_beginning(evidence: Evidence, known_only: bool = False) -> Iterator[int]:
+    """Ranks that may have sent or received something that no log here shows."""
+    for rank in range(evidence.known_world_size):
+        log = evidence.logs.get(rank)
+        if log is None:
+            if not known_only:
+                yield rank
+        elif log.collectives and min(call.record_id for call in log.collectives) > 0:
+            yield rank
+
+
+def _calls(found: dict[int, Collective]) -> tuple[Call, ...]:
+    return tuple(Call(rank=rank, collective=found[rank]) for rank in sorted(found))
+
+
+def _one_of(ranks: tuple[int, ...]) -> str:
+    if not ranks:
+        return "a rank"
+    return rank_list(ranks) if len(ranks) == 1 else f"one of {rank_list(ranks)}"

@@ -1,0 +1,93 @@
+"""Collectives that some ranks wait in: who waits, who never came, and which of several is the cause of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from prismdbg.diagnosis.meeting import Meeting, meeting_of
+from prismdbg.diagnosis.progress import Progress
+from prismdbg.model.collective import Collective, Group
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    rank: int
+    collective: Collective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """`never_came`: members whose logs are here and lack it. `unknown`: members without a log, or without a whole one.
+
+    Both are empty where the group is not described, or where every member came and still nothing completed.
+    """
+
+    meeting: Meeting
+    group: Group
+    waits: tuple[Wait, ...]
+    never_came: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+    @property
+    def first(self) -> Wait:
+        return min(self.waits, key=lambda wait: (wait.collective.time_created_ns, wait.rank))
+
+    @property
+    def waiting_ranks(self) -> tuple[int, ...]:
+        return tuple(wait.rank for wait in self.waits)
+
+    @property
+    def is_real(self) -> bool:
+        """A work that nobody waits for may stay open for ever though every rank came: one such alone is no stall."""
+        if self.never_came or self.unknown or len(self.waits) > 1:
+            return True
+        only = self.waits[0].collective
+        return not only.is_async and not only.is_p2p
+
+
+def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[Stall]:
+    """One for each meeting that a wait is in, first waits first."""
+    by_meeting: dict[Meeting, list[Wait]] = {}
+    for wait in waits:
+        group = ranks[wait.rank].group(wait.collective.group)
+        by_meeting.setdefault(meeting_of(wait.collective, wait.rank, group), []).append(wait)
+    stalls = [_stall(ranks, meeting, found) for meeting, found in by_meeting.items()]
+    real = [stall for stall in stalls if stall.is_real]
+    return sorted(real, key=lambda stall: stall.first.collective.time_created_ns)
+
+
+def causes(stalls: list[Stall]) -> list[Stall]:
+    """Those that no other explains: where all missing ranks of one wait in others, these do, unless in a circle."""
+    leads = {i: _explained_by(stall, stalls) for i, stall in enumerate(stalls)}
+    reached = {i: _reachable(i, leads) for i in leads}
+    return [stall for i, stall in enumerate(stalls) if all(i in reached[j] for j in reached[i])]
+
+
+def _explained_by(stall: Stall, stalls: list[Stall]) -> set[int]:
+    """Positions of the stalls in which the ranks wait that this one misses; none if one of them waits nowhere."""
+    waits_in = {rank: i for i, other in enumerate(stalls) if other is not stall for rank in other.waiting_ranks}
+    return {waits_in[r] for r in stall.never_came} if waits_in.keys() >= set(stall.never_came) else set()
+
+
+def _reachable(start: int, leads: Mapping[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    ahead = list(leads[start])
+    while ahead:
+        position = ahead.pop()
+        if position not in found:
+            found.add(position)
+            ahead += leads[position]
+    return found
+
+
+def _stall(ranks: Mapping[int, Progress], meeting: Meeting, waits: list[Wait]) -> Stall:
+    group = ranks[waits[0].rank].group(meeting.group)
+    others = [rank for rank in meeting.members(group) if rank not in {wait.rank for wait in waits}]
+    return Stall(
+        meeting=meeting,
+        group=group,
+        waits=tuple(sorted(waits, key=lambda wait: wait.rank)),
+        never_came=tuple(rank for rank in others if rank in ranks and not ranks[rank].has_come(meeting)),
+        unknown=tuple(rank for rank in others if rank not in ranks or ranks[rank].lost),
+    )

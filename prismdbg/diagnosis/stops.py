@@ -1,0 +1,212 @@
+"""Where a job stopped: the collective in which ranks wait, who never came to it, and what those did instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.failures import first_dead, last_call
+from prismdbg.diagnosis.progress import Progress
+from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
+from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
+from prismdbg.diagnosis.wording import and_list, duration, rank_list
+from prismdbg.model.collective import Collective, State
+from prismdbg.model.moment import Moment
+
+# A wait this much longer than usual is no coincidence with the end of the job.
+LONG_WAIT_NS = 1_000_000_000
+LONG_WAIT_FACTOR = 10
+
+
+class How(StrEnum):
+    """Why a rank never came."""
+
+    RAISED = "raised"
+    EXITED = "exited"
+    DIED = "died"
+    WAITS_ELSEWHERE = "waits elsewhere"
+    ELSEWHERE = "elsewhere"
+
+
+GONE = frozenset({How.RAISED, How.EXITED, How.DIED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    rank: int
+    how: How
+    did: str
+    last: Call | None
+
+    @property
+    def text(self) -> str:
+        last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective at all"
+        return f"rank {self.rank} never came: {self.did}; {last}"
+
+    def to_json(self) -> dict[str, Any]:
+        last = self.last.to_json() if self.last is not None else None
+        return {"rank": self.rank, "how": str(self.how), "did": self.did, "last": last}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(Verdict):
+    """`behind`: ranks that wait elsewhere, in consequence. waited_ns: of the rank that waits longest; None: unknown."""
+
+    stall: Stall
+    absent: tuple[Absent, ...]
+    waited_ns: int | None
+    behind: tuple[int, ...]
+
+    kind = "stopped"
+
+    @property
+    def moment(self) -> Moment:
+        return self.stall.first.collective.moment
+
+    @property
+    def text(self) -> str:
+        stall, call = self.stall, self.stall.first.collective
+        for_long = f" for {duration(self.waited_ns)}" if self.waited_ns is not None else ""
+        failed = all(wait.collective.state is State.FAILED for wait in stall.waits)
+        verb = "gave up" if failed else "waits" if len(stall.waits) == 1 else "wait"
+        where = f"{call.name}, group {stall.group.title} {stall.meeting}, {call.moment}"
+        return f"{rank_list(stall.waiting_ranks)} {verb} in {where}{for_long}; {self._who()}"
+
+    def _who(self) -> str:
+        parts = []
+        if self.absent:
+            parts.append(f"{rank_list(absent.rank for absent in self.absent)} never came")
+        if self.stall.unknown:
+            parts.append(f"of {rank_list(self.stall.unknown)} nothing is known")
+        return and_list(parts) if parts else "every rank known to take part did come"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        lines = [absent.text for absent in self.absent]
+        lines += [Call(rank=wait.rank, collective=wait.collective).text for wait in self.stall.waits]
+        if self.behind:
+            lines.append(f"{rank_list(self.behind)} wait elsewhere, in consequence")
+        if self.certainty is Certainty.HINT:
+            lines.append(
+                "it may only be what the ranks did when the job ended: nothing says that it would not have gone on"
+            )
+        return tuple(lines)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "group": self.stall.group.name,
+            "sequence": self.stall.meeting.seq,
+            "waiting": [Call(rank=wait.rank, collective=wait.collective).to_json() for wait in self.stall.waits],
+            "never_came": [absent.to_json() for absent in self.absent],
+            "unknown": list(self.stall.unknown),
+            "waited_ns": self.waited_ns,
+        }
+
+
+def find_stops(evidence: Evidence) -> list[Verdict]:
+    """The causes among all stalls; each group's first only, for a rank that does not come stays away."""
+    ranks = evidence.progress()
+    stalls = _first_of_each(find_stalls(ranks, _waits(evidence, ranks)))
+    found = [_verdict(evidence, ranks, stall, stalls) for stall in causes(stalls)]
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _waits(evidence: Evidence, ranks: Mapping[int, Progress]) -> list[Wait]:
+    """Not of ranks that ended well, nor of works that nobody waited for: what they left open does not matter."""
+    return [
+        Wait(rank, collective)
+        for rank, log in evidence.logs.items()
+        if ranks[rank].exit_code != 0 or ranks[rank].incident is not None
+        for collective in log.collectives
+        if collective.state is not State.COMPLETED and not _was_left_behind(log, collective)
+    ]
+
+
+def _was_left_behind(log: RankLog, call: Collective) -> bool:
+    """Whether its thread went on, well beyond the step it was issued in."""
+    last = log.collectives[-1]
+    return last.state is State.COMPLETED and last.thread_id == call.thread_id and last.moment.step > call.moment.step
+
+
+def _first_of_each(stalls: list[Stall]) -> list[Stall]:
+    firsts: dict[tuple[object, ...], Stall] = {}
+    for stall in stalls:
+        firsts.setdefault((stall.group.name, stall.meeting.is_p2p, stall.never_came, stall.unknown), stall)
+    return list(firsts.values())
+
+
+def _verdict(evidence: Evidence, ranks: Mapping[int, Progress], stall: Stall, stalls: list[Stall]) -> Stopped | None:
+    absent = tuple(_absent(evidence, ranks, rank, stall, stalls) for rank in stall.never_came)
+    waited_ns = _waited_ns(evidence, stall)
+    certainty = _certainty(evidence, stall, absent, waited_ns)
+    if certainty is Certainty.HINT and evidence.is_running:
+        return None
+    behind = {rank for other in stalls if other is not stall for rank in other.waiting_ranks}
+    first = stall.first
+    return Stopped(
+        certainty=certainty,
+        began_wall_ns=evidence.wall_ns(first.rank, first.collective.time_created_ns),
+        ranks=(*stall.never_came, *stall.waiting_ranks),
+        stall=stall,
+        absent=absent,
+        waited_ns=waited_ns,
+        behind=tuple(sorted(behind - {*stall.waiting_ranks, *stall.never_came})),
+    )
+
+
+def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int | None) -> Certainty:
+    if any(who.how in GONE for who in absent):
+        return Certainty.CERTAIN
+    if waited_ns is None:
+        return Certainty.LIKELY if absent else Certainty.HINT
+    usual_ns = _usual_wait_ns(evidence, stall)
+    if waited_ns < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns):
+        return Certainty.HINT
+    return Certainty.CERTAIN if absent else Certainty.LIKELY
+
+
+def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
+    first = stall.first
+    if first.collective.duration_ns is not None:
+        return first.collective.duration_ns
+    if not evidence.ended_wall_ns:
+        return None
+    return max(evidence.ended_wall_ns - evidence.wall_ns(first.rank, first.collective.time_created_ns), 0)
+
+
+def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
+    waits = [
+        collective.duration_ns
+        for collective in evidence.logs[stall.first.rank].collectives
+        if collective.group == stall.meeting.group and collective.duration_ns and collective.state is State.COMPLETED
+    ]
+    return round(median(waits)) if waits else 0
+
+
+def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall: Stall, stalls: list[Stall]) -> Absent:
+    how, did = _instead(evidence, ranks[rank], stall, stalls)
+    return Absent(rank=rank, how=how, did=did, last=last_call(evidence.logs[rank]))
+
+
+def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[Stall]) -> tuple[How, str]:
+    if progress.incident is not None:
+        data = progress.incident.data
+        return How.RAISED, f"it raised {data.get('type', 'an exception')}: {_first_line(str(data.get('text', '')))}"
+    if progress.exit_code is not None:
+        return How.EXITED, f"it ended by itself with exit code {progress.exit_code}"
+    for other in stalls:
+        if other is not stall and progress.rank in other.waiting_ranks:
+            call = other.first.collective
+            return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.meeting}"
+    if progress.rank == first_dead(evidence):
+        return How.DIED, "it died without a word"
+    return How.ELSEWHERE, "its log shows no error"
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""

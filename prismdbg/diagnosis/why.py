@@ -1,0 +1,56 @@
+"""Everything the logs say about what went wrong, the surest first; and what is missing to say more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.failures import find_failures
+from prismdbg.diagnosis.mismatches import find_mismatches
+from prismdbg.diagnosis.nonfinite import find_nonfinite
+from prismdbg.diagnosis.stops import find_stops
+from prismdbg.diagnosis.stragglers import find_stragglers
+from prismdbg.diagnosis.verdict import Verdict, in_order
+from prismdbg.diagnosis.wording import rank_list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """`missing`: sentences on evidence that is not there."""
+
+    verdicts: tuple[Verdict, ...]
+    missing: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"verdicts": [verdict.to_json() for verdict in self.verdicts], "missing": list(self.missing)}
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    verdicts = [
+        *find_failures(evidence),
+        *find_mismatches(evidence),
+        *find_stops(evidence),
+        *find_nonfinite(evidence),
+        *find_stragglers(evidence),
+    ]
+    return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)))
+
+
+def _missing(evidence: Evidence) -> list[str]:
+    lines = [f"the log of rank {rank} cannot be read: {why}" for rank, why in sorted(evidence.unreadable.items())]
+    without = [rank for rank in evidence.absent if rank not in evidence.unreadable]
+    if without:
+        lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")
+    for rank, log in sorted(evidence.logs.items()):
+        lines += [
+            f"recording of rank {rank} ended early: {n.data.get('text', '')}" for n in log.notes if n.kind == "lost"
+        ]
+        if log.collectives and (first := min(call.record_id for call in log.collectives)):
+            lines.append(f"the log of rank {rank} begins after {first} collectives")
+    silent = evidence.silent - {evidence.died_first}
+    if silent:
+        lines.append(f"{rank_list(silent)} ended without a word: ended by the launcher, or killed")
+    if not evidence.world_size:
+        lines.append("how many ranks the job had is not known but from its groups")
+    return lines

@@ -1,0 +1,38 @@
+"""How ranks, calls and durations are said in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prismdbg.model.collective import Collective
+
+_SHOWN = 8
+
+
+def rank_list(ranks: Iterable[int]) -> str:
+    """`rank 2`, `ranks 0, 1 and 3`, `ranks 0, 1, 2, 3, 4, 5, 6, 7 and 504 more`."""
+    numbers = sorted(ranks)
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > _SHOWN:
+        shown = ", ".join(map(str, numbers[:_SHOWN]))
+        return f"ranks {shown} and {len(numbers) - _SHOWN} more"
+    return f"ranks {and_list([str(number) for number in numbers])}"
+
+
+def and_list(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def place(collective: Collective) -> str:
+    """` at train.py:12 in main`, or nothing."""
+    return f" at {collective.frames[0]}" if collective.frames else ""
+
+
+def duration(time_ns: int) -> str:
+    """`640 us`, `12.3 ms`, `4.2 s`, `310 s`."""
+    for unit_ns, unit in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")):
+        if time_ns >= unit_ns:
+            value = time_ns / unit_ns
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    return f"{time_ns} ns"
