@@ -15,7 +15,9 @@ from prismdbg.workflows.run_folder import RunFolder
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--rank", type=click.IntRange(min=0), required=True)
-@click.option("--window", type=click.IntRange(min=0), default=1, show_default=True, metavar="STEPS", help="Steps after A.")
+@click.option(
+    "--window", type=click.IntRange(min=0), default=1, show_default=True, metavar="STEPS", help="Steps after A."
+)
 @click.option("--origin", type=click.Choice(["image", "start"]), default="image", show_default=True)
 @click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds to wait for the window.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="CAPSULE")
@@ -35,5 +37,7 @@ def command(run: Path, rank: int, window: int, origin: str, timeout: float, outp
     )
     made = capture(request, lambda text: render.say(f"prismdbg: {text}"))
     manifest = made.manifest
-    render.say(f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {render.size(manifest.size_bytes)}")
+    render.say(
+        f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {render.size(manifest.size_bytes)}"
+    )
     render.emit(str(output))

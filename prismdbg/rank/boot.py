@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ def _record(config: RankConfig) -> None:
 
     class Witness:
         def exception(self, report: dict[str, Any]) -> None:
-            if recording.ensure_open():
+            if recording.is_open or (_may_be_a_rank() and recording.ensure_open()):
                 recording.note("incident", **report)
 
         def end(self, code: int) -> None:
@@ -51,6 +52,11 @@ def _record(config: RankConfig) -> None:
     COUNTER.install()
     triggers.install(Witness())
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
+
+
+def _may_be_a_rank() -> bool:
+    """A launcher raises when its workers do, and a worker of a rank inherits its environment: neither is a rank."""
+    return "RANK" in os.environ and multiprocessing.parent_process() is None
 
 
 def _in_child(recording: Any) -> None:

@@ -32,7 +32,7 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     triggers.install(replaying)
     recorder.handover(replaying.replayer.rescue)  # its kernels go, then ours come
     replaying.install()
-    in_flight = recorder.in_flight()
+    in_flight = [int(number) for number in message.get("in_flight", [])]
     replaying.replayer.first = min([*in_flight, counters.record_id])
     resume, progress = agent.verbs["resume"], agent.verbs["progress"]
 

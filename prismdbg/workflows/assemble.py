@@ -28,7 +28,7 @@ from prismdbg.workflows.run_folder import RunFolder, read_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """`past_records`: how many collectives the rank had issued at A. `images`: of a process image, taken over."""
+    """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete. `images`: of a process image, taken over."""
 
     run: RunFolder
     folder: Path
@@ -36,6 +36,7 @@ class Ingredients:
     origin: Origin
     incident: Incident
     past_records: int = 0
+    in_flight: tuple[int, ...] = ()
     images: Path | None = None
     keep_images: bool = False
     last_moment: Moment | None = None
@@ -52,7 +53,8 @@ def assemble(parts: Ingredients) -> Capsule:
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         environment = redact(rank["environment"])
         described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
-        writer.add_json(layout.RANK, {**described, "past_records": parts.past_records})
+        origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
+        writer.add_json(layout.RANK, {**described, **origin})
         _add_log(writer, parts.folder, records)
         environment_files = environment_of(parts.run, parts.folder)
         add_files(writer, [*opened_files(log, rank), *_open_in_image(parts.images)])

@@ -93,6 +93,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
                 origin=Origin.IMAGE,
                 incident=incident,
                 past_records=taken.past_records,
+                in_flight=taken.in_flight,
                 images=images,
                 last_moment=end,
             )

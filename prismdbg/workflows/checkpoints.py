@@ -22,6 +22,7 @@ class Checkpoint:
     path: Path
     moment: Moment
     past_records: int
+    in_flight: tuple[int, ...]
     paused_ns: int
     images_bytes: int
 
@@ -40,6 +41,7 @@ def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
                 path=path.parent,
                 moment=Moment.parse(data["moment"]),
                 past_records=int(data["past_records"]),
+                in_flight=tuple(data["in_flight"]),
                 paused_ns=int(data["paused_ns"]),
                 images_bytes=int(data["images_bytes"]),
             )
@@ -69,6 +71,7 @@ def _describe(taken: Taken) -> dict[str, object]:
     return {
         "moment": str(taken.moment),
         "past_records": taken.past_records,
+        "in_flight": list(taken.in_flight),
         "paused_ns": taken.paused_ns,
         "frozen_ns": taken.report.frozen_ns,
         "images_bytes": taken.report.images_bytes,

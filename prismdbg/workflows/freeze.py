@@ -35,6 +35,7 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
             origin=Origin.START if checkpoint is None else Origin.IMAGE,
             incident=wanted.incident,
             past_records=0 if checkpoint is None else checkpoint.past_records,
+            in_flight=() if checkpoint is None else checkpoint.in_flight,
             images=None if checkpoint is None else checkpoint.images,
             keep_images=True,
             last_moment=wanted.last,

@@ -70,8 +70,9 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
             with client:
                 first = 0
                 if capsule.manifest.origin is Origin.IMAGE:
-                    taken = client.ask("replay", log=str(capsule.log), timeout_s=60)
-                    first = min([*taken["in_flight"], int(taken["record_id"])])
+                    in_flight = [int(number) for number in capsule.rank().get("in_flight", [])]
+                    taken = client.ask("replay", log=str(capsule.log), in_flight=in_flight, timeout_s=60)
+                    first = min([*in_flight, int(taken["record_id"])])
                 yield LiveReplay(
                     capsule=capsule,
                     client=client,
