@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.rank import native_build
+from prismdbg.workflows.injection import cache_dir
 
 JOBS = Path(__file__).parent / "integration" / "native_jobs"
 BOUND_S = 120
@@ -36,6 +38,7 @@ class Ran:
 
 def start_job(spawn: Spawn, tmp_path: Path, script: str, world: int, *arguments: str) -> list[subprocess.Popen[str]]:
     """`native_jobs/<script>.py` once for each rank; logs and reports go to `<tmp_path>/<rank>`."""
+    native_build.build(cache_dir())
     processes = []
     for rank in range(world):
         (tmp_path / str(rank)).mkdir(exist_ok=True)

@@ -10,13 +10,6 @@ from native_ranks import JOBS, Ran, Spawn, run_job
 
 from prismdbg.capsule.log_reader import read_payload
 from prismdbg.model.collective import Collective, State
-from prismdbg.rank import native_build
-from prismdbg.workflows.injection import cache_dir
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _built() -> None:
-    native_build.build(cache_dir())
 
 
 @pytest.fixture

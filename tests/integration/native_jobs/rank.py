@@ -17,6 +17,11 @@ from prismdbg.capsule.log_format import Kind
 from prismdbg.rank import native_build
 from prismdbg.workflows.injection import cache_dir
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from waiting import wait_for
+
+__all__ = ["ARGUMENTS", "FOLDER", "RANK", "RUN", "WORLD", "join", "native", "record", "report", "wait_for"]
+
 RUN = Path(sys.argv[1])
 RANK, WORLD = int(sys.argv[2]), int(sys.argv[3])
 ARGUMENTS = sys.argv[4:]

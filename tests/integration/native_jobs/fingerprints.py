@@ -1,0 +1,35 @@
+"""Compares the native fingerprint and its search for values that are not finite with the torch implementation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from rank import native
+
+from prismdbg.rank import fingerprint
+
+SIZES = (0, 1, 2, 7, 8, 9, 1023, 1024, 1025, 4096, 8191, 8192, 8193, 70_001)
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+OTHERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.float8_e5m2)
+
+
+def compare(*tensors: torch.Tensor) -> None:
+    expected = (fingerprint.of(tensors), fingerprint.nonfinite(tensors))
+    assert native.fingerprint(list(tensors)) == expected, [(t.dtype, t.shape) for t in tensors]
+
+
+torch.manual_seed(1)
+for dtype, size in itertools.product(FLOATING + OTHERS, SIZES):
+    x = (torch.randn(size, dtype=torch.float64) * 50).to(dtype)
+    compare(x)
+    compare(x[1:], x[:-1])
+    if size >= 7 and (dtype in FLOATING or dtype is torch.float8_e5m2):
+        for value, place in itertools.product((math.nan, math.inf, -math.inf), (0, size // 2, size - 1)):
+            bad = x.to(torch.complex128 if dtype.is_complex else torch.float64)
+            bad[place] = value
+            compare(bad.to(dtype))
+            assert native.fingerprint([bad.to(dtype)])[1]
+compare(torch.randn(30, 40).t(), torch.randn(5, 6, 7).permute(2, 0, 1), torch.tensor(3.0))
+compare(torch.tensor([3.4e38, 3.4e38]))

@@ -1,0 +1,79 @@
+"""The native recorder while the rank parks, is handed over, forks, loses its peers, its disk or its descriptors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from native_ranks import Spawn, finish_job, run_job, start_job
+
+from prismdbg.model.collective import State
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_parked_rank_loses_no_record(spawn: Spawn, tmp_path: Path) -> None:
+    (one,) = run_job(spawn, tmp_path, "parked", 1)
+    log = one.log()
+    assert len(log.collectives) == one.report()["issued"]
+    assert {c.state for c in log.collectives} == {State.COMPLETED}
+    assert [c.record_id for c in log.collectives] == list(range(len(log.collectives)))
+    assert [note.kind for note in log.notes] == ["parked"] * 5
+    assert len(list(one.folder.glob("events.*.seg"))) > 1, "the log never went on to a second segment"
+
+
+def test_works_outlive_their_peers_after_a_handover(spawn: Spawn, tmp_path: Path) -> None:
+    run_job(spawn, tmp_path, "handover", 2)
+
+
+def test_a_failed_collective_fails_as_before_and_is_recorded(spawn: Spawn, tmp_path: Path) -> None:
+    processes = start_job(spawn, tmp_path, "peer_dies", 2)
+    survivor, _ = finish_job(processes, tmp_path, expect=(0, 3))
+    states = [(c.name, c.state) for c in survivor.log().collectives]
+    assert states == [
+        ("all_reduce", State.COMPLETED),
+        ("all_reduce", State.FAILED),
+        ("recv", State.FAILED),
+        ("send", State.COMPLETED),
+        ("barrier", State.FAILED),
+        ("all_reduce", State.FAILED),
+    ]
+
+
+def test_a_forked_child_never_writes_its_parents_log(spawn: Spawn, tmp_path: Path) -> None:
+    (one,) = run_job(spawn, tmp_path, "forked", 1)
+    log = one.log()
+    assert [c.state for c in log.collectives] == [State.COMPLETED, State.COMPLETED]
+    assert log.notes == [] and log.steps == []
+
+
+@pytest.mark.parametrize("payloads", [[], ["payloads"]])
+def test_without_descriptors_the_training_goes_on(spawn: Spawn, tmp_path: Path, payloads: list[str]) -> None:
+    (one,) = run_job(spawn, tmp_path, "out_of_space", 1, "descriptors", *payloads)
+    log = one.log()
+    assert log.notes[0].kind == "lost" and "Too many open files" in log.notes[0].data["text"]
+
+
+@pytest.mark.parametrize("payloads", [[], ["payloads"]])
+def test_on_a_full_disk_the_training_goes_on(spawn: Spawn, small_disk: Path, payloads: list[str]) -> None:
+    (one,) = run_job(spawn, small_disk, "out_of_space", 1, "disk", *payloads)
+    log = one.log()
+    assert log.notes[0].kind == "lost" and "No space left" in log.notes[0].data["text"]
+    assert len(log.collectives) > 10
