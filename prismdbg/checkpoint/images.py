@@ -93,6 +93,8 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
     Small edited copies of `core-*.img`: no capabilities, and no limits that a container may not set. All else
     are links to `seen_as`, the path under which the restoring container sees `images`.
     """
+    if not seen_as.is_absolute():
+        raise ValueError(f"{seen_as} is not absolute: it would not be found from {into}")
     into.mkdir(mode=0o700, parents=True)
     for source in sorted(images.iterdir()):
         target = into / source.name

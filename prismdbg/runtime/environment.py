@@ -63,7 +63,12 @@ class Environment:
     @cached_property
     def folders(self) -> frozenset[str]:
         """Every folder that exists where these files do."""
-        return frozenset(str(parent) for file in self.files for parent in Path(file.path).parents)
+        found = {"/"}
+        for folder in {file.path.rpartition("/")[0] for file in self.files}:
+            while folder and folder not in found:
+                found.add(folder)
+                folder = folder.rpartition("/")[0]
+        return frozenset(found)
 
     def check_unchanged(self) -> None:
         """`FacilityError` naming what is missing or not as it was."""
