@@ -1,0 +1,30 @@
+"""`prismdbg build`: the container image that a capsule runs in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import render
+from prismdbg.workflows.build import build_image
+from prismdbg.workflows.pack import opened
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(capsule: Path, as_json: bool) -> None:
+    """Make the image of the installed files that the rank in CAPSULE ran on, and print its tag.
+
+    No base image and no registry. The capsule itself is bound into the container at replay. To take both to another
+    machine: `docker save TAG`, and `prismdbg pack CAPSULE`.
+    """
+    with opened(capsule) as whole:
+        built = build_image(whole, lambda text: render.say(f"prismdbg: {text}"))
+    if as_json:
+        render.emit_json(asdict(built))
+        return
+    render.say(f"{'made' if built.made else 'there already'}: {built.files} files, {render.size(built.size_bytes)}")
+    render.emit(built.tag)
