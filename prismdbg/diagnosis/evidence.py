@@ -12,7 +12,7 @@ from prismdbg.model.collective import Group
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """`logs` by rank, of the last attempt only. `unreadable`: ranks whose log is damaged, and how.
+    """`logs` by rank, of the last attempt only. `damaged`: why a rank's log cannot be read, or only in part.
 
     world_size: 0 where nothing says it. silent: ranks whose process is gone and that said neither an exit code nor an
     exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
@@ -21,14 +21,18 @@ class Evidence:
 
     logs: Mapping[int, RankLog]
     world_size: int = 0
-    unreadable: Mapping[int, str] = field(default_factory=dict)
+    damaged: Mapping[int, str] = field(default_factory=dict)
     silent: frozenset[int] = frozenset()
     died_first: int | None = None
     is_running: bool = False
     ended_wall_ns: int = 0
 
     def progress(self) -> dict[int, Progress]:
-        return {rank: Progress.of(log) for rank, log in self.logs.items()}
+        """A rank whose log breaks off is not held to what it lacks."""
+        ranks = {rank: Progress.of(log) for rank, log in self.logs.items()}
+        for rank in ranks.keys() & self.damaged.keys():
+            ranks[rank].lost = self.damaged[rank]
+        return ranks
 
     def group(self, name: str) -> Group:
         """As any rank described it."""

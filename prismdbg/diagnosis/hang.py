@@ -12,7 +12,7 @@ from prismdbg.capsule.log_reader import Event
 from prismdbg.diagnosis.meeting import Meeting
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
-from prismdbg.diagnosis.wording import and_list, rank_list
+from prismdbg.diagnosis.wording import and_list, place, rank_list
 from prismdbg.model.moment import Moment
 
 NS_PER_S = 1_000_000_000
@@ -40,9 +40,8 @@ class HangReport:
     def text(self) -> str:
         stall, call = self.stall, self.stall.first.collective
         waiting = f"{rank_list(stall.waiting_ranks)} for {self.waited_ns / NS_PER_S:.0f} s in {call.name}"
-        place = f"group {stall.group.title} {stall.meeting}, {call.moment}"
-        at = f" at {call.frames[0]}" if call.frames else ""
-        return f"hang: {waiting} ({place}){at}; {self._absent()}"
+        where = f"group {stall.group.title} {stall.meeting}, {call.moment}"
+        return f"hang: {waiting} ({where}){place(call)}; {self._absent()}"
 
     def _absent(self) -> str:
         stall = self.stall

@@ -150,7 +150,11 @@ def _verdict(evidence: Evidence, ranks: Mapping[int, Progress], stall: Stall, st
     first = stall.first
     return Stopped(
         certainty=certainty,
-        began_wall_ns=evidence.wall_ns(first.rank, first.collective.time_created_ns),
+        began_wall_ns=max(
+            evidence.wall_ns(first.rank, first.collective.time_created_ns),
+            *(_raised_wall_ns(evidence, ranks[rank]) for rank in stall.never_came),  # the cause is said first
+            0,
+        ),
         ranks=(*stall.never_came, *stall.waiting_ranks),
         stall=stall,
         absent=absent,
@@ -206,6 +210,10 @@ def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[
     if progress.rank == first_dead(evidence):
         return How.DIED, "it died without a word"
     return How.ELSEWHERE, "its log shows no error"
+
+
+def _raised_wall_ns(evidence: Evidence, progress: Progress) -> int:
+    return evidence.wall_ns(progress.rank, progress.incident.time_ns) if progress.incident is not None else 0
 
 
 def _first_line(text: str) -> str:

@@ -38,8 +38,11 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 def _missing(evidence: Evidence) -> list[str]:
-    lines = [f"the log of rank {rank} cannot be read: {why}" for rank, why in sorted(evidence.unreadable.items())]
-    without = [rank for rank in evidence.absent if rank not in evidence.unreadable]
+    lines = [
+        f"the log of rank {rank} {'breaks off' if rank in evidence.logs else 'cannot be read'}: {why}"
+        for rank, why in sorted(evidence.damaged.items())
+    ]
+    without = [rank for rank in evidence.absent if rank not in evidence.damaged]
     if without:
         lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")
     for rank, log in sorted(evidence.logs.items()):

@@ -1,0 +1,48 @@
+"""`prismdbg why`: what went wrong in a run, from its logs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from prismdbg.cli import render
+from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.workflows.evidence import gather
+
+_COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(run: Path, as_json: bool) -> None:
+    """Say what went wrong in RUN, the surest first: who raised or died, who never came, whose calls do not match,
+    who sent the first NaN, for whom the others wait. From the logs of the ranks alone, while the job runs or after.
+
+    certain: the logs show it. likely: it explains them. hint: worth a look.
+    """
+    diagnosis = diagnose(gather(run))
+    if as_json:
+        render.emit_json({"run": str(run), **diagnosis.to_json()})
+        return
+    _show(diagnosis, Console(highlight=False, soft_wrap=True))
+
+
+def _show(diagnosis: Diagnosis, console: Console) -> None:
+    if not diagnosis.verdicts:
+        console.print("nothing wrong in these logs")
+    for verdict in diagnosis.verdicts:
+        console.print(_heading(verdict))
+        for line in verdict.lines:
+            console.print(Text(f"    {render.plain(line)}"))
+    for line in diagnosis.missing:
+        console.print(Text(f"missing: {render.plain(line)}", style="dim"))
+
+
+def _heading(verdict: Verdict) -> Text:
+    certainty = Text(f"{verdict.certainty}: ", style=_COLORS[verdict.certainty])
+    return certainty.append(render.plain(verdict.text), style="bold")

@@ -1,0 +1,92 @@
+"""Gathers what a run folder holds for a diagnosis. Nothing is required of it but one readable log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_reader import LogReader, RankLog, fold
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.workflows.ranks_alive import RankProcess
+from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
+
+
+def gather(path: Path) -> Evidence:
+    """`UsageError` where there is no log at all."""
+    run = RunFolder(path.resolve())
+    folders = _last_attempt(run.rank_folders())
+    logs: dict[int, RankLog] = {}
+    damaged: dict[int, str] = {}
+    for folder in folders:
+        log, damage = _read(folder)
+        if log is not None:
+            logs[rank_of(folder)] = log
+        if damage:
+            damaged[rank_of(folder)] = damage
+    if not folders:
+        raise UsageError(f"{path} holds no log", hint="give the folder that `prismdbg record -o` made")
+    supervisor = _json(run.supervisor_json)
+    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _is_alive(folder)}
+    silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
+    return Evidence(
+        logs=logs,
+        world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
+        damaged=damaged,
+        silent=silent,
+        died_first=_died_first(supervisor, silent),
+        is_running=bool(alive),
+        ended_wall_ns=time.time_ns() if alive else int(supervisor.get("ended_wall_ns", 0)),
+    )
+
+
+def _last_attempt(folders: Iterable[Path]) -> list[Path]:
+    """A launcher restarts all ranks together: those without a folder of the last attempt were not recorded in it."""
+    attempts: dict[int, list[Path]] = {}
+    for folder in folders:
+        attempts.setdefault(int(folder.name.partition(".")[2] or 0), []).append(folder)
+    return attempts[max(attempts)] if attempts else []
+
+
+def _read(folder: Path) -> tuple[RankLog | None, str]:
+    """What there is up to the first damage, and the damage."""
+    reader = LogReader(folder)
+    try:
+        events = reader.poll()
+    except CapsuleError as error:
+        return None, str(error)
+    if reader.rank < 0:
+        return None, "it is empty"
+    log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
+    fold(log, events)
+    return log, str(reader.damage or "")
+
+
+def _is_alive(folder: Path) -> bool:
+    try:
+        return RankProcess(folder).is_alive()
+    except (KeyError, UsageError):  # no rank.json, or half of one
+        return False
+
+
+def _has_said_its_end(log: RankLog) -> bool:
+    return any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes)
+
+
+def _died_first(supervisor: dict[str, Any], silent: frozenset[int]) -> int | None:
+    """Whom the supervisor saw die before any other incident."""
+    for entry in supervisor.get("incidents", [])[:1]:
+        rank = int(str(entry.get("rank", "-1")).partition(".")[0])
+        if entry.get("kind") == "lost" and rank in silent:
+            return rank
+    return None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Empty where it is missing or damaged: the logs speak without it."""
+    try:
+        return read_json(path)
+    except UsageError:
+        return {}
