@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class PythonRecorder:
         self._groups: set[str] = set()
         self._stacks = self._fingerprints = self._nan_check = True
         self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, 1 << 62
+        self._order = threading.Lock()
         self._gate = threading.Condition()
         self._closed_gate = False
         self._parked = 0
@@ -71,7 +73,7 @@ class PythonRecorder:
 
     def append(self, kind: int, body: bytes) -> None:
         if self._log is not None:
-            self._guarded(lambda: self._log and self._log.append(kind, body))
+            self._guarded(partial(self._log.append, kind, body))
 
     def begin_step(self, step: int, source: int) -> None:
         self._counters.begin_step(step)
@@ -160,13 +162,16 @@ class PythonRecorder:
                 self._on_group(call.group)
         if self._log is None:
             return None
-        record_id, moment, identity = self._counters.issue(call)
-        self._in_flight[record_id] = call.spec.name
-        self._log.append(fmt.Kind.ISSUE, self._encode_issue(self._log, call, record_id, moment, identity))
-        self._events += 1
+        encode = self._encoder(self._log, call)
+        with self._order:  # several threads may issue: records stand in the order of their numbers
+            record_id, moment, identity = self._counters.issue(call)
+            self._in_flight[record_id] = call.spec.name
+            self._log.append(fmt.Kind.ISSUE, encode(record_id, moment, identity))
+            self._events += 1
         return Completion(self, call, record_id)
 
-    def _encode_issue(self, log: LogWriter, call: Call, record_id: int, moment: Moment, identity: Identity) -> bytes:
+    def _encoder(self, log: LogWriter, call: Call) -> Callable[[int, Moment, Identity], bytes]:
+        """Looks at the call; what it gives writes the record, quickly."""
         sent = dense_parts(call.sent)
         value, flags = (
             0,
@@ -180,13 +185,17 @@ class PythonRecorder:
         n_out, out_bytes = encode_tensors(list(metas(call.outputs)))
         stack = log.stack(python_stack()) if self._stacks else 0
         reduce_op = REDUCE_OPS.index(call.reduce_op) if call.reduce_op else fmt.NO_REDUCE_OP
-        head = fmt.ISSUE.pack(
-            record_id, time.monotonic_ns(), value, threading.get_native_id(),
-            identity.seq, moment.step, moment.collective,
-            log.text(call.spec.name), log.text(call.group_name), stack, log.text(call.device), call.root, call.tag,
-            call.timeout_ms, reduce_op, flags, 0, n_in, n_out,
-        )  # fmt: skip
-        return head + in_bytes + out_bytes
+        op, group, device = log.text(call.spec.name), log.text(call.group_name), log.text(call.device)
+
+        def encode(record_id: int, moment: Moment, identity: Identity) -> bytes:
+            head = fmt.ISSUE.pack(
+                record_id, time.monotonic_ns(), value, threading.get_native_id(),
+                identity.seq, moment.step, moment.collective, op, group, stack, device,
+                call.root, call.tag, call.timeout_ms, reduce_op, flags, 0, n_in, n_out,
+            )  # fmt: skip
+            return head + in_bytes + out_bytes
+
+        return encode
 
     def complete(self, call: Call, record_id: int, source: int, failed: bool) -> None:
         """Called once for each issue, before the program can see the outputs."""

@@ -1,5 +1,6 @@
 #include "tensors.h"
 
+#include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 
@@ -68,6 +69,10 @@ uint32_t encode(const TensorRefs& tensors, std::string& entries) {
 }
 
 void HostBytes::add(const at::Tensor& tensor) {
+  if (tensor.is_sparse()) {
+    add_sparse(tensor);
+    return;
+  }
   if (tensor.layout() != c10::kStrided) {
     return;
   }
@@ -78,6 +83,16 @@ void HostBytes::add(const at::Tensor& tensor) {
   }
   const void* data = bytes->nbytes() ? bytes->const_data_ptr() : nullptr;
   spans_.push_back({data, bytes->nbytes(), numbers_of(tensor.scalar_type())});
+}
+
+// As rank/sparse.py: the number of values, the indices, the values.
+void HostBytes::add_sparse(const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::RecordFunctionGuard unseen(false);
+  for (const at::Tensor& part : {at::scalar_tensor(tensor._nnz(), at::kLong), tensor._indices(), tensor._values()}) {
+    copies_.push_back(part);
+    add(part);
+  }
 }
 
 }  // namespace prismdbg

@@ -23,13 +23,15 @@ bool is_shape_only(const at::Tensor& tensor);
 // Appends the log's entries, equal neighbours counted as one; returns their number.
 uint32_t encode(const TensorRefs& tensors, std::string& entries);
 
-// Bytes of tensors; keeps the copies that a strided tensor or one on a device needs. Sparse tensors have none.
+// Bytes of tensors; keeps the copies that a strided tensor or one on a device needs. Of a sparse tensor: its parts.
 class HostBytes {
  public:
   void add(const at::Tensor& tensor);
   const std::vector<Span>& spans() const { return spans_; }
 
  private:
+  void add_sparse(const at::Tensor& tensor);
+
   std::vector<Span> spans_;
   std::vector<at::Tensor> copies_;
 };
