@@ -13,9 +13,18 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 from waiting import wait_for
 
 from prismdbg.errors import FacilityError
+
+settings.register_profile(
+    "prismdbg",
+    deadline=None,  # a busy machine is no defect
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    derandomize="CI" in os.environ,
+)
+settings.load_profile("prismdbg")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prismdbg.capsule import layout
@@ -331,7 +331,7 @@ def test_every_newer_manifest_is_refused_when_packed_too(packed: Path, place: Pa
     assert "needs a reader of format 9" in str(refuse(archive(items), place))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120)
 @given(data=st.data())
 def test_any_cut_is_one_error(packed: Path, place: Path, data: st.DataObject) -> None:
     whole = packed.read_bytes()
@@ -341,7 +341,7 @@ def test_any_cut_is_one_error(packed: Path, place: Path, data: st.DataObject) ->
         pack.unpack(bad, place / "capsule")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_altered_byte_of_the_archive_is_harmless(packed: Path, place: Path, data: st.DataObject) -> None:
     """Either one error, or the very same capsule: time stamps and owners of members mean nothing."""
@@ -361,7 +361,7 @@ def test_any_altered_byte_of_the_archive_is_harmless(packed: Path, place: Path, 
         shutil.rmtree(capsule.path)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(block=st.binary(min_size=512, max_size=2048))
 def test_any_bytes_as_members_are_one_error(packed: Path, place: Path, block: bytes) -> None:
     items = members(packed)

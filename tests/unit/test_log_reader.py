@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog, write_training
 
@@ -264,7 +264,7 @@ def test_all_before_the_damage_is_given_first(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(data=st.data())
 def test_any_cut_of_a_file_is_read_as_far_as_it_goes(tmp_path: Path, data: st.DataObject) -> None:
     """Either a prefix of what was written, or one error; never another record than one that was written."""
@@ -283,7 +283,7 @@ def test_any_cut_of_a_file_is_read_as_far_as_it_goes(tmp_path: Path, data: st.Da
     assert events == every[: len(events)]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(data=st.data())
 def test_any_altered_bytes_are_read_or_one_error(tmp_path: Path, data: st.DataObject) -> None:
     log = write_training(tmp_path)
