@@ -172,17 +172,20 @@ def _unix_sockets(files: dict[int, Entry]) -> set[str]:
 
 def _standards(criu: Criu, images: Path, pid: int, files: dict[int, Entry]) -> Iterator[Standard]:
     identity = load_image(criu, images / f"ids-{pid}.img")[0]
+    info = images / "tty-info.img"
+    terminals = {entry["id"]: entry for entry in load_image(criu, info)} if info.exists() else {}
     for descriptor in load_image(criu, images / f"fdinfo-{identity['files_id']}.img"):
-        if int(descriptor["fd"]) <= 2 and (key := _inherit_key(files[descriptor["id"]])):
+        if int(descriptor["fd"]) <= 2 and (key := _inherit_key(files[descriptor["id"]], terminals)):
             yield Standard(number=int(descriptor["fd"]), key=key)
 
 
-def _inherit_key(entry: Entry) -> str:
-    """As criu names them: a pipe by inode, a file by its path without the first slash, a terminal."""
+def _inherit_key(entry: Entry, terminals: dict[int, Entry]) -> str:
+    """As criu names them: a pipe by inode, a file by its path without the first slash, a terminal by device."""
     if entry["type"] == "PIPE":
         return f"pipe:[{entry['pipe']['pipe_id']}]"
     if entry["type"] == "REG":
         return str(entry["reg"]["name"]).lstrip("/")
-    if entry["type"] == "EXT":
-        return f"extRaw:{entry['ext']}"
+    if entry["type"] == "TTY":
+        info = terminals[entry["tty"]["tty_info_id"]]
+        return f"tty[{info['rdev']:x}:{info['dev']:x}]"
     return ""

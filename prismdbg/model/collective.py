@@ -8,7 +8,6 @@ from enum import StrEnum
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 
-
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
 
 

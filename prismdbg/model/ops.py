@@ -108,9 +108,7 @@ OPS: dict[str, OpSpec] = dict(
             async_op=4,
             timeout=5,
         ),
-        _spec(
-            "broadcast_", "broadcast", 1, outputs=0, inputs=0, root=2, async_op=4, timeout=5, returns="pair"
-        ),
+        _spec("broadcast_", "broadcast", 1, outputs=0, inputs=0, root=2, async_op=4, timeout=5, returns="pair"),
         _spec("reduce_", "reduce", 1, outputs=0, inputs=0, reduce_op=2, root=3, async_op=5, timeout=6),
         _spec("gather_", "gather", 2, outputs=0, inputs=1, root=3, async_op=4, timeout=5),
         _spec("scatter_", "scatter", 2, outputs=0, inputs=1, root=3, async_op=4, timeout=5, returns="pair"),

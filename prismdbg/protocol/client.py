@@ -76,7 +76,7 @@ class AgentClient:
 
 
 def connect_when_ready(path: Path, *, bound_s: float, still_alive: Callable[[], bool]) -> AgentClient:
-    """Connects as soon as an agent answers at `path` with its status; gives up after `bound_s` or when the rank ends."""
+    """Connects as soon as an agent answers at `path`; gives up after `bound_s` or when the rank ends."""
     deadline = time.monotonic() + bound_s
     while True:
         try:
@@ -89,9 +89,7 @@ def connect_when_ready(path: Path, *, bound_s: float, still_alive: Callable[[], 
                 raise
         except (RankLost, WaitTimeout):
             if not still_alive():
-                raise RankLost(
-                    "the rank ended before its agent answered", hint="see the rank's output"
-                ) from None
+                raise RankLost("the rank ended before its agent answered", hint="see the rank's output") from None
             if time.monotonic() > deadline:
                 raise WaitTimeout(f"waited {bound_s:g} s for the rank's agent at {path}") from None
         time.sleep(0.02)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 
-class LoneStore(dist.HashStore):
+class LoneStore(dist.HashStore):  # type: ignore[misc]
     """A store whose peers have all arrived: waiting for a key of theirs returns at once, empty."""
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:

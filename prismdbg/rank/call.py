@@ -26,9 +26,7 @@ def flatten(value: Any) -> list[torch.Tensor]:
 
 
 def metas(tensors: Iterable[torch.Tensor]) -> tuple[TensorMeta, ...]:
-    return tuple(
-        TensorMeta(tuple(t.shape), str(t.dtype).removeprefix("torch."), str(t.device)) for t in tensors
-    )
+    return tuple(TensorMeta(tuple(t.shape), str(t.dtype).removeprefix("torch."), str(t.device)) for t in tensors)
 
 
 class Call:

@@ -27,9 +27,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-WEIGHTS = torch.tensor(
-    [_signed(mix64(((i + 1) * _GOLDEN) & _MASK) | 1) for i in range(BLOCK_WORDS)], dtype=torch.int64
-)
+WEIGHTS = torch.tensor([_signed(mix64(((i + 1) * _GOLDEN) & _MASK) | 1) for i in range(BLOCK_WORDS)], dtype=torch.int64)
 
 
 def as_bytes(tensor: torch.Tensor) -> memoryview:

@@ -88,9 +88,7 @@ class LogWriter:
         with self._lock:
             number = self._stacks.get(frames)
             if number is None:
-                rows = b"".join(
-                    fmt.FRAME.pack(self.text(f.filename), f.line, self.text(f.name)) for f in frames
-                )
+                rows = b"".join(fmt.FRAME.pack(self.text(f.filename), f.line, self.text(f.name)) for f in frames)
                 number = len(self._stacks)
                 self.append(fmt.Kind.STACK, fmt.STACK.pack(number, len(frames)) + rows)
                 self._stacks[frames] = number

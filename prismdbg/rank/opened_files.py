@@ -1,4 +1,4 @@
-"""Notes which files the program opens for reading: what a replay must find. Installed before the program's first line."""
+"""Notes which files the program opens for reading: what a replay must find. Installed before its first line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MAX_FILES = 20_000
 class OpenedFiles:
     """Collects each path once, as the interpreter's audit events name it; opens by native code are not seen.
 
-    What is installed and what lies in `own_folder`, the run's, is left out. `listener` gets every path found so far when it is set, later ones as they come.
+    What is installed and what lies in `own_folder`, the run's, is left out. `listener` gets every path found so far
+    when it is set, later ones as they come.
     """
 
     def __init__(self, own_folder: str) -> None:

@@ -168,10 +168,9 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
     """What a capsule must know to run this rank again."""
     return {
         "rank": rank,
-        "world_size": dist.get_world_size()
-        if dist.is_initialized()
-        else int(os.environ.get("WORLD_SIZE", "1")),
+        "world_size": dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE", "1")),
         "pid": os.getpid(),
+        "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
         "started_ticks": start_ticks(),
         "executable": sys.executable,
         "prefix": sys.prefix,
@@ -219,7 +218,7 @@ def start_ticks() -> int:
 
 def _rank_number() -> int:
     if dist.is_initialized():
-        return dist.get_rank()
+        return int(dist.get_rank())
     return int(os.environ.get("RANK", "0"))
 
 

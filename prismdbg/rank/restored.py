@@ -50,4 +50,9 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
 
     agent.verbs["resume"] = first_resume
     agent.verbs["progress"] = lambda request: {**progress(request), "stopped": "parked"}
-    return {"moment": str(counters.moment), "record_id": counters.record_id, "in_flight": in_flight, "records": len(replaying.log.collectives)}
+    return {
+        "moment": str(counters.moment),
+        "record_id": counters.record_id,
+        "in_flight": in_flight,
+        "records": len(replaying.log.collectives),
+    }

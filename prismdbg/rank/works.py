@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PythonCallbackWork, _create_work_from_future
+from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
+    PythonCallbackWork,
+    _create_work_from_future,
+)
 
 from prismdbg.rank.call import Call
 
@@ -96,7 +99,7 @@ def _future_work(future: Any, completion: Completion) -> Any:
     return _create_work_from_future(future.then(settle)).boxed()
 
 
-class AnySourceWork(dist.Work):
+class AnySourceWork(dist.Work):  # type: ignore[misc]
     """A receive from any source: the only work whose sender the program asks for."""
 
     def __init__(self, inner: Any, completion: Completion | None, source: int = -1) -> None:

@@ -71,9 +71,7 @@ class ArchiveReader:
         """The first member, as a value and as its bytes."""
         member = self._next_member()
         if member is None or member.name != layout.MANIFEST or member.is_folder:
-            self._fail(
-                f"does not begin with {layout.MANIFEST}", hint="it is no packed capsule, or it was altered"
-            )
+            self._fail(f"does not begin with {layout.MANIFEST}", hint="it is no packed capsule, or it was altered")
         if member.size_bytes > MAX_MANIFEST_BYTES:
             self._fail(f"has a manifest of {member.size_bytes} bytes; at most {MAX_MANIFEST_BYTES} are read")
         data = b"".join(self.chunks())
@@ -144,9 +142,7 @@ class ArchiveReader:
         self._produced += len(data)
         allowed = self._limits.floor_bytes + self._limits.ratio * self._file.tell()
         if self._produced > allowed:
-            self._fail(
-                "grows out of all proportion when it is unpacked", hint="do not use it; or raise the limit"
-            )
+            self._fail("grows out of all proportion when it is unpacked", hint="do not use it; or raise the limit")
         return data
 
     def _fail(self, problem: str, *, hint: str = _ALTERED) -> NoReturn:

@@ -28,7 +28,8 @@ from prismdbg.workflows.run_folder import RunFolder, read_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete. `images`: of a process image, taken over."""
+    """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
+    `images`: of a process image, taken over."""
 
     run: RunFolder
     folder: Path
@@ -129,7 +130,9 @@ def _manifest(
     whole_from = replayable_from(records, log, parts.folder)
     notes = list(parts.notes)
     if records and whole_from != a:
-        notes.append(f"not replayable before {whole_from or 'its end'}: what was received earlier fell out of the window")
+        notes.append(
+            f"not replayable before {whole_from or 'its end'}: what was received earlier fell out of the window"
+        )
     devices = {t.device.split(":")[0] for r in records for t in (*r.inputs, *r.outputs)}
     return Manifest(
         created_ns=time.time_ns(),

@@ -29,7 +29,9 @@ def build_image(capsule: Capsule, say: Say) -> Built:
     """Needs an engine. Where the image is not there yet, the files must be as they were at the capture."""
     data = capsule.part(layout.ENVIRONMENT)
     if data is None:
-        raise CapsuleError(f"{capsule.path} does not say which files the rank ran on", hint="replay it with --runtime local")
+        raise CapsuleError(
+            f"{capsule.path} does not say which files the rank ran on", hint="replay it with --runtime local"
+        )
     environment = Environment.from_json(data)
     with engine(Daemon(cache_dir())) as docker:
         made = not docker.has_image(environment_tag(environment))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, StepMark
@@ -20,6 +22,8 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
 from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.costs import predict_image
+from prismdbg.workflows.ranks_alive import is_alive
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
 LEASE_S = 120.0
@@ -77,6 +81,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         return _capture_from_start(request, folder, incident)
     images = request.run.path / f".images-{secrets.token_hex(4)}"
     config = RankConfig.load(request.run.config)
+    say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
     try:
         with AgentClient(socket_of(folder)) as agent:
             agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes)
@@ -111,11 +116,29 @@ def _capture_from_start(request: CaptureRequest, folder: Path, incident: Inciden
 def socket_of(folder: Path) -> Path:
     """Where the agent of the rank in this log folder listens. `RankLost` where the process has ended."""
     rank = read_json(folder / "rank.json")
-    if not rank or not Path(f"/proc/{rank['pid']}").exists():
-        raise RankLost(f"rank {folder.name} has ended", hint="`prismdbg why RUN` reads its log; a live rank can be captured")
-    if rank["uid"] != os.getuid() and os.getuid() != 0:
-        raise FacilityError(f"rank {folder.name} runs as user {rank['uid']}", hint="run the capture as that user or as root")
+    if rank:
+        _refuse_out_of_reach(folder.name, rank)
+    if not rank or not is_alive(int(rank["pid"])):
+        hint = "`prismdbg why RUN` reads its log; a live rank can be captured"
+        raise RankLost(f"rank {folder.name} has ended", hint=hint)
     return Path(rank["socket"])
+
+
+def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
+    """A rank on another node, in a container or of another user is named as such, with what works instead."""
+    node, here = str(rank["hardware"]["node"]), platform.node()
+    instead = "or record with --window all and capture with --origin start: that needs the run folder only"
+    if node != here:
+        raise FacilityError(
+            f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
+        )
+    if rank["pid_namespace"] != Path("/proc/self/ns/pid").stat().st_ino:
+        raise FacilityError(
+            f"rank {name} runs in a container", hint=f"run the capture inside that container, {instead}"
+        )
+    if rank["uid"] != os.getuid() and os.getuid() != 0:
+        hint = f"run the capture as that user or as root, {instead}"
+        raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
 
 
 def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIENT) -> Taken:

@@ -42,7 +42,7 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
     """Resumes the rank once and follows it to B, to `until`, or to its own end."""
     started = time.monotonic_ns()
     if live.end_record < live.first_record:
-        text = "the rank issued no collective between A and B: there is nothing to compare; look at it with `prismdbg debug`"
+        text = "the rank issued no collective between A and B: nothing to compare; look at it with `prismdbg debug`"
         return Verdict(moment=str(live.capsule.manifest.moment_b), notes=[text])
     live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
     verdict = Verdict()

@@ -1,4 +1,4 @@
-"""Turns an incident into a capsule out of what was kept before it: a checkpoint and the log since, or the log from the start."""
+"""Turns an incident into a capsule out of what was kept before it: a checkpoint, or the log from the start."""
 
 from __future__ import annotations
 

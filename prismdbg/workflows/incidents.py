@@ -1,9 +1,10 @@
-"""Decides, from what the logs say, when there is an incident and of which rank a capsule is wanted. No input or output."""
+"""Decides, from what the logs say, when there is an incident and of which rank a capsule is wanted. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
@@ -109,7 +110,8 @@ class IncidentWatch:
         record = first.record
         verb = "sends" if first.sent else "receives"
         place = f" at {record.source}" if record.source else ""
-        text = f"rank {first.folder} {verb} the first NaN or Inf: {record.name} in group {record.group}, {record.moment}{place}"
+        what = f"{record.name} in group {record.group}, {record.moment}{place}"
+        text = f"rank {first.folder} {verb} the first NaN or Inf: {what}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
 
@@ -137,14 +139,19 @@ class IncidentWatch:
         text = f"{note.data.get('type')}: {note.data.get('text')}"
         return [Wanted(folder=folder, incident=Incident(kind=kind, text=text, moment=moment))]
 
+    def median_step_ns(self) -> int:
+        """Of the last steps of all ranks; 0 where there are none yet."""
+        gaps = sorted(b - a for times in self._steps.values() for a, b in pairwise(times))
+        return gaps[len(gaps) // 2] if gaps else 0
+
     def _slow(self, folder: str, mark: StepMark) -> list[Wanted]:
         history = self._steps.setdefault(folder, [])
         history.append(mark.time_ns)
+        del history[: -SLOW_HISTORY - 2]
         if "slow" not in self.triggers or "slow" in self._fired or len(history) < SLOW_HISTORY + 2:
             return []
-        gaps = sorted(b - a for a, b in zip(history[-SLOW_HISTORY - 2 :], history[-SLOW_HISTORY - 1 : -1], strict=False))
+        gaps = sorted(b - a for a, b in pairwise(history[-SLOW_HISTORY - 2 : -1]))
         median, last = gaps[len(gaps) // 2], history[-1] - history[-2]
-        del history[: -SLOW_HISTORY - 2]
         if last < float(self.triggers["slow"]) * median:
             return []
         self._fired.add("slow")

@@ -80,6 +80,7 @@ def unpack(source: Path, target: Path, limits: Limits | None = None, progress: P
 @contextmanager
 def opened(path: Path, progress: Progress = no_progress) -> Iterator[Capsule]:
     """The capsule at `path`, a folder or packed; a packed one lies in a temporary folder meanwhile."""
+    path = path.absolute()  # a replayed rank has a working directory of its own
     if path.is_dir() or not path.exists():
         yield Capsule.open(path)
         return

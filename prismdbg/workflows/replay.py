@@ -63,10 +63,13 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
         spec, agent_path = _plan(request, session)
         if reason := runtime.refuses(spec):
             raise FacilityError(reason)
-        say(f"{runtime.name}: {'restoring the image' if capsule.manifest.origin is Origin.IMAGE else 'starting the program'}")
+        image = capsule.manifest.origin is Origin.IMAGE
+        say(f"{runtime.name}: {'restoring the image' if image else 'starting the program'}")
         running = runtime.start(spec)
         try:
-            client = connect_when_ready(agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None)
+            client = connect_when_ready(
+                agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None
+            )
             with client:
                 first = 0
                 if capsule.manifest.origin is Origin.IMAGE:
@@ -196,7 +199,9 @@ def _program_environment(rank: dict[str, Any], session: Path, config: Path) -> d
     environment.setdefault("RANK", str(rank["rank"]))
     environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
     environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])
-    environment["ATEN_CPU_CAPABILITY"] = {"AVX512": "avx512", "AVX2": "avx2"}.get(str(rank["cpu_capability"]), "default")
+    environment["ATEN_CPU_CAPABILITY"] = {"AVX512": "avx512", "AVX2": "avx2"}.get(
+        str(rank["cpu_capability"]), "default"
+    )
     environment["PYTHONUNBUFFERED"] = "1"
     return environment
 
@@ -212,14 +217,18 @@ def _environment(capsule: Capsule) -> Environment | None:
 
 def _laid(capsule: Capsule, sizes: dict[str, int]) -> tuple[LaidFile, ...]:
     """The rank's files at the paths it knows; large ones from this machine, if they are still the same."""
-    return tuple(_lay(capsule, file, sizes.get(file.path)) for file in read_files(capsule) if file.place is not Place.MISSING)
+    return tuple(
+        _lay(capsule, file, sizes.get(file.path)) for file in read_files(capsule) if file.place is not Place.MISSING
+    )
 
 
 def _lay(capsule: Capsule, file: RankFile, size_bytes: int | None) -> LaidFile:
     if file.place is Place.INSIDE:
         return LaidFile(source=content_path(capsule, file), target=file.path, mode=file.mode, size_bytes=size_bytes)
     if reason := changed(file):
-        raise CapsuleError(f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was")
+        raise CapsuleError(
+            f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was"
+        )
     return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes)
 
 

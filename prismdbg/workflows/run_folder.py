@@ -60,18 +60,14 @@ class RunFolder:
         found = [folder for folder in self.rank_folders() if rank_of(folder) == rank]
         if not found:
             known = sorted({rank_of(folder) for folder in self.rank_folders()})
-            raise UsageError(
-                f"{self.path} holds nothing of rank {rank}", hint=f"ranks there: {known or 'none yet'}"
-            )
+            raise UsageError(f"{self.path} holds nothing of rank {rank}", hint=f"ranks there: {known or 'none yet'}")
         return found[-1]
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
         run = cls(path.resolve())
         if not run.run_json.is_file():
-            raise UsageError(
-                f"{path} is not a run folder", hint="give the folder that `prismdbg record -o` made"
-            )
+            raise UsageError(f"{path} is not a run folder", hint="give the folder that `prismdbg record -o` made")
         return run
 
 

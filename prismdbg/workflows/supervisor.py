@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import PrismError
 from prismdbg.workflows import checkpoints
 from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
+from prismdbg.workflows.costs import checkpoint_slowdown
 from prismdbg.workflows.deaths import DeathWatch
 from prismdbg.workflows.freeze import freeze
 from prismdbg.workflows.hangs import HangWatch
@@ -182,12 +184,22 @@ class Supervisor:
                 self._problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
             return
         costs = self._state.setdefault("checkpoints", [])
-        costs.append({"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes})
-        if len(costs) == 1:
-            self._say(
-                f"checkpoint of rank {name}: {taken.images_bytes >> 20} MiB, the job stood {taken.paused_ns / 1e9:.2f} s; "
-                f"that times the ranks recorded, every {every} steps"
-            )
+        costs.append(
+            {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
+        )
+        if len(costs) == len(self._processes):
+            self._say_checkpoint_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], every)
+
+    def _say_checkpoint_cost(self, pauses_ns: list[int], sizes: list[int], every: int) -> None:
+        """After the first round: what the rest of the job will pay."""
+        step_ns = self._incidents.median_step_ns()
+        slowdown = checkpoint_slowdown(pauses_ns, every, step_ns)
+        self._state["checkpoint_slowdown_predicted"] = slowdown
+        kept = checkpoints.KEPT * sum(sizes) >> 20
+        self._say(
+            f"checkpoints every {every} steps: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, about "
+            f"{slowdown:.1%} of its time, and {kept} MiB are kept"
+        )
 
     def _look_for_hang(self, now_ns: int) -> None:
         for report in self._hangs.due(now_ns):

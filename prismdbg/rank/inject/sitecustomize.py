@@ -3,6 +3,8 @@
 Imports no torch and costs about a millisecond; whatever fails here is said on one line and the program goes on.
 """
 
+from __future__ import annotations
+
 import importlib.machinery
 import importlib.util
 import os
@@ -10,13 +12,15 @@ import sys
 import types
 
 
-def _is_ours(path):
+def _is_ours(path: str | None) -> bool:
     """A job that is recorded inside a recorded job has this file on its path twice."""
+    if path is None:
+        return False
     with open(__file__, "rb") as mine, open(path, "rb") as other:
         return mine.read() == other.read()
 
 
-def _run_shadowed():
+def _run_shadowed() -> None:
     here = os.path.dirname(os.path.realpath(__file__))
     for entry in sys.path:
         if os.path.realpath(entry or ".") == here:
@@ -32,7 +36,7 @@ def _run_shadowed():
 class _AfterTorch:
     """Finder for `torch` alone: once its import is complete, starts prismdbg in this process."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
@@ -41,7 +45,7 @@ class _AfterTorch:
             return spec
         execute = spec.loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: types.ModuleType) -> None:
             execute(module)
             try:
                 from prismdbg.rank import boot
@@ -50,7 +54,7 @@ class _AfterTorch:
             except Exception as error:
                 print(f"prismdbg: not active in process {os.getpid()}: {error!r}", file=sys.stderr)
 
-        spec.loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

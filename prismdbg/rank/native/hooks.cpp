@@ -1,5 +1,6 @@
 #include "hooks.h"
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>

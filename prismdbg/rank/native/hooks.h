@@ -2,11 +2,15 @@
 // whose backend is gone. Both take Python's lock.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
 
 namespace pybind11 {
 class object;

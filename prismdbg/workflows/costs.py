@@ -1,0 +1,42 @@
+"""What a process image will take, said before it is spent, and what checkpoints cost a job."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from prismdbg.errors import FacilityError, RankLost
+
+_MIB = 1 << 20
+_HEADROOM = 1.1
+
+
+def image_bytes(pid: int) -> int:
+    """About what an image of the process and its children holds: memory that is theirs alone."""
+    try:
+        root = psutil.Process(pid)
+        return sum(process.memory_full_info().uss for process in (root, *root.children(recursive=True)))
+    except psutil.Error as error:
+        raise RankLost(f"process {pid} cannot be looked at: {error}", hint="it may have ended meanwhile") from error
+
+
+def predict_image(pid: int, *folders: Path) -> str:
+    """One line with the predicted size; `FacilityError` where a folder's disk has no room for it."""
+    size = image_bytes(pid)
+    for folder in folders:
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        if free < size * _HEADROOM:
+            raise FacilityError(
+                f"the image will take about {size // _MIB} MiB, and {existing} has {free // _MIB} MiB free",
+                hint="make room, or write elsewhere with -o",
+            )
+    return f"the image will take about {size // _MIB} MiB"
+
+
+def checkpoint_slowdown(pauses_ns: Sequence[int], every: int, step_ns: int) -> float:
+    """How much longer the job takes: one round of checkpoints stands still once per rank, every `every` steps."""
+    return sum(pauses_ns) / (every * step_ns) if every and step_ns else 0.0
