@@ -100,8 +100,9 @@ def counting(home: Path, **options: Any) -> Iterator[Counting]:
     finally:
         process.kill()
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

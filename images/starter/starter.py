@@ -24,6 +24,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,7 +190,8 @@ def make_place(spec: Spec) -> None:
     elif spec["isolation"] == "pid":
         check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
         mount("proc", "/proc", "proc")
-    lay_files(spec, Path("/"))
+    lay_files(spec)
+    os.close(open_output(spec["output"]))  # it is there, even if nothing is ever written
     if spec["isolation"] != "none":
         bring_up_loopback(spec["addresses"])
 
@@ -276,7 +278,7 @@ def make_kernel_views(root: Path) -> None:
     mount("shm", str(dev / "shm"), "tmpfs", data="mode=1777")
 
 
-def lay_files(spec: Spec, root: Path) -> None:
+def lay_files(spec: Spec) -> None:
     """The rank's own files at the paths it knows, as long as they were."""
     owner = (spec["uid"], spec["gid"]) if os.geteuid() == 0 else (-1, -1)
     for folder in spec["folders"]:
@@ -328,22 +330,20 @@ def netlink_request(netlink: socket.socket, kind: int, flags: int, body: bytes, 
 def restore(spec: Spec, report: Reporter) -> int:
     criu = spec["criu"]
     began = time.monotonic_ns()
-    output = os.open(spec["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open("/dev/null", os.O_RDONLY)
+    streams = standard_streams(criu["standards"], spec["output"])
     command = [*criu["command"], "restore", "--images-dir", criu["images"], "--work-dir", criu["work"]]
     command += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks", "-v4", "--log-file", criu["log"]]
     command.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
     if not criu["leads_session"]:
         command.append("--shell-job")
-    replaced = {
-        key: os.dup(nothing if number == 0 else output) for number, key in criu["standards"] if key != "dev/null"
-    }
-    for key, number in replaced.items():
+    for key, number in streams.items():
         command += ["--inherit-fd", f"fd[{number}]:{key}"]
+    if any(key.startswith("tty[") for key in streams):
+        command.append("--deprecated")  # criu calls a terminal from outside that, though it dumped it so itself
     keep_clear_of(criu["pids"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    process = subprocess.Popen(command, stdin=nothing, stdout=output, stderr=output, pass_fds=tuple(replaced.values()))
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=tuple(streams.values()))
     try:
         process.wait(criu["timeout_s"])
     except subprocess.TimeoutExpired:
@@ -351,8 +351,43 @@ def restore(spec: Spec, report: Reporter) -> int:
         raise RestoreError(f"criu did not restore the rank within {criu['timeout_s']:g} s") from None
     if process.returncode != 0:
         raise RestoreError("criu could not restore the rank")
+    for number in streams.values():
+        os.close(number)
     report("restored", pid=criu["root_pid"], elapsed_ns=time.monotonic_ns() - began)
     return int(criu["root_pid"])
+
+
+def standard_streams(standards: list[tuple[int, str]], output: str) -> dict[str, int]:
+    """What takes the place of each file, pipe or terminal that was on standard input and output."""
+    streams: dict[str, int] = {}
+    for number, key in standards:
+        if key in streams or key == "dev/null":
+            continue
+        if key.startswith("tty["):
+            streams[key] = terminal(output)
+        elif number == 0:
+            streams[key] = os.open("/dev/null", os.O_RDONLY)
+        else:
+            streams[key] = open_output(output)
+    return streams
+
+
+def open_output(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def terminal(output: str) -> int:
+    """A rank that had a terminal gets one; a thread of ours copies what is written there."""
+    ours, theirs = os.openpty()
+    copy = open_output(output)
+
+    def pump() -> None:
+        with contextlib.suppress(OSError):  # EIO: nobody has it open any more
+            while data := os.read(ours, 1 << 16):
+                os.write(copy, data.replace(b"\r\n", b"\n"))
+
+    threading.Thread(target=pump, daemon=True).start()
+    return theirs
 
 
 def keep_clear_of(pids: list[int]) -> None:
@@ -390,12 +425,8 @@ def start(spec: Spec, report: Reporter) -> int:
 
 def become(spec: Spec, program: dict[str, Any]) -> None:
     os.setsid()
-    for number, path, flags in (
-        (0, "/dev/null", os.O_RDONLY),
-        (1, spec["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-    ):
-        opened = os.open(path, flags, 0o600)
-        os.dup2(opened, number)
+    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+    os.dup2(open_output(spec["output"]), 1)
     os.dup2(1, 2)
     os.chdir(program["cwd"])
     os.umask(program.get("umask", 0o022))

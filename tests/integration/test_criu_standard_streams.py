@@ -1,0 +1,65 @@
+"""Whatever standard input and output were at the dump, a restored rank writes into its session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from counting import ask, capture, counting, image_spec, short_folder
+from waiting import wait_for
+
+from prismdbg.checkpoint import bundle
+from prismdbg.errors import FacilityError
+from prismdbg.runtime.local_runtime import LocalRuntime
+
+
+@contextmanager
+def stream(kind: str) -> Iterator[dict[str, Any]]:
+    """Options for a process whose output is of this kind; what it writes fits into the kernel's buffers."""
+    if kind == "file":
+        yield {}
+    elif kind == "nothing":
+        yield {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    elif kind == "pipe":
+        reading, writing = os.pipe()
+        yield {"stdout": writing, "stderr": writing}
+        os.close(reading)
+        os.close(writing)
+    elif kind == "two pipes":
+        yield {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    elif kind == "terminal":
+        ours, theirs = os.openpty()
+        yield {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        os.close(theirs)
+        os.close(ours)
+
+
+@pytest.mark.parametrize("kind", ["file", "nothing", "pipe", "two pipes", "terminal"])
+def test_output_goes_to_the_session(kind: str) -> None:
+    try:
+        criu = bundle.find()
+    except FacilityError as error:
+        pytest.skip(str(error))
+    with (
+        short_folder() as home,
+        short_folder() as capsule,
+        short_folder() as session,
+        stream(kind) as options,
+        counting(home, **options) as one,
+    ):
+        taken = capture(criu, one, capsule)
+        spec, socket = image_spec(taken, session)
+        rank = LocalRuntime().start(spec)
+        try:
+            count = ask(socket, "status")["count"]
+            wait_for(lambda: ask(socket, "status")["count"] > count + 20, 30, "the rank to go on")
+            printed = spec.output.read_text()
+        finally:
+            rank.kill()
+        assert one.process.poll() is None
+    if kind != "nothing":
+        assert "counted to" in printed
