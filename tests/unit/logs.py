@@ -108,6 +108,11 @@ class Job:
                 record = self._record(rank, op, WORLD, Identity(WORLD, nth, op, peer, 0), Tensors(), (LINE,), peer, 1)
                 self.logs[rank].collectives.append(_complete(record, self.now_ns + 1000, False) if done else record)
 
+    def exits(self, code: int = 0) -> None:
+        """Every rank ends by itself."""
+        for rank in self.ranks:
+            self.note(rank, "exit", code=code)
+
     def note(self, rank: int, kind: str, **data: Any) -> None:
         self.now_ns += 1000
         self.logs[rank].notes.append(Note(kind, self.now_ns, {"moment": str(self._moments[rank]), **data}))
@@ -122,7 +127,7 @@ class Job:
 
     def _next(self, key: tuple[object, ...]) -> int:
         self._sequence[key] += 1
-        return self._sequence[key]
+        return self._sequence[key] - 1
 
     def _record(
         self,

@@ -1,0 +1,236 @@
+"""The hang detector: it names the collective and who never came, and accuses nobody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from logs import MILLISECOND_NS, WORLD, Job
+
+from prismdbg.capsule.log_reader import Completion, Event
+from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
+from prismdbg.model.collective import Collective, State
+
+BOUND_NS = 30 * NS_PER_S
+
+
+def events_of(job: Job, rank: int) -> list[Event]:
+    """As the rank's log has them: an issue, then its completion."""
+    log = job.logs[rank]
+    events: list[Event] = list(log.groups.values())
+    timed: list[tuple[int, Event]] = [(note.time_ns, note) for note in log.notes]
+    timed += [(mark.time_ns, mark) for mark in log.steps]
+    for call in log.collectives:
+        timed.append((call.time_created_ns, replace(call, state=State.SCHEDULED, time_completed_ns=None)))
+        if call.time_completed_ns is not None:
+            timed.append((call.time_completed_ns, Completion(call)))
+    return events + [event for _, event in sorted(timed, key=lambda item: item[0])]
+
+
+def watch(job: Job) -> HangDetector:
+    detector = HangDetector(BOUND_NS)
+    for rank in job.ranks:
+        for event in events_of(job, rank):
+            detector.feed(rank, event)
+    return detector
+
+
+def after(job: Job, seconds: float) -> list[HangReport]:
+    return watch(job).due(job.now_ns + int(seconds * NS_PER_S))
+
+
+class TestWhatIsAHang:
+    def test_a_rank_that_never_came(self) -> None:
+        job = Job(4)
+        job.steps(3)
+        job.call(without={2}, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.waiting_ranks == (0, 1, 3)
+        assert report.stall.never_came == (2,)
+        assert report.ranks == (0, 2)
+        assert str(report.moment) == "3.1"
+        assert report.text == (
+            "hang: ranks 0, 1 and 3 for 31 s in all_reduce (group world #3, 3.1)"
+            " at /job/train.py:42 in main; rank 2 never issued it"
+        )
+
+    def test_not_before_the_bound(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+
+        assert after(job, 29) == []
+
+    def test_a_hang_is_reported_once(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+
+        assert len(detector.due(job.now_ns + 2 * BOUND_NS)) == 1
+        assert detector.due(job.now_ns + 3 * BOUND_NS) == []
+
+    def test_a_single_rank_that_waits(self) -> None:
+        job = Job(2)
+        job.point_to_point(0, 1, sent=False, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.waiting_ranks == (1,)
+        assert report.stall.never_came == (0,)
+
+    def test_everybody_came_and_nothing_completed(self) -> None:
+        job = Job(2)
+        job.call(done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.ranks == (0,)
+        assert "every rank that is known to take part has issued it" in report.text
+
+    def test_only_the_cause_is_reported(self) -> None:
+        """Rank 2 stays away from its pair; rank 0 waits for rank 1, which waits for rank 2."""
+        job = Job(3)
+        job.group("left", (0, 1))
+        job.group("right", (1, 2))
+        job.call(group="right", only={1}, done=False)
+        job.call(group="left", only={0}, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.group.name == "right"
+        assert report.stall.never_came == (2,)
+        assert [wait.rank for wait in report.behind] == [0]
+
+    def test_a_circle_of_waits(self) -> None:
+        job = Job(2)
+        job.group("a", (0, 1))
+        job.group("b", (0, 1))
+        job.call(group="a", only={0}, done=False)
+        job.call(group="b", only={1}, done=False)
+
+        assert {report.stall.group.name for report in after(job, 31)} == {"a", "b"}
+
+    def test_a_rank_without_a_log_is_not_accused(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = HangDetector(BOUND_NS)
+        for event in events_of(job, 0):
+            detector.feed(0, event)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.never_came == ()
+        assert report.stall.unknown == (1,)
+
+    def test_a_rank_whose_recording_ended_is_not_accused(self) -> None:
+        job = Job(2)
+        job.note(1, "lost", text="the disk is full")
+        job.call(without={1}, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.never_came == ()
+        assert report.stall.unknown == (1,)
+
+    def test_a_dead_rank_never_came_and_waits_no_more(self) -> None:
+        job = Job(3)
+        job.group("pair", (1, 2))
+        job.call(group="pair", only={1}, done=False)
+        job.call(only={0, 2}, done=False)
+        detector = watch(job)
+        detector.died(1)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.waiting_ranks == (0, 2)
+        assert report.stall.never_came == (1,)
+
+
+class TestWhatIsNone:
+    def test_while_a_rank_is_parked_nothing_is_due(self) -> None:
+        job = Job(3)
+        job.note(2, "parked")
+        job.call(without={2}, done=False)
+
+        assert after(job, 100) == []
+
+    def test_after_a_release_waits_count_from_there(self) -> None:
+        job = Job(3)
+        job.note(2, "parked")
+        job.call(without={2}, done=False)
+        job.now_ns += 2 * BOUND_NS
+        job.note(2, "released")
+
+        assert after(job, 29) == []
+        assert len(after(job, 31)) == 1
+
+    def test_a_work_that_nobody_waits_for(self) -> None:
+        """An isend that was never waited for stays open while the message arrives and training goes on."""
+        job = Job(2)
+        job.point_to_point(0, 1)
+        sent = job.logs[0].collectives[-1]
+        job.logs[0].collectives[-1] = replace(sent, state=State.SCHEDULED, time_completed_ns=None)
+
+        assert after(job, 100) == []
+
+    def test_a_receive_posted_ahead_while_the_thread_goes_on(self) -> None:
+        job = Job(2)
+        job.point_to_point(0, 1, sent=False, done=False)
+        job.now_ns += BOUND_NS
+        job.steps(1)
+
+        assert after(job, 1) == []
+
+    def test_a_rank_that_ended_waits_no_more(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        job.raises(0)
+
+        assert after(job, 100) == []
+
+    def test_a_restart_makes_the_attempt_before_forgotten(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+        again = Job(2)
+        again.steps(1)
+        for rank in again.ranks:
+            for event in events_of(again, rank):
+                detector.feed(rank, event, attempt=1)
+
+        assert detector.due(job.now_ns + 2 * BOUND_NS) == []
+
+
+@given(
+    ops=st.lists(
+        st.tuples(
+            st.sampled_from(["allreduce_", "broadcast_", "_allgather_base_", "barrier"]),
+            st.sampled_from([WORLD, "pair"]),
+        ),
+        max_size=12,
+    ),
+    late_ms=st.lists(st.integers(0, 20), min_size=3, max_size=3),
+    cut=st.data(),
+)
+def test_who_came_is_never_accused(ops: list[tuple[str, str]], late_ms: list[int], cut: st.DataObject) -> None:
+    """Whatever prefix of its log each rank has written: accused are only ranks whose log lacks the collective."""
+    job = Job(3)
+    job.group("pair", (0, 2))
+    for op, group in ops:
+        late = {rank: ms * MILLISECOND_NS for rank, ms in enumerate(late_ms)}
+        job.call(op, group, late_ns=late, root=0 if op == "broadcast_" else -1)
+    detector = HangDetector(BOUND_NS)
+    issued: dict[int, set[tuple[str, int]]] = {}
+    for rank in job.ranks:
+        events = events_of(job, rank)
+        kept = events[: cut.draw(st.integers(2, max(2, len(events))))]
+        issued[rank] = {(e.group, e.identity.seq) for e in kept if isinstance(e, Collective)}
+        for event in kept:
+            detector.feed(rank, event)
+
+    for report in detector.due(job.now_ns + 10 * BOUND_NS):
+        meeting = (report.stall.meeting.group, report.stall.meeting.seq)
+        assert all(meeting not in issued[rank] for rank in report.stall.never_came)
+        assert all(meeting in issued[rank] for rank in report.stall.waiting_ranks)
