@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
 import docker
 import requests
@@ -61,16 +62,20 @@ class Engine:
         return True
 
     @_ours
-    def import_image(self, repository: str, tag: str, layer: Iterable[bytes]) -> None:
+    def images_labelled(self, label: str) -> list[str]:
+        """Tags, or ids where there is no tag."""
+        found = self._client.images.list(filters={"label": label})
+        return [str([*image.tags, image.id][0]) for image in found]
+
+    @_ours
+    def import_image(self, repository: str, tag: str, layer: Iterable[bytes], labels: Mapping[str, str]) -> None:
         self._api.timeout = _IMPORT_S
         try:
-            answer = str(self._api.import_image_from_data(layer, repository=repository, tag=tag))
+            answer = self._api.import_image_from_data(layer, repository=repository, tag=tag, changes=_changes(labels))
         finally:
             self._api.timeout = _CALL_S
-        if '"error"' in answer:
-            raise RuntimeFailure(
-                f"Docker could not import the image: {answer.strip()[-300:]}", hint="is the disk full?"
-            )
+        if '"error"' in str(answer):
+            raise RuntimeFailure(f"Docker could not import the image: {str(answer)[-300:]}", hint="is the disk full?")
 
     @_ours
     def remove_image(self, tag: str) -> None:
@@ -83,17 +88,23 @@ class Engine:
         return str(self._client.containers.create(image, command, **options).id)
 
     @_ours
-    def put(self, container: str, archive: bytes) -> None:
+    def put(self, container: str, archive: Iterable[bytes]) -> None:
         """Unpacks a tar archive into the root of a container that was not started yet."""
         self._client.containers.get(container).put_archive("/", archive)
+
+    @_ours
+    def get(self, container: str, path: str) -> BinaryIO:
+        """A tar archive of what lies at `path`."""
+        chunks, _ = self._client.containers.get(container).get_archive(path)
+        return cast(BinaryIO, io.BufferedReader(_Chunks(iter(chunks))))
 
     @_ours
     def start(self, container: str) -> None:
         self._client.containers.get(container).start()
 
     @_ours
-    def commit(self, container: str, repository: str, tag: str) -> None:
-        self._client.containers.get(container).commit(repository=repository, tag=tag)
+    def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> None:
+        self._client.containers.get(container).commit(repository=repository, tag=tag, changes=_changes(labels))
 
     @_ours
     def state(self, container: str) -> Mapping[str, Any] | None:
@@ -133,6 +144,27 @@ class Engine:
 
     def close(self) -> None:
         self._client.close()
+
+
+class _Chunks(io.RawIOBase):
+    """An iterator of bytes as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._left = self._left or next(self._chunks, b"")
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+
+def _changes(labels: Mapping[str, str]) -> list[str]:
+    return [f"LABEL {key}={value}" for key, value in labels.items()]
 
 
 @contextlib.contextmanager

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import tarfile
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import LABEL, Engine, connect
-from prismdbg.runtime.image import add_rank_files, ensure_environment_image
+from prismdbg.runtime.image import ensure_environment_image
+from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import Isolation, starter_command, starter_file, write_spec
+from prismdbg.runtime.tar_stream import stream
 
 # For criu, not for the rank: SYS_TIME is for its time namespace.
 CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
@@ -166,12 +168,9 @@ def remove_session(daemon: Daemon, session: str) -> int:
         engine.close()
 
 
-def _rank_layer(spec: ReplaySpec) -> bytes:
+def _rank_layer(spec: ReplaySpec) -> Iterator[bytes]:
     environment = spec.environment
     if environment is None:
         raise FacilityError("a container needs the list of installed files")
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        copied = replace(spec, files=tuple(file for file in spec.files if not _is_bound(file)))
-        add_rank_files(tar, copied, environment.folders)
-    return archive.getvalue()
+    copied = replace(spec, files=tuple(file for file in spec.files if not _is_bound(file)))
+    return stream(partial(add_rank_files, spec=copied, known=environment.folders))

@@ -1,0 +1,151 @@
+"""What stands in the layers of a rank's image: installed files, the rank's own files, a capsule. Writes tar members."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from prismdbg.errors import FacilityError
+from prismdbg.runtime.environment import Environment, InstalledFile
+from prismdbg.runtime.spec import LaidFile, ReplaySpec
+
+# Folders that a container is given, or that programs expect to find, with their modes.
+_EMPTY_FOLDERS = {
+    "/proc": 0o555,
+    "/sys": 0o555,
+    "/dev": 0o755,
+    "/run": 0o755,
+    "/tmp": 0o1777,
+    "/var/tmp": 0o1777,
+    "/root": 0o700,
+}
+_ROOT = (0, 0)
+
+
+def add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
+    """Owners and modes as they are; byte code too, without which an import takes many times as long."""
+    modes = {**{folder: _mode_of(folder) for folder in environment.folders - {"/"}}, **_EMPTY_FOLDERS}
+    modes.setdefault("/var", 0o755)
+    for path in sorted(modes):
+        tar.addfile(_folder(path, modes[path], _ROOT))
+    byte_code = _ByteCode()
+    for file in environment.files:
+        _add_installed(tar, file)
+        for compiled in byte_code.of(file.path):
+            _add_installed(tar, compiled)
+
+
+def add_rank_files(tar: tarfile.TarFile, spec: ReplaySpec, known: frozenset[str]) -> None:
+    """The rank's own files, and the folders they need beside those in `known`.
+
+    Nothing below a bind: Docker would unpack it into the host's folder.
+    """
+    bound = tuple(f"{bind.target.rstrip('/')}/" for bind in spec.all_binds())
+    owner = (spec.uid, spec.gid)
+    made = {*known, *_EMPTY_FOLDERS}
+    for folder in spec.folders:
+        if not f"{folder}/".startswith(bound):
+            _add_folders(tar, folder, made, owner)
+    for file in spec.files:
+        if not file.target.startswith(bound):
+            _add_folders(tar, str(Path(file.target).parent), made, owner)
+            _add_laid(tar, file, owner)
+
+
+def add_capsule(tar: tarfile.TarFile, capsule: Path, at: PurePosixPath) -> None:
+    """Regular files and folders only, for its owner only."""
+    for folder in (*reversed(at.parents[:-1]), at):
+        tar.addfile(_folder(str(folder), 0o755, _ROOT))
+    for path in sorted(capsule.rglob("*")):
+        name = str(at / path.relative_to(capsule))
+        if path.is_dir():
+            tar.addfile(_folder(name, 0o700, _ROOT))
+        elif path.is_file():
+            _add_laid(tar, LaidFile(source=path, target=name, mode=0o600), _ROOT)
+
+
+def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
+    info = tarfile.TarInfo(file.path.lstrip("/"))
+    if file.target:
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, file.target, 0o777
+        tar.addfile(info)
+        return
+    with Path(file.path).open("rb") as content:
+        status = os.fstat(content.fileno())
+        if status.st_size != file.size_bytes:
+            raise FacilityError(f"{file.path} changed while the image was made", hint="try again")
+        info.mode, info.uid, info.gid, info.size = file.mode, status.st_uid, status.st_gid, file.size_bytes
+        _set_time(info, file.mtime_ns)
+        tar.addfile(info, content)
+
+
+def _add_laid(tar: tarfile.TarFile, file: LaidFile, owner: tuple[int, int]) -> None:
+    info = tarfile.TarInfo(file.target.lstrip("/"))
+    there = file.source.stat()
+    info.size = there.st_size if file.size_bytes is None else file.size_bytes
+    if info.size > there.st_size:
+        raise FacilityError(
+            f"{file.source} is shorter than {file.target} was: {there.st_size} of {info.size} bytes",
+            hint="the capsule is damaged",
+        )
+    info.mode, (info.uid, info.gid) = file.mode, owner
+    _set_time(info, there.st_mtime_ns if file.mtime_ns is None else file.mtime_ns)
+    with file.source.open("rb") as content:
+        tar.addfile(info, content)
+
+
+def _set_time(info: tarfile.TarInfo, time_ns: int) -> None:
+    """To the nanosecond: Python compares its byte code with the source's time, a float would round it."""
+    info.mtime = time_ns // 10**9
+    info.pax_headers = {"mtime": f"{time_ns // 10**9}.{time_ns % 10**9:09d}"}
+
+
+def _add_folders(tar: tarfile.TarFile, folder: str, made: set[str], owner: tuple[int, int]) -> None:
+    for path in (*reversed([str(parent) for parent in Path(folder).parents]), folder):
+        if path not in made:
+            tar.addfile(_folder(path, 0o755, owner))
+            made.add(path)
+
+
+def _folder(path: str, mode: int, owner: tuple[int, int]) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(path.lstrip("/"))
+    info.type, info.mode, (info.uid, info.gid) = tarfile.DIRTYPE, mode, owner
+    return info
+
+
+def _mode_of(folder: str) -> int:
+    try:
+        return stat.S_IMODE(Path(folder).stat().st_mode)
+    except OSError:
+        return 0o755
+
+
+class _ByteCode:
+    """Compiled modules beside a source. Sources come sorted by folder, so the last listing is kept."""
+
+    def __init__(self) -> None:
+        self._folder = ""
+        self._found: dict[str, list[str]] = {}
+
+    def of(self, source: str) -> Iterator[InstalledFile]:
+        if not source.endswith(".py"):
+            return
+        folder, _, name = source.rpartition("/")
+        if folder != self._folder:
+            self._folder, self._found = folder, self._list(f"{folder}/__pycache__")
+        for compiled in self._found.get(name.removesuffix(".py"), ()):
+            if (file := InstalledFile.at(compiled)) is not None:
+                yield file
+
+    def _list(self, folder: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    found.setdefault(entry.name.partition(".")[0], []).append(entry.path)
+        except OSError:
+            return {}
+        return found

@@ -1,0 +1,110 @@
+"""Images made of a rank's own files: what is in them, made once, and a capsule carried inside one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from counting import ask, program_spec, short_folder
+
+from prismdbg.checkpoint.bundle import cache_folder
+from prismdbg.errors import FacilityError
+from prismdbg.runtime import image
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_engine import Engine, engine
+from prismdbg.runtime.docker_runtime import DockerRuntime
+from prismdbg.runtime.environment import InstalledFile, of_files
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    one = Daemon(cache_folder())
+    if reason := DockerRuntime(one).available():
+        pytest.skip(reason)
+    ran_before = one.running_pid() is not None
+    yield one
+    if not ran_before:
+        one.stop()
+
+
+@pytest.fixture
+def docker(daemon: Daemon) -> Iterator[Engine]:
+    with engine(daemon) as connected:
+        yield connected
+
+
+def test_an_image_is_made_once(docker: Engine, tmp_path: Path) -> None:
+    file = tmp_path / "library.so"
+    file.write_text("content")
+    some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
+    tag = image.environment_tag(some)
+    try:
+        assert image.ensure_environment_image(docker, some) == tag
+        file.unlink()  # a second making would fail
+        assert image.ensure_environment_image(docker, some) == tag
+    finally:
+        docker.remove_image(tag)
+    assert not docker.has_image(tag)
+
+
+def test_a_changed_file_is_named(docker: Engine, tmp_path: Path) -> None:
+    file = tmp_path / "library.so"
+    file.write_text("content")
+    some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
+    file.write_text("other content")
+    with pytest.raises(FacilityError, match=r"library\.so has 13 bytes, had 7"):
+        image.ensure_environment_image(docker, some)
+    assert not docker.has_image(image.environment_tag(some))
+
+
+def test_an_embedded_capsule_comes_out_as_it_went_in(docker: Engine, tmp_path: Path) -> None:
+    capsule = tmp_path / "capsule"
+    (capsule / "prismdbg" / "log").mkdir(parents=True)
+    (capsule / "config.dump").write_text("{}")
+    (capsule / "prismdbg" / "log" / "events.00000.seg").write_bytes(os.urandom(3 << 20))
+    file = tmp_path / "library.so"
+    file.write_text(str(tmp_path))
+    some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
+    tag = image.embed_capsule(docker, some, capsule, "test")
+    try:
+        # As on a machine that was given this image alone.
+        docker.remove_image(image.environment_tag(some))
+        file.unlink()
+        out = image.extract_capsule(docker, tag, tmp_path / "out")
+        assert _content(out) == _content(capsule)
+        assert (out / "config.dump").stat().st_mode & 0o777 == 0o600
+        assert image.ensure_environment_image(docker, some) == tag
+    finally:
+        docker.remove_image(tag)
+
+
+def test_a_large_file_of_this_machine_is_seen_and_not_copied(daemon: Daemon) -> None:
+    with short_folder() as session, short_folder() as data:
+        large = data / "shard"
+        with large.open("wb") as file:
+            file.truncate(40 << 20)
+        spec, socket = program_spec(session)
+        known = spec.files[0]
+        rank = DockerRuntime(daemon).start(
+            replace(spec, files=(known, replace(known, source=large, target=str(large))))
+        )
+        try:
+            assert "Read-only" in str(ask(socket, f"write {large}")["error"])
+        finally:
+            rank.kill()
+        assert large.stat().st_size == 40 << 20
+
+
+def test_the_engine_stopped_is_the_one_started(daemon: Daemon, docker: Engine) -> None:
+    assert docker.version()
+    elsewhere = Daemon(Path("/nonexistent/cache"))
+    assert elsewhere.running_pid() is None
+    assert not elsewhere.stop()
+    assert docker.version(), "stopping one that does not run has stopped another"
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
