@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -178,8 +179,18 @@ class Replayer:
 
 
 def program_frame() -> FrameType | None:
-    """The innermost frame that is not prismdbg's."""
-    frame: FrameType | None = sys._getframe(1)
+    """The innermost frame that is not prismdbg's.
+
+    A thread of the autograd engine has none (backward on a GPU): there it is the main thread's, which waits in
+    `backward()`.
+    """
+    own = _not_ours(sys._getframe(1))
+    if own is not None:
+        return own
+    return _not_ours(sys._current_frames().get(threading.main_thread().ident or 0))
+
+
+def _not_ours(frame: FrameType | None) -> FrameType | None:
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return frame

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import json
+import queue
 import random
 import sys
 import weakref
@@ -20,6 +22,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.gate import Stop
 from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
 from prismdbg.rank.quiet import is_quiet, quiet, refuse_collective
+from prismdbg.rank.replayer import program_frame
 
 
 def stop_at(frame: FrameType | None, **names: Any) -> Stop:
@@ -305,6 +308,20 @@ def test_source_around_the_line_that_is_executed() -> None:
     assert len(source_at(stop, 0, 10**9)["lines"]) <= 401
     assert source_at(stop_at(frame_with({})), 0, 2)["lines"] == []
     assert source_at(stop_at(None), 0, 2)["lines"] == []
+
+
+def test_a_thread_without_python_frames_shows_where_the_main_thread_waits() -> None:
+    """Code with our file name in a bare thread stands for a kernel that the autograd engine calls."""
+    seen: queue.SimpleQueue[FrameType | None] = queue.SimpleQueue()
+    scope = {"program_frame": program_frame, "seen": seen}
+    exec(compile("def kernel(): seen.put(program_frame())", "/x/prismdbg/rank/kernels.py", "exec"), scope)
+    _thread.start_new_thread(scope["kernel"], ())  # type: ignore[arg-type]
+    frame = seen.get(timeout=10)
+    names = []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    assert "test_a_thread_without_python_frames_shows_where_the_main_thread_waits" in names
 
 
 def test_without_a_frame_only_the_stop_is_known() -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -12,7 +19,7 @@ import pytest
 
 from prismdbg.cli.repl import run_repl
 from prismdbg.cli.stop_text import peers_text, where_text
-from prismdbg.cli.typed_lines import from_pipe
+from prismdbg.cli.typed_lines import from_pipe, from_terminal
 from prismdbg.cli.value_text import bars, value_text
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.collective import Frame
@@ -254,6 +261,53 @@ def test_a_pipe_with_nobody_behind_it_is_given_up() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+TERMINAL = """
+from prismdbg.cli.typed_lines import from_terminal
+for line in from_terminal("(ready) ", ["next", "print"]):
+    print("got", repr(line), flush=True)
+"""
+
+
+def test_a_terminal_completes_and_keeps_history() -> None:
+    main, replica = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", TERMINAL], stdin=replica, stdout=replica, stderr=replica, **OWN_TTY)
+    os.close(replica)
+    try:
+        talk(main, rb"\(ready\) $", b"ne\t3\n")
+        talk(main, rb"got 'next 3'\s+\(ready\) $", b"\x1b[A\n")
+        talk(main, rb"got 'next 3'\s+\(ready\) $", b"\x04")
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.wait(20)
+        os.close(main)
+
+
+def test_an_interrupt_drops_the_line_that_is_being_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed: deque[str | type[BaseException]] = deque(["next", KeyboardInterrupt, "info", EOFError])
+
+    def read(_: str) -> str:
+        line = typed.popleft()
+        if isinstance(line, str):
+            return line
+        raise line
+
+    monkeypatch.setattr("builtins.input", read)
+    assert list(from_terminal("", [])) == ["next", "info"]
+
+
+OWN_TTY: dict[str, Any] = {"start_new_session": True, "preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
+
+
+def talk(terminal: int, awaited: bytes, answer: bytes) -> None:
+    """Types `answer` once the screen ends with `awaited`; what readline writes to steer the terminal does not count."""
+    seen = b""
+    while not re.search(awaited, re.sub(rb"\x1b\[[?0-9;]*[a-zA-Z]", b"", seen)):
+        assert select.select([terminal], [], [], 20)[0], (awaited, seen)
+        seen += os.read(terminal, 4096)
+    os.write(terminal, answer)
 
 
 def test_a_tensor_as_text() -> None:
