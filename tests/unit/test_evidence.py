@@ -1,0 +1,104 @@
+"""What a run folder yields for a diagnosis, also where half of it is missing or damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.diagnosis.why import diagnose
+from prismdbg.errors import UsageError
+from prismdbg.workflows.evidence import gather
+
+NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
+
+
+def rank_folder(run: Path, name: str, *, calls: int = 2, world_size: int = 2) -> TinyLog:
+    log = TinyLog(run / "ranks" / name, int(name.split(".")[0]))
+    log.group("0", range(world_size), "default_pg")
+    for n in range(calls):
+        log.complete(log.issue(0, n + 1, seq=n))
+    (log.folder / "rank.json").write_text(json.dumps({"pid": NO_SUCH_PID, "world_size": world_size}))
+    return log
+
+
+def supervisor(run: Path, **state: object) -> None:
+    (run / "supervisor.json").write_text(json.dumps(state))
+
+
+def test_logs_and_how_they_ended(tmp_path: Path) -> None:
+    rank_folder(tmp_path, "0").note("exit", code=0)
+    rank_folder(tmp_path, "1")
+    supervisor(tmp_path, exit_code=1, ended_wall_ns=123)
+
+    evidence = gather(tmp_path)
+
+    assert sorted(evidence.logs) == [0, 1]
+    assert (evidence.world_size, evidence.ended_wall_ns, evidence.is_running) == (2, 123, False)
+    assert evidence.silent == {1}
+    assert evidence.died_first is None
+
+
+def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        rank_folder(tmp_path, name)
+    supervisor(tmp_path, exit_code=1, incidents=[{"kind": "lost", "rank": "1", "text": "killed"}])
+
+    assert gather(tmp_path).died_first == 1
+
+
+def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        rank_folder(tmp_path, name)
+    supervisor(tmp_path, exit_code=1, incidents=[{"kind": "exception", "rank": "0"}, {"kind": "lost", "rank": "1"}])
+
+    assert gather(tmp_path).died_first is None
+
+
+def test_only_the_last_attempt_counts(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        rank_folder(tmp_path, name, calls=5)
+    rank_folder(tmp_path, "0.1", calls=1)
+
+    evidence = gather(tmp_path)
+
+    assert list(evidence.logs) == [0]
+    assert len(evidence.logs[0].collectives) == 1
+    assert "no log of rank 1: not recorded, or no collective was issued" in diagnose(evidence).missing
+
+
+def test_a_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
+    rank_folder(tmp_path, "0", calls=3)
+    broken = rank_folder(tmp_path, "1", calls=2)
+    broken.write(broken.offset, b"\x07\0\0\0\x01\0\0\0")
+
+    evidence = gather(tmp_path)
+
+    assert len(evidence.logs[1].collectives) == 2
+    assert "damaged at offset" in evidence.damaged[1]
+
+
+def test_a_log_that_cannot_be_read_at_all(tmp_path: Path) -> None:
+    rank_folder(tmp_path, "0")
+    foreign = rank_folder(tmp_path, "1")
+    foreign.path.write_bytes(b"something else" * 100)
+
+    evidence = gather(tmp_path)
+
+    assert list(evidence.logs) == [0]
+    assert "is not a prismdbg log" in evidence.damaged[1]
+
+
+def test_what_stands_in_json_files_may_be_missing_or_broken(tmp_path: Path) -> None:
+    log = rank_folder(tmp_path, "0")
+    (log.folder / "rank.json").unlink()
+    (tmp_path / "supervisor.json").write_text("{")
+
+    assert gather(tmp_path).silent == {0}
+
+
+def test_a_folder_without_logs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no log"):
+        gather(tmp_path)
