@@ -1,0 +1,93 @@
+"""Recordings that several test files look at: each is made once, when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from chain import INCIDENTS, Taken, prismdbg, recording
+from jobs import EXAMPLES, Ended, run, torchrun
+
+from prismdbg.workflows.injection import cache_dir
+
+GPT = ("--size", "1m", "--steps", "60", "--log-every", "1")  # long enough to be captured on its way
+WINDOW = 3
+
+
+@pytest.fixture(scope="session")
+def bare_gpt(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The GPT's training without prismdbg."""
+    home = tmp_path_factory.mktemp("bare-gpt")
+    return run(torchrun(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home / "output.txt")
+
+
+@pytest.fixture(scope="session")
+def captured_live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Taken]:
+    """Rank 1 captured out of the GPT's training, with the native or the Python recorder; the job went on to its end."""
+
+    @cache
+    def made(recorder: str) -> Taken:
+        _require(recorder)
+        home = tmp_path_factory.mktemp(f"live-{recorder}")
+        capsule = home / "capsule"
+        options = ["--python-kernels"] if recorder == "python" else []
+        with recording(torchrun(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home, *options) as job:
+            job.wait_for_step(1, 3)
+            said = prismdbg("capture", job.run.path, "--rank", 1, "--window", WINDOW, "-o", capsule)
+            assert said.code == 0, f"{said.err}\n{job.job.output[-3000:]}"
+            assert job.job.alive, "the job was over before its rank was captured"
+            return Taken(recording=job, ended=job.end(), said=(said,), capsule=capsule)
+
+    return made
+
+
+@pytest.fixture(params=["native", "python"])
+def live(request: pytest.FixtureRequest, captured_live: Callable[[str], Taken]) -> Taken:
+    return captured_live(request.param)
+
+
+@pytest.fixture
+def captured_live_native(captured_live: Callable[[str], Taken]) -> Taken:
+    return captured_live("native")
+
+
+def _require(recorder: str) -> None:
+    from prismdbg.rank import native_build
+
+    path, reason = native_build.find(cache_dir())
+    if recorder == "native" and path is None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def nan_scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As the example's, but the corrupt record is met late: by then there are checkpoints, also on a fast machine."""
+    import subprocess
+    import sys
+
+    path = tmp_path_factory.mktemp("scores") / "scores.f32"
+    script = INCIDENTS / "nan" / "scores.py"
+    subprocess.run([sys.executable, str(script), "--out", str(path), "--step", "40"], check=True, timeout=120)
+    return path
+
+
+def _nan_job(scores: Path) -> list[str]:
+    return torchrun(INCIDENTS / "nan" / "train.py", "--steps", "44", "--scores", scores, ranks=4)
+
+
+@pytest.fixture(scope="session")
+def nan_with_checkpoints(tmp_path_factory: pytest.TempPathFactory, nan_scores: Path) -> Taken:
+    with recording(_nan_job(nan_scores), tmp_path_factory.mktemp("nan"), "--checkpoint-every", 5) as job:
+        ended = job.end()
+        assert len(job.capsules) == 1, ended.output[-3000:]
+        return Taken(recording=job, ended=ended, capsule=job.capsules[0])
+
+
+@pytest.fixture(scope="session")
+def nan_from_start(tmp_path_factory: pytest.TempPathFactory, nan_scores: Path) -> Taken:
+    with recording(_nan_job(nan_scores), tmp_path_factory.mktemp("nan-start"), "--window", "all") as job:
+        ended = job.end()
+        assert len(job.capsules) == 1, ended.output[-3000:]
+        return Taken(recording=job, ended=ended, capsule=job.capsules[0])
