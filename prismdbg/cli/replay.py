@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -57,6 +58,7 @@ def command(
                 verdict = run_to_end(live, until=until, strict=strict, timeout_s=timeout, say=_say)
                 output = live.output.read_text(errors="replace") if live.output.exists() else ""
                 place = live.runtime
+            kept = _keep_output(capsule, output)
             incident = whole.manifest.incident.text
     except PrismError as error:
         if bisect and (isinstance(error, FacilityError) or error.exit_code in (3, 4, 124)):
@@ -64,10 +66,21 @@ def command(
             return BISECT_SKIP
         raise
     if as_json:
-        render.emit_json(_json(verdict, output, place))
+        render.emit_json({**_json(verdict, output, place), "output_kept_at": str(kept) if kept else None})
     else:
         _print(verdict, output, incident)
+        if kept:
+            render.say(f"its whole output: {kept}")
     return _CODES[verdict.outcome]
+
+
+def _keep_output(capsule: Path, output: str) -> Path | None:
+    """Beside the capsule, for the session's folder goes; None where nothing was written or that place is read-only."""
+    kept = capsule.parent / f"{capsule.name}.output"
+    if not output or not os.access(capsule.parent, os.W_OK):
+        return None
+    kept.write_text(output)
+    return kept
 
 
 def _say(text: str) -> None:

@@ -1,1 +1,1 @@
-"""The terminal debugger's package. It holds nothing yet; the line-oriented `prismdbg debug` is what there is."""
+"""The terminal application over a debugger session. Front ends reach a rank only through `protocol` and `workflows`."""
