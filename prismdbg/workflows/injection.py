@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import prismdbg
+from prismdbg.checkpoint.bundle import cache_folder
 
 PACKAGE = Path(prismdbg.__file__).resolve().parent
 CONFIG_VARIABLE = "PRISMDBG_CONFIG"
@@ -35,11 +36,8 @@ def job_environment(inject: Path, config: Path, base: Mapping[str, str]) -> dict
 
 
 def cache_dir() -> Path:
-    """Where the native recorder and the CRIU bundle are kept: PRISMDBG_CACHE, else the user's cache."""
-    given = os.environ.get("PRISMDBG_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismdbg"
+    """Where the native recorder, the CRIU bundle and Docker's images are kept."""
+    return cache_folder()
 
 
 def make_socket_dir() -> Path:
