@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import resource
@@ -41,6 +42,8 @@ FAILED, OUT_OF_TIME, CLIENT_GONE = 125, 124, 129
 NOT_COPIED = frozenset(("proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "hugetlbfs", "nsfs"))
 NOT_COPIED |= {"debugfs", "tracefs", "securityfs", "pstore", "bpf", "configfs", "autofs", "binfmt_misc", "efivarfs"}
 NOT_COPIED |= {"rpc_pipefs", "fusectl"}
+NOT_COPIED_BELOW = tuple(f"/var/lib/{owner}/" for owner in ("docker", "containerd", "containers", "kubelet"))
+NOT_COPIED_BELOW += ("/proc/", "/sys/", "/dev/", "/run/", "/snap/")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 OLD_ROOT = ".prismdbg-host"
 
@@ -201,12 +204,18 @@ def switch_root(spec: Spec) -> None:
 
     The layers are in memory (they may not lie on the file system they cover).
     """
+    mounts = mount_points()
     scratch = Path(spec["scratch"])
-    mount("prismdbg", str(scratch), "tmpfs", data=spec.get("scratch_options", ""))
+    mount("prismdbg", str(scratch), "tmpfs")
+    layers = (scratch / f"layer{number}" for number in itertools.count())
     root = scratch / "root"
-    mount_points = list(copied_mounts())
-    for number, point in enumerate(mount_points):
-        cover(point, Path(f"{root}{point}" if point != "/" else root), scratch / f"layer{number}")
+    if os.geteuid() == 0:
+        for point in sorted((point for point, taken in mounts.items() if taken), key=lambda point: point.split("/")):
+            cover(point, root / point.lstrip("/"), next(layers))
+    else:
+        root.mkdir()
+        mount("prismdbg", str(root), "tmpfs", data="mode=755")
+        mirror("/", root, mounts, layers)
     make_kernel_views(root)
     binds = [(os.path.realpath(bind["source"]), bind["target"], bind["read_only"]) for bind in spec["binds"]]
     (root / OLD_ROOT).mkdir()
@@ -218,16 +227,32 @@ def switch_root(spec: Spec) -> None:
     Path(f"/{OLD_ROOT}").rmdir()
 
 
-def copied_mounts() -> Iterator[str]:
-    """Mount points to take over, parents first. Of several on one point the last one is seen."""
-    seen: dict[str, None] = {"/": None}
+def mount_points() -> dict[str, bool]:
+    """Every mount point, and whether it is taken over: not the kernel's views, not what belongs to containers."""
+    points: dict[str, bool] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields, _, rest = line.partition(" - ")
         point = fields.split()[4].encode().decode("unicode_escape")
-        hidden = point.startswith(("/proc", "/sys", "/dev")) or "/docker/" in point or "/containers/" in point
-        if rest.split()[0] not in NOT_COPIED and not hidden and os.access(point, os.R_OK):
-            seen[point] = None
-    return iter(sorted(seen, key=lambda point: point.count("/") if point != "/" else 0))
+        points[point] = rest.split()[0] not in NOT_COPIED and not point.startswith(NOT_COPIED_BELOW)
+    return points
+
+
+def mirror(lower: str, at: Path, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+    """In a user namespace a folder with mounts in it cannot be below an overlay: each of its parts is, instead."""
+    if not any(point.startswith(f"{lower.rstrip('/')}/") for point in mounts if point != lower):
+        cover(lower, at, next(layers))
+        return
+    at.mkdir(exist_ok=True)
+    for source in Path(lower).iterdir() if os.access(lower, os.R_OK | os.X_OK) else ():
+        target = at / source.name
+        if source.is_symlink():
+            target.symlink_to(source.readlink())
+        elif source.is_dir() and mounts.get(str(source), True):
+            mirror(str(source), target, mounts, layers)
+        elif source.is_dir():
+            target.mkdir()
+        elif source.is_file():
+            bind_mount(str(source), str(target), read_only=True)
 
 
 def cover(lower: str, at: Path, layer: Path) -> None:
@@ -284,12 +309,14 @@ def lay_files(spec: Spec) -> None:
     for folder in spec["folders"]:
         make_folders(Path(folder), owner)
     for file in spec["files"]:
-        target = Path(file["target"])
+        source, target = Path(file["source"]), Path(file["target"])
+        wanted_bytes = source.stat().st_size if file["size_bytes"] is None else file["size_bytes"]
+        if target.exists() and target.samefile(source) and source.stat().st_size == wanted_bytes:
+            continue  # it lies there anyway
         make_folders(target.parent, owner)
-        if not target.exists() or not target.samefile(file["source"]):
-            shutil.copyfile(file["source"], target)
-        if file["size_bytes"] not in (None, target.stat().st_size):
-            os.truncate(target, file["size_bytes"])
+        with contextlib.suppress(shutil.SameFileError):
+            shutil.copyfile(source, target)
+        os.truncate(target, wanted_bytes)
         os.chown(target, *owner)
         target.chmod(file["mode"])
         if file["mtime_ns"] is not None:

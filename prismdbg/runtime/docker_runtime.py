@@ -54,17 +54,23 @@ class DockerRuntime:
         try:
             image = ensure_environment_image(engine, spec.environment)
             restores = isinstance(spec.origin, ImageOrigin)
-            write_spec(spec, Isolation.PID if restores else Isolation.NONE)
+            late = [file for file in spec.files if _lies_on_a_mount(file)]
+            write_spec(spec, Isolation.PID if restores else Isolation.NONE, files=late)
             shutil.copyfile(starter_file(), spec.session / "starter.py")
-            lifeline = Lifeline(spec.session)
+            _hand_over(spec)
             container = engine.create(image, self._command(spec), **container_options(spec))
         except BaseException:
             engine.close()
             raise
-        rank = StartedRank(spec, ContainerPlace(engine, container), lifeline)
+        place = ContainerPlace(engine, container)
         try:
-            _hand_over(spec)
             engine.put(container, _rank_layer(spec))
+            lifeline = Lifeline(spec.session, owner=_user(spec))
+        except BaseException:
+            place.remove()
+            raise
+        rank = StartedRank(spec, place, lifeline)
+        try:
             engine.start(container)
         except BaseException:
             rank.kill()
@@ -168,9 +174,14 @@ def remove_session(daemon: Daemon, session: str) -> int:
         engine.close()
 
 
+def _lies_on_a_mount(file: LaidFile) -> bool:
+    """Shared memory is mounted when the container starts: what is put there before is hidden."""
+    return file.target.startswith("/dev/")
+
+
 def _rank_layer(spec: ReplaySpec) -> Iterator[bytes]:
     environment = spec.environment
     if environment is None:
         raise FacilityError("a container needs the list of installed files")
-    copied = replace(spec, files=tuple(file for file in spec.files if not _is_bound(file)))
-    return stream(partial(add_rank_files, spec=copied, known=environment.folders))
+    copied = tuple(file for file in spec.files if not _is_bound(file) and not _lies_on_a_mount(file))
+    return stream(partial(add_rank_files, spec=replace(spec, files=copied), known=environment.folders))

@@ -26,8 +26,8 @@ _TRY_OVERLAY = """
 set -e
 mount -t tmpfs none "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay none -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
-test -d "$1/root/proc"
+mount -t overlay none -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
+test -d "$1/root"
 """
 
 
@@ -164,14 +164,15 @@ def _overlay() -> Facility:
     scratch = folder / f".prismdbg-overlay-{os.getpid()}"
     scratch.mkdir()
     try:
-        reason = _try(["unshare", *_unshare_options(), "sh", "-c", _TRY_OVERLAY, "sh", str(scratch)])
+        lower = "/" if os.geteuid() == 0 else "/usr"  # in a user namespace never over a folder with mounts in it
+        reason = _try(["unshare", *_unshare_options(), "sh", "-c", _TRY_OVERLAY, "sh", str(scratch), lower])
     finally:
         scratch.rmdir()
     return Facility(
         name="overlayfs",
         ok=not reason,
         needed_for="throwing away what a replay writes, without Docker",
-        detail=reason or "an overlay over / can be made",
+        detail=reason or f"an overlay over {lower} can be made",
         fix="modprobe overlay, or replay with --runtime docker",
     )
 

@@ -9,11 +9,16 @@ from prismdbg.runtime.starter_spec import LIFELINE
 
 
 class Lifeline:
-    """Held open by the client for as long as the replay may live. Not inherited by other programs."""
+    """Held open by the client for as long as the replay may live. Not inherited by other programs.
 
-    def __init__(self, session: Path) -> None:
+    owner: user and group of a starter that runs as somebody else.
+    """
+
+    def __init__(self, session: Path, *, owner: tuple[int, int] | None = None) -> None:
         path = session / LIFELINE
         os.mkfifo(path, 0o600)
+        if owner is not None:
+            os.chown(path, *owner)
         self._fd: int | None = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # also for reading, or the open would wait
 
     def let_go(self) -> None:
