@@ -5,8 +5,10 @@ Nothing here may end or hold the job: whatever fails is said, kept in `superviso
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -62,7 +64,7 @@ class Supervisor:
 
     def watch(self) -> int:
         for number in FORWARDED:
-            signal.signal(number, lambda n, _: self._job.send_signal(n))
+            signal.signal(number, self._forward)
         signal.signal(signal.SIGUSR1, self._on_signal)
         self._save()
         while True:
@@ -79,6 +81,11 @@ class Supervisor:
             return self._job.wait(POLL_S)
         except subprocess.TimeoutExpired:
             return None
+
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up."""
+        if number != signal.SIGINT or not _terminal_signals_us():
+            self._job.send_signal(number)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._asked_by_signal = True
@@ -235,3 +242,11 @@ class Supervisor:
 
     def _save(self) -> None:
         write_json(self._run.supervisor_json, self._state)
+
+
+def _terminal_signals_us() -> bool:
+    """Whether this process group is the one a terminal's Ctrl-C goes to."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal, or no standard input
+        return False
