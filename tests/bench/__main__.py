@@ -1,0 +1,63 @@
+"""The command: `python -m tests.bench [--only SECTION] [--quick]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prismdbg.errors import FacilityError
+from tests.bench.machine import Circumstances
+from tests.bench.sections import calls, checkpoints, pause, replay, steps, whole_jobs
+from tests.bench.settings import FULL, QUICK, Settings
+from tests.bench.table import Measured, merge, render
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
+    "steps": (steps.TITLE, steps.measure),
+    "jobs": (whole_jobs.TITLE, whole_jobs.measure),
+    "pause": (pause.TITLE, pause.measure),
+    "checkpoints": (checkpoints.TITLE, checkpoints.measure),
+    "replay": (replay.TITLE, replay.measure),
+    "calls": (calls.TITLE, calls.measure),
+}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given again")
+    parser.add_argument("--quick", action="store_true", help="a small model and few runs: shows that it works, no more")
+    parser.add_argument(
+        "--output", type=Path, help=f"where the table goes; {RESULTS.name} beside this, none if --quick"
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = parse_args()
+    output = args.output or (None if args.quick else RESULTS)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    measured: dict[str, str] = {}
+    lacking = False
+    for name in args.only or SECTIONS:
+        title, measure = SECTIONS[name]
+        print(f"bench: {title}", file=sys.stderr, flush=True)
+        before = Circumstances.now()
+        with tempfile.TemporaryDirectory(prefix="prismdbg-bench-") as folder:
+            try:
+                found = measure(QUICK if args.quick else FULL, Path(folder))
+            except FacilityError as error:
+                print(f"bench: not measured: {error} ({error.hint})", file=sys.stderr)
+                lacking = True
+                continue
+        measured[title] = render(title, found, before.say())
+        print(measured[title], flush=True)
+        if output is not None:
+            merge(output, measured, [title for title, _ in SECTIONS.values()])
+    return int(lacking)
+
+
+sys.exit(main())

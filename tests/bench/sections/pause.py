@@ -1,0 +1,157 @@
+"""How long the job stands in a capture, against a bare `criu dump` of the same process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint.criu import DumpReport, dump
+from tests.bench.jobs import RANKS, BenchError, LiveJob, live_job, prismdbg, run
+from tests.bench.settings import Settings
+from tests.bench.spread import ratios
+from tests.bench.table import Measured, Row
+
+TITLE = "Pause of the job in a capture"
+GOAL = 1.2
+DUMP_BOUND_S = 90.0
+RANK = 1
+_IMAGE = re.compile(r"image of \d+ MiB in ([0-9.]+) s")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From and to, on the clock of the logs."""
+
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Between two collectives of one rank; `place` is where in a step."""
+
+    span: Span
+    place: int
+
+    @property
+    def length_ns(self) -> int:
+        return self.span.end_ns - self.span.start_ns
+
+    def meets(self, span: Span) -> bool:
+        return self.span.start_ns < span.end_ns and span.start_ns < self.span.end_ns
+
+
+def measure(settings: Settings, folder: Path) -> Measured:
+    criu = bundle.find()
+    captures: list[Span] = []
+    dumps: list[Span] = []
+    reports: list[DumpReport] = []
+    asked: list[float] = []
+    with live_job(folder, "--size", settings.size, "--batch", settings.batch) as job:
+        for _ in range(settings.captures):
+            job.train(4)
+            span, seconds = _capture(job, folder)
+            captures.append(span)
+            asked.append(seconds)
+            job.train(4)
+            images = folder / "images"
+            began = time.monotonic_ns()
+            reports.append(dump(criu, job.pid(RANK), images, leave_running=True, timeout_s=DUMP_BOUND_S))
+            dumps.append(Span(began, time.monotonic_ns()))
+            _remove(images)
+        job.train(4)
+        gaps = [gap for rank in range(RANKS) for gap in _gaps(read_log(job.run.latest(rank)))]
+    return _table(gaps, captures, dumps, reports, asked)
+
+
+def _capture(job: LiveJob, folder: Path) -> tuple[Span, float]:
+    """When, and the seconds from park to release as the capture itself says."""
+    capsule = folder / "capsule"
+    began = time.monotonic_ns()
+    command = prismdbg("capture", job.run.path, "--rank", RANK, "--window", 1, "-o", capsule)
+    said = run(command, folder / "capture.txt")
+    span = Span(began, time.monotonic_ns())
+    _remove(capsule)
+    found = _IMAGE.search(said)
+    if found is None:
+        raise BenchError(f"the capture did not say how long it took:\n{said}")
+    return span, float(found.group(1))
+
+
+def _remove(path: Path) -> None:
+    """Every dump starts with nothing left to write."""
+    shutil.rmtree(path)
+    os.sync()
+
+
+def _gaps(log: RankLog) -> list[Gap]:
+    issued = sorted(log.collectives, key=lambda record: record.time_created_ns)
+    return [
+        Gap(Span(a.time_created_ns, b.time_created_ns), a.moment.collective)
+        for a, b in pairwise(issued)
+        if a.moment.step > 1
+    ]
+
+
+def _pauses(gaps: Sequence[Gap], spans: Sequence[Span], all_spans: Sequence[Span]) -> list[float]:
+    """In each span the longest gap of any rank, less the median gap at that place of a step, in seconds."""
+    quiet: dict[int, list[int]] = {}
+    for gap in gaps:
+        if not any(gap.meets(span) for span in all_spans):
+            quiet.setdefault(gap.place, []).append(gap.length_ns)
+    pauses = []
+    for span in spans:
+        longest = max((gap for gap in gaps if gap.meets(span)), key=lambda gap: gap.length_ns)
+        pauses.append((longest.length_ns - median(quiet[longest.place])) / 1e9)
+    return pauses
+
+
+def _table(
+    gaps: Sequence[Gap],
+    captures: Sequence[Span],
+    dumps: Sequence[Span],
+    reports: Sequence[DumpReport],
+    asked: Sequence[float],
+) -> Measured:
+    spans = [*captures, *dumps]
+    paused = _pauses(gaps, captures, spans)
+    by_dump = _pauses(gaps, dumps, spans)
+    walls = [(span.end_ns - span.start_ns) / 1e9 for span in dumps]
+    frozen = [report.frozen_ns / 1e9 for report in reports]
+
+    def row(what: str, values: Sequence[float], against: str = "", base: Sequence[float] = (), **more: float) -> Row:
+        return Row(
+            what=what,
+            against=against,
+            values=values,
+            unit="s",
+            digits=3,
+            ratios=ratios(values, base) if base else (),
+            goal=more.get("goal"),
+        )
+
+    rows = [
+        row("bare `criu dump`, the command", walls),
+        row("bare `criu dump`, frozen as criu counts it", frozen),
+        row("bare `criu dump`, pause of the job", by_dump),
+        row("capture: pause of the job", paused, "bare `criu dump`, the command", walls, goal=GOAL),
+        row("capture: pause of the job", paused, "bare `criu dump`, frozen", frozen),
+        row("capture: pause of the job", paused, "bare `criu dump`, pause of the job", by_dump),
+        row("capture: from park to release, as it says", asked, "bare `criu dump`, the command", walls),
+    ]
+    size = median(report.images_bytes for report in reports) / (1 << 20)
+    notes = [
+        "Pause: the longest gap between two collectives of a rank, over all ranks, from the request to the capsule, "
+        "less the median gap at that place of a step. Waiting for the rank's next collective and for works in flight "
+        f"is in it. Captures and bare dumps of the same process in turn; an image has {size:.0f} MiB.",
+    ]
+    return Measured(rows=rows, notes=notes)

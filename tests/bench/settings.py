@@ -1,0 +1,45 @@
+"""How much is measured: enough to be believed, or just enough to see that it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`rounds` hold one block of every mode; of each block's steps the first `dropped_steps` do not count."""
+
+    size: str = "6m"
+    batch: int = 8
+    rounds: int = 20
+    block_steps: int = 12
+    dropped_steps: int = 3
+    call_rounds: int = 15
+    job_rounds: int = 4
+    job_steps: int = 40
+    captures: int = 8
+    checkpoint_every: int = 20
+    checkpoint_steps: int = 120
+    checkpoint_rounds: int = 2
+    capsule_steps: int = 10
+    replays: int = 5
+    cold_starts: int = 2
+
+
+FULL = Settings()
+QUICK = Settings(
+    size="1m",
+    rounds=2,
+    block_steps=5,
+    dropped_steps=1,
+    call_rounds=3,
+    job_rounds=1,
+    job_steps=10,
+    captures=2,
+    checkpoint_every=10,
+    checkpoint_steps=40,
+    checkpoint_rounds=1,
+    capsule_steps=4,
+    replays=2,
+    cold_starts=1,
+)
