@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from prismdbg.cli import stop_text
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.program import Program, Unseen
 from prismdbg.cli.render import plain
 from prismdbg.cli.value_text import value_text
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
@@ -20,26 +21,6 @@ from prismdbg.session.story import render_story
 
 PROMPT = "(prismdbg) "
 LOOK_S = 5.0
-
-
-class Program(Protocol):
-    """The rank's process as far as the debugger shows it; asked at every stop and at the end."""
-
-    def new_output(self) -> str:
-        """What the program printed since the last call; empty where its output goes elsewhere."""
-
-    def how_it_ended(self) -> str:
-        """In words, once the agent is gone; empty where that is not known."""
-
-
-class Unseen:
-    """A program whose output and end go elsewhere."""
-
-    def new_output(self) -> str:
-        return ""
-
-    def how_it_ended(self) -> str:
-        return ""
 
 
 def run_repl(
@@ -220,26 +201,12 @@ class Repl:
 
     def _tell(self, notice: notices.Notice) -> None:
         self._show_output()
-        match notice:
-            case notices.Stopped():
-                self._show_stop()
-            case notices.Diverged():
-                self._diverged = True
-            case notices.Synthesized():
-                self.show(f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized")
-            case notices.EndOfLog():
-                self.show(f"everything recorded was replayed: {stop_text.tally_text(notice.tally)}")
-            case notices.StateCompared(equal=True):
-                self.show(f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})")
-            case notices.StateCompared():
-                self.show(f"{notice.moment}: the parameters differ: {notice.expected} recorded, {notice.actual} now")
-                self._diverged = True
-            case notices.ProgramRaised():
-                self.show("".join(notice.traceback).rstrip() or f"{notice.kind}: {notice.text}")
-            case notices.Finished():
-                self.show(stop_text.finished_text(notice))
-            case notices.Said():
-                self.show(notice.text)
+        if isinstance(notice, notices.Stopped):
+            self._show_stop()
+        elif text := stop_text.notice_text(notice):
+            self.show(text)
+        other_state = isinstance(notice, notices.StateCompared) and not notice.equal
+        self._diverged |= other_state or isinstance(notice, notices.Diverged)
 
     def _show_stop(self) -> None:
         stop = self.session.stop

@@ -8,7 +8,16 @@ from typing import Any
 from prismdbg.cli.render import columns
 from prismdbg.model.collective import Frame
 from prismdbg.session.frames import is_library
-from prismdbg.session.notices import Finished, Stopped
+from prismdbg.session.notices import (
+    EndOfLog,
+    Finished,
+    Notice,
+    ProgramRaised,
+    Said,
+    StateCompared,
+    Stopped,
+    Synthesized,
+)
 
 Json = dict[str, Any]
 
@@ -57,6 +66,27 @@ def tally_text(tally: Json) -> str:
     if tally.get("missing"):
         parts.append(f"{tally['missing']} still to come")
     return ", ".join(parts)
+
+
+def notice_text(notice: Notice) -> str:
+    """What is shown at once; empty for stops and divergences, which are shown with what the rank is asked then."""
+    match notice:
+        case Synthesized():
+            return f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized"
+        case EndOfLog():
+            return f"everything recorded was replayed: {tally_text(notice.tally)}"
+        case StateCompared(equal=True):
+            return f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})"
+        case StateCompared():
+            return f"{notice.moment}: the parameters differ: {notice.expected} recorded, {notice.actual} now"
+        case ProgramRaised():
+            return "".join(notice.traceback).rstrip() or f"{notice.kind}: {notice.text}"
+        case Finished():
+            return finished_text(notice)
+        case Said():
+            return notice.text
+        case _:
+            return ""
 
 
 def finished_text(end: Finished) -> str:

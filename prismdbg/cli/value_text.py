@@ -88,7 +88,7 @@ def rows(values: Any) -> Iterator[str]:
         for row in values:
             yield from rows(row)
     elif isinstance(values, list):
-        yield "[" + "  ".join(f"{number(value):>10}" for value in values) + "]"
+        yield "[" + "  ".join(f"{number(value):>11}" for value in values) + "]"
     else:
         yield number(values)
 
