@@ -45,7 +45,6 @@ class RankConfig:
     log: str = ""
     rank: int = -1
     world_size: int = 0
-    redacted: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -64,7 +63,6 @@ class RankConfig:
             data = json.loads(path.read_text())
             data["mode"] = Mode(data["mode"])
             data["ranks"] = tuple(data.get("ranks", ()))
-            data["redacted"] = tuple(data.get("redacted", ()))
             return cls(**data)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{path} is not a rank configuration: {error}") from error

@@ -21,6 +21,7 @@ from prismdbg.checkpoint.criu_log import explain
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
+from prismdbg.rank.redacted import REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, RunningRank, Runtime
 from prismdbg.workflows.injection import PACKAGE, make_inject_folder
@@ -165,7 +166,6 @@ def _plan_start(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
         log=str(capsule.log),
         rank=manifest.rank,
         world_size=manifest.world_size,
-        redacted=tuple(rank.get("redacted", ())),
     ).save(config)
     spec = ReplaySpec(
         name=_name(capsule),
@@ -196,6 +196,7 @@ def _program_environment(rank: dict[str, Any], session: Path, config: Path) -> d
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{session / 'inject'}{os.pathsep}{path}" if path else str(session / "inject")
     environment[ENVIRONMENT_NAME] = str(config)
+    environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
     environment.setdefault("RANK", str(rank["rank"]))
     environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
     environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])

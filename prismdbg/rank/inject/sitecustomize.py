@@ -60,6 +60,10 @@ class _AfterTorch:
 
 if os.environ.get("PRISMDBG_CONFIG"):
     sys.meta_path.insert(0, _AfterTorch())
+if names := os.environ.pop("PRISMDBG_REDACTED", ""):  # in a replay: before anything can read them
+    from prismdbg.rank import redacted
+
+    redacted.install(names.split(","))
 try:
     _run_shadowed()
 except Exception as error:
