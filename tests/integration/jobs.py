@@ -202,6 +202,24 @@ def record(
     return Recorded(run=folder, ended=ended)
 
 
+def recorded_by_command_line(
+    command: Sequence[str],
+    folder: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    bound_s: float = JOB_BOUND_S,
+) -> Recorded:
+    """`prismdbg record -o RUN OPTIONS -- COMMAND`, as a user types it."""
+    output = folder.with_suffix(".txt")
+    ended = run(record_command(command, folder, *options), output, env=env, bound_s=bound_s)
+    return Recorded(run=RunFolder(folder.resolve()), ended=ended)
+
+
+def record_command(command: Sequence[str], folder: Path, *options: str) -> list[str]:
+    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from prismdbg.cli.main import main; main()"
+    return [sys.executable, "-c", start, "record", "-o", str(folder), *options, "--", *command]
+
+
 def run_in(command: Sequence[str], folder: RunFolder, env: Mapping[str, str], bound_s: float) -> Ended:
     return run(command, folder.path / "output.txt", env=env, bound_s=bound_s)
 
@@ -280,8 +298,9 @@ def _follow(job: Job, home: Path, strict: bool, end: float) -> Replayed:
         client.ask("resume", strict=strict)
         while not done.hear(client.next_event(max(end - time.monotonic(), 0.1), "the end of the replay")):
             pass
-        if done.divergence or done.past_the_end:
-            client.ask("quit")
+    if done.divergence or done.past_the_end:  # it stands still
+        done.output = job.output
+        return done
     ended = job.wait(60)
     done.code, done.output = ended.code, ended.output
     return done
