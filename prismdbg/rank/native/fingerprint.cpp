@@ -90,18 +90,18 @@ uint64_t padded_sum(const uint8_t* bytes, size_t size_bytes, const uint64_t* wei
 
 }  // namespace
 
-void Fingerprint::add(const Span& span, uint8_t* copy_to) {
+void Fingerprint::add(const Span& span) {
   const auto* data = static_cast<const uint8_t*>(span.data);
   uint64_t tensor = 0;
   for (size_t at = 0; at < span.size_bytes; at += kBlockBytes) {
     const size_t size = std::min(kBlockBytes, span.size_bytes - at);
-    tensor = tensor * kGolden + scan_block(data + at, size, span.numbers, copy_to ? copy_to + at : nullptr);
+    tensor = tensor * kGolden + scan_block(data + at, size, span.numbers);
   }
   tensor = mix64(tensor ^ (span.size_bytes * kLength));
   value_ = mix64(value_ * kGolden + tensor);
 }
 
-uint64_t Fingerprint::scan_block(const uint8_t* block, size_t size_bytes, Numbers numbers, uint8_t* copy_to) {
+uint64_t Fingerprint::scan_block(const uint8_t* block, size_t size_bytes, Numbers numbers) {
   uint64_t sum = 0;
   for (size_t at = 0; at < size_bytes; at += kPieceBytes) {
     const size_t size = std::min(kPieceBytes, size_bytes - at);
@@ -110,9 +110,6 @@ uint64_t Fingerprint::scan_block(const uint8_t* block, size_t size_bytes, Number
     }
     if (look_ && !nonfinite_) {
       look(block + at, size, numbers);
-    }
-    if (copy_to != nullptr) {
-      std::memcpy(copy_to + at, block + at, size);
     }
   }
   return sum;

@@ -1,5 +1,5 @@
 // Fingerprint of tensor bytes, the same as prismdbg/rank/fingerprint.py computes with torch: 64 bits that know
-// order, length and NaN. One pass over memory hashes, looks for values that are not finite, and copies.
+// order, length and NaN. One pass over memory hashes and looks for values that are not finite.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class Fingerprint {
  public:
   Fingerprint(bool hash, bool look_for_nonfinite) : hash_(hash), look_(look_for_nonfinite) {}
 
-  // Adds one tensor; copies its bytes to `copy_to` unless that is null.
-  void add(const Span& span, uint8_t* copy_to = nullptr);
+  // Adds one tensor.
+  void add(const Span& span);
 
   uint64_t value() const { return value_; }
   bool nonfinite() const { return nonfinite_; }
 
  private:
-  uint64_t scan_block(const uint8_t* block, size_t size_bytes, Numbers numbers, uint8_t* copy_to);
+  uint64_t scan_block(const uint8_t* block, size_t size_bytes, Numbers numbers);
   void look(const uint8_t* data, size_t size_bytes, Numbers numbers);
 
   bool hash_;

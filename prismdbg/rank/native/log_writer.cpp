@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -40,10 +41,10 @@ std::string_view bytes_of(const T& value) {
 }  // namespace
 
 LogWriter::LogWriter(Housekeeper& housekeeper, const std::string& folder, int32_t rank, size_t segment_bytes)
-    : supply_(housekeeper, folder, "events"),
-      rank_(rank),
-      segment_bytes_((std::max(segment_bytes, kSmallestSegmentBytes) + 7) & ~size_t{7}) {
-  segment_ = Segment::create(supply_.path(0), segment_bytes_, /*must_be_new=*/true);
+    : rank_(rank),
+      segment_bytes_((std::max(segment_bytes, kSmallestSegmentBytes) + 7) & ~size_t{7}),
+      supply_(housekeeper, folder, segment_bytes_),
+      segment_(supply_.first()) {
   const SegmentHeader header = header_of(0, rank_, segment_bytes_);
   std::memcpy(segment_->data(), &header, sizeof header);
   offset_ = sizeof header;
@@ -86,12 +87,12 @@ void LogWriter::store(Kind kind, std::string_view head, std::string_view tail, s
   offset_ += size_bytes;
   written_bytes_ += size_bytes;
   if (offset_ > segment_bytes_ / 2 && offset_ - size_bytes <= segment_bytes_ / 2) {
-    supply_.prepare(segment_bytes_);
+    supply_.prepare();
   }
 }
 
 void LogWriter::next_segment() {
-  auto next = supply_.take(index_ + 1, segment_bytes_);
+  auto next = supply_.take(index_ + 1);
   const SegmentHeader header = header_of(index_ + 1, rank_, segment_bytes_);
   std::memcpy(next->data(), &header, sizeof header);
   store(Kind::end, {}, {}, sizeof(RecordHeader));
@@ -122,7 +123,7 @@ void LogWriter::reopen() {
   if (segment_) {
     return;
   }
-  segment_ = Segment::map(supply_.path(index_), segment_bytes_);
+  segment_ = supply_.again(index_);
   auto held = std::move(held_);
   held_.clear();
   for (const auto& [kind, body] : held) {

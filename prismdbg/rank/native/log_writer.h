@@ -36,9 +36,9 @@ class LogWriter {
   void next_segment();
   void store(Kind kind, std::string_view head, std::string_view tail, size_t size_bytes);
 
-  SegmentSupply supply_;
   int32_t rank_;
   size_t segment_bytes_;
+  SegmentSupply supply_;
   std::shared_ptr<Segment> segment_;
   uint32_t index_ = 0;
   size_t offset_ = 0;

@@ -25,6 +25,14 @@ uint64_t thread_number() {
   return number;
 }
 
+bool has_nonfinite(const std::vector<Span>& spans) {
+  Fingerprint scan(/*hash=*/false, /*look_for_nonfinite=*/true);
+  for (const Span& span : spans) {
+    scan.add(span);
+  }
+  return scan.nonfinite();
+}
+
 // Runs `action`; what it throws becomes the text that `fail` gets.
 template <typename Action, typename Fail>
 bool guarded(Action&& action, Fail&& fail) noexcept {
@@ -91,7 +99,7 @@ void Recorder::window(bool on, int64_t steps, uint64_t size_bytes) {
   if (!is_open_.load()) {
     throw std::logic_error("the window needs an open log");
   }
-  payloads_->window(on, steps, size_bytes);
+  payloads_->limit(steps, size_bytes);
   payloads_on_.store(on);
 }
 
@@ -180,13 +188,12 @@ void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
   body.status = static_cast<uint8_t>(status);
   guarded(
       [&] {
-        Fingerprint scan(/*hash=*/false, options_.nan_check);
-        if (!(payloads_on_.load() && store_payload(ticket, received, scan, body)) && options_.nan_check) {
-          for (const Span& span : received) {
-            scan.add(span);
-          }
+        if (options_.nan_check && has_nonfinite(received)) {
+          body.flags |= kCompleteReceivedNonfinite;
         }
-        body.flags |= scan.nonfinite() ? kCompleteReceivedNonfinite : 0;
+        if (payloads_on_.load()) {
+          keep_payload(ticket, received, body);
+        }
         const std::lock_guard<std::mutex> lock(mutex_);
         remove_in_flight(ticket.record_id);
         if (ticket.log == log_.get()) {
@@ -196,31 +203,28 @@ void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
       [&](const char* reason) { lose("events", reason); });
 }
 
-// False where the payload could not be kept: the window ends, the record goes on without.
-bool Recorder::store_payload(const Ticket& ticket, const std::vector<Span>& received, Fingerprint& scan,
-                             CompleteBody& body) {
-  size_t total = 0;
+// Where the payload cannot be kept the window ends, and the record goes on without.
+void Recorder::keep_payload(const Ticket& ticket, const std::vector<Span>& received, CompleteBody& body) noexcept {
+  uint64_t total = 0;
   for (const Span& span : received) {
     total += span.size_bytes;
   }
   if (total == 0) {
-    return true;
+    return;
   }
-  PayloadSlot slot;
-  if (!guarded([&] { slot = payloads_->reserve(total, ticket.step); },
-               [&](const char* reason) { lose("payloads", reason); })) {
-    return false;
-  }
-  uint8_t* target = slot.data;
-  for (const Span& span : received) {
-    scan.add(span, target);
-    target += span.size_bytes;
-  }
-  body.payload_segment = slot.segment;
-  body.payload_offset = slot.offset;
-  body.payload_bytes = total;
-  body.flags |= kCompletePayload;
-  return true;
+  guarded(
+      [&] {
+        const auto slot = payloads_->reserve(total, ticket.step);
+        for (const Span& span : received) {
+          slot->add(static_cast<const uint8_t*>(span.data), span.size_bytes);
+        }
+        slot->flush();
+        body.payload_segment = slot->segment();
+        body.payload_offset = slot->offset();
+        body.payload_bytes = total;
+        body.flags |= kCompletePayload;
+      },
+      [&](const char* reason) { lose("payloads", reason); });
 }
 
 void Recorder::forget(const Ticket& ticket) noexcept {
@@ -283,12 +287,17 @@ void Recorder::tidy() noexcept {
       [&] {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (log_) {
-          payloads_->tidy();
           log_->tidy();
           housekeeper_.drain();
         }
       },
       [](const char*) {});
+}
+
+void Recorder::abandon_in_child() noexcept {
+  if (is_open_.load()) {
+    payloads_->close_in_child();
+  }
 }
 
 Counters Recorder::counters() {

@@ -83,6 +83,8 @@ class Recorder {
   void reopen_log();
   // At the end of the program: gives back disk space. Recording may go on.
   void tidy() noexcept;
+  // Called on the parent's recorder in a forked child, which will not use it: its locks may be held for ever.
+  void abandon_in_child() noexcept;
 
   void set_mode(int mode) { mode_.store(mode); }
   int mode() const { return mode_.load(std::memory_order_relaxed); }
@@ -119,7 +121,7 @@ class Recorder {
   uint32_t write_stack(const std::vector<NamedFrame>& frames);
   IssueBody encode(const Issue& issue, uint32_t stack);
   uint64_t next_sequence(Group& group, const Issue& issue);
-  bool store_payload(const Ticket& ticket, const std::vector<Span>& received, Fingerprint& scan, CompleteBody& body);
+  void keep_payload(const Ticket& ticket, const std::vector<Span>& received, CompleteBody& body) noexcept;
   void remove_in_flight(uint64_t record_id);
 
   std::atomic<int> mode_{0};

@@ -1,4 +1,4 @@
-// One file of a log, mapped. Its blocks are allocated before it is mapped: a store into a hole on a full disk is
+// One file of events, mapped. Its blocks are allocated before it is mapped: a store into a hole on a full disk is
 // SIGBUS. No file descriptor stays open, and a forked child does not inherit the mapping.
 #pragma once
 

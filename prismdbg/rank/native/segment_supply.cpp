@@ -6,24 +6,36 @@
 
 namespace prismdbg {
 
-SegmentSupply::SegmentSupply(Housekeeper& housekeeper, std::string folder, std::string prefix)
-    : housekeeper_(housekeeper), folder_(std::move(folder)), prefix_(std::move(prefix)) {}
-
-std::string SegmentSupply::path(uint32_t index) const {
-  char number[16];
-  std::snprintf(number, sizeof number, "%05u", index);
-  return folder_ + "/" + prefix_ + "." + number + ".seg";
+std::string segment_path(const std::string& folder, const char* kind, uint32_t index) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/%s.%05u.seg", kind, index);
+  return folder + name;
 }
 
-void SegmentSupply::prepare(size_t size_bytes) {
+SegmentSupply::SegmentSupply(Housekeeper& housekeeper, std::string folder, size_t segment_bytes)
+    : housekeeper_(housekeeper), folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
+
+std::string SegmentSupply::path(uint32_t index) const {
+  return segment_path(folder_, "events", index);
+}
+
+std::shared_ptr<Segment> SegmentSupply::first() const {
+  return Segment::create(path(0), segment_bytes_, /*must_be_new=*/true);
+}
+
+std::shared_ptr<Segment> SegmentSupply::again(uint32_t index) const {
+  return Segment::map(path(index), segment_bytes_);
+}
+
+void SegmentSupply::prepare() {
   const std::lock_guard<std::mutex> lock(prepared_->mutex);
   if (prepared_->pending || prepared_->segment) {
     return;
   }
-  prepared_->pending = housekeeper_.post([prepared = prepared_, path = next_path(), size_bytes] {
+  prepared_->pending = housekeeper_.post([prepared = prepared_, path = next_path(), size = segment_bytes_] {
     std::shared_ptr<Segment> segment;
     try {
-      segment = Segment::create(path, size_bytes);
+      segment = Segment::create(path, size);
       segment->populate();
     } catch (...) {  // take() tries again and reports
     }
@@ -34,16 +46,17 @@ void SegmentSupply::prepare(size_t size_bytes) {
   });
 }
 
-std::shared_ptr<Segment> SegmentSupply::take(uint32_t index, size_t size_bytes) {
+std::shared_ptr<Segment> SegmentSupply::take(uint32_t index) {
   {
     std::unique_lock<std::mutex> lock(prepared_->mutex);
     prepared_->done.wait(lock, [this] { return !prepared_->pending; });
-    auto& segment = prepared_->segment;
-    if (segment && segment->size_bytes() == size_bytes && rename(next_path().c_str(), path(index).c_str()) == 0) {
-      return std::move(segment);
+    const auto segment = std::move(prepared_->segment);
+    prepared_->segment = nullptr;
+    if (segment && rename(next_path().c_str(), path(index).c_str()) == 0) {
+      return segment;
     }
   }
-  return Segment::create(path(index), size_bytes);
+  return Segment::create(path(index), segment_bytes_);
 }
 
 void SegmentSupply::discard() {

@@ -1,5 +1,5 @@
-// Numbered segments of one kind in a log's folder. The next one is made ahead by the housekeeper under the name
-// `<prefix>.next`, so that taking it costs a collective neither an allocation on disk nor a page fault.
+// The numbered event segments of a log. The next one is made ahead by the housekeeper under the name `events.next`,
+// so that taking it costs a collective neither an allocation on disk nor a page fault.
 #pragma once
 
 #include <condition_variable>
@@ -15,14 +15,17 @@ namespace prismdbg {
 
 class SegmentSupply {
  public:
-  SegmentSupply(Housekeeper& housekeeper, std::string folder, std::string prefix);
+  SegmentSupply(Housekeeper& housekeeper, std::string folder, size_t segment_bytes);
 
-  std::string path(uint32_t index) const;
-  // Has a segment of that size made in the background.
-  void prepare(size_t size_bytes);
-  // Segment `index`: the prepared one where its size fits, else made now. Throws std::system_error.
-  std::shared_ptr<Segment> take(uint32_t index, size_t size_bytes);
-  // Unmaps and removes what was prepared and not taken.
+  // The very first segment; there must be none yet.
+  std::shared_ptr<Segment> first() const;
+  // Segment `index` again, after it was unmapped.
+  std::shared_ptr<Segment> again(uint32_t index) const;
+  // Has the next segment made in the background.
+  void prepare();
+  // A new segment `index`: the one made ahead, else one made now. Throws std::system_error.
+  std::shared_ptr<Segment> take(uint32_t index);
+  // Unmaps and removes what was made ahead.
   void discard();
 
  private:
@@ -33,12 +36,16 @@ class SegmentSupply {
     std::shared_ptr<Segment> segment;
   };
 
-  std::string next_path() const { return folder_ + "/" + prefix_ + ".next"; }
+  std::string path(uint32_t index) const;
+  std::string next_path() const { return folder_ + "/events.next"; }
 
   Housekeeper& housekeeper_;
   std::string folder_;
-  std::string prefix_;
+  size_t segment_bytes_;
   std::shared_ptr<Prepared> prepared_ = std::make_shared<Prepared>();
 };
+
+// `<folder>/<kind>.00012.seg`
+std::string segment_path(const std::string& folder, const char* kind, uint32_t index);
 
 }  // namespace prismdbg

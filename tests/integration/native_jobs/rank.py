@@ -5,6 +5,7 @@ A script is started with FOLDER RANK WORLD [ARGUMENT...]; its log and its report
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -48,6 +49,21 @@ def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1
 def join() -> None:
     """Joins the other ranks of the job."""
     dist.init_process_group("gloo", init_method=f"file://{RUN / 'store'}", rank=RANK, world_size=WORLD)
+
+
+def log_files_in_use() -> list[str]:
+    """Files of this rank's log that this process has mapped or open."""
+    used = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if str(FOLDER) in line]
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            target = str(entry.readlink())
+            if str(FOLDER) in target:
+                used.append(target)
+    return used
+
+
+def assert_log_is_closed() -> None:
+    assert log_files_in_use() == []
 
 
 def report(value: Any) -> None:

@@ -51,7 +51,7 @@ def steps() -> None:
 
 
 def size() -> None:
-    """No more than 8 MiB on disk, one of them made ahead."""
+    """No more than 8 MiB on disk."""
     native.window(True, 0, 8 * MIB)
     for step in range(20):
         native.begin_step(step, 1)
@@ -60,7 +60,7 @@ def size() -> None:
 
 
 def large() -> None:
-    """Payloads larger than a segment get one of their own; small ones go on where they were."""
+    """A payload never spans segments, however large."""
     native.window(True, 0, 0)
     for size_bytes in (100, 3 * MIB + 5, 100, 5 * MIB):
         receive(size_bytes)
