@@ -6,6 +6,7 @@ It owns no knowledge: verbs are functions from a request's arguments to a reply.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -38,6 +39,14 @@ class Agent:
 
     def start(self) -> None:
         threading.Thread(target=self._accept, name="prismdbg-agent", daemon=True).start()
+        os.register_at_fork(after_in_child=self._let_go)
+
+    def _let_go(self) -> None:
+        """A forked child neither speaks to the clients nor keeps their connections from ending with the rank."""
+        for connection, _ in self._clients.values():
+            connection.close()
+        self._clients = {}
+        self._socket.close()
 
     def publish(self, event: str, **data: Any) -> None:
         for connection, lock in list(self._clients.values()):

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+
 from prismdbg.rank.config import Mode, RankConfig, from_environment
 from prismdbg.rank.recorder import Recorder
 
@@ -60,9 +62,10 @@ def _may_be_a_rank() -> bool:
 
 
 def _in_child(recording: Any) -> None:
-    """A forked child (a DataLoader worker, say) writes nothing into its parent's log."""
-    if recording.folder is not None and not recording.lost:
-        recording.lost = "a forked child"
+    """A rank's forked child (a DataLoader worker, say) is none, and writes nothing into its parent's log."""
+    recording.is_child = True
+    if recording.folder is not None or dist.is_initialized():
+        recording.lost = recording.lost or "a forked child"
         recording.recorder.mode(0)
 
 

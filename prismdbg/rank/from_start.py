@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from prismdbg.rank import alone, triggers
@@ -13,7 +14,14 @@ from prismdbg.rank.steps import COUNTER
 
 
 def begin_replay(config: RankConfig) -> None:
-    """Holds the program right after `import torch` until a client resumes it."""
+    """Holds the program right after `import torch` until a client resumes it.
+
+    Only the first process that comes here: those that it starts inherit its environment and are not replayed.
+    """
+    try:
+        (Path(config.socket_dir) / "replay.pid").open("x").write(str(os.getpid()))
+    except FileExistsError:
+        return
     counters = Counters()
     agent = Agent(Path(config.socket_dir) / "replay.sock")
     replaying = Replaying(Path(config.log), agent, counters)

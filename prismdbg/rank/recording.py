@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import platform
 import sys
@@ -41,6 +42,7 @@ class Recording:
         self.pid = os.getpid()
         self.lost = ""
         self.ended = False
+        self.is_child = False
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.run)
         self._opening = False
@@ -128,12 +130,17 @@ class Recording:
 
     def on_step(self, step: int, source: StepSource) -> None:
         try:
-            if self.ensure_open():
+            if self.is_open or (self._steps_make_a_rank() and self.ensure_open()):
                 if step in self.hash_at:
                     self.hash_state()
                 self.recorder.begin_step(step, int(source))
         except Exception as error:
             self.give_up(f"a step could not be recorded: {error}")
+
+    def _steps_make_a_rank(self) -> bool:
+        """A worker process may train something of its own; it is a rank only if it is in the job's group."""
+        started_by_another = self.is_child or multiprocessing.parent_process() is not None
+        return not started_by_another or dist.is_initialized()
 
     def hash_state(self) -> None:
         """Notes the parameters' hash at this moment, so that a replay can be compared with it."""

@@ -47,6 +47,12 @@ class Replaying:
     def install(self) -> None:
         """From here on every collective reaches the virtual peers."""
         kernels.install(self.replayer)
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self) -> None:
+        """What the rank forks is not replayed: its collectives pass, its end is not the rank's."""
+        self.ended = True
+        kernels.install(None)
 
     def on_step(self, step: int, _source: object) -> None:
         self._check_state(step)
