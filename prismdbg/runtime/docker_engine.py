@@ -79,8 +79,25 @@ class Engine:
 
     @_ours
     def remove_image(self, tag: str) -> None:
+        """Harmless when it is gone."""
         with contextlib.suppress(ImageNotFound):
             self._client.images.remove(tag, force=True)
+
+    @_ours
+    def remove_oldest_images(self, repository: str, keep: int) -> int:
+        """How many were removed. Those that a container or another image stands on stay."""
+        found = sorted(self._client.images.list(repository), key=lambda image: str(image.attrs["Created"]))
+        removed = 0
+        self._api.timeout = _IMPORT_S
+        try:
+            for image in found[: max(len(found) - keep, 0)]:
+                with contextlib.suppress(APIError):
+                    for tag in image.tags:
+                        self._client.images.remove(tag)
+                    removed += 1
+        finally:
+            self._api.timeout = _CALL_S
+        return removed
 
     @_ours
     def create(self, image: str, command: list[str], **options: Any) -> str:

@@ -44,9 +44,14 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class Environment:
-    """Sorted by path. Byte code is not listed: it changes by being used, and adds nothing."""
+    """Sorted by path. Byte code is not listed: it changes by being used, and adds nothing.
+
+    extra: paths among them that one rank had mapped from elsewhere than the interpreter's folders. Without these
+    it is the environment of every rank that runs on the same installation.
+    """
 
     files: tuple[InstalledFile, ...]
+    extra: frozenset[str] = frozenset()
 
     @cached_property
     def key(self) -> str:
@@ -55,6 +60,11 @@ class Environment:
         for file in self.files:
             digest.update(f"{file.path}\0{file.mode}\0{file.size_bytes}\0{file.mtime_ns}\0{file.target}\n".encode())
         return digest.hexdigest()[:32]
+
+    def parts(self) -> tuple[Environment, Environment]:
+        """What is common to all ranks of the installation, and the extra files."""
+        common = (file for file in self.files if file.path not in self.extra)
+        return of_files(common), of_files(file for file in self.files if file.path in self.extra)
 
     @property
     def size_bytes(self) -> int:
@@ -87,7 +97,7 @@ class Environment:
             folder, _, name = file.path.rpartition("/")
             entry = [name, file.mode, file.size_bytes, file.mtime_ns]
             folders.setdefault(folder, []).append([*entry, file.target] if file.target else entry)
-        return {"format": 1, "key": self.key, "folders": folders}
+        return {"format": 1, "key": self.key, "folders": folders, "extra": sorted(self.extra)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Environment:
@@ -98,7 +108,7 @@ class Environment:
                 for folder, entries in value["folders"].items()
                 for name, mode, size, mtime, *target in entries
             )
-            environment = of_files(files)
+            environment = of_files(files, extra=map(str, value.get("extra", ())))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CapsuleError(f"the list of installed files is damaged: {error}") from error
         if any(not file.path.startswith("/") or "/../" in file.path for file in environment.files):
@@ -106,8 +116,8 @@ class Environment:
         return environment
 
 
-def of_files(files: Iterable[InstalledFile]) -> Environment:
-    return Environment(tuple(sorted(files, key=lambda file: file.path)))
+def of_files(files: Iterable[InstalledFile], *, extra: Iterable[str] = ()) -> Environment:
+    return Environment(tuple(sorted(files, key=lambda file: file.path)), frozenset(extra))
 
 
 def _change(file: InstalledFile) -> str:

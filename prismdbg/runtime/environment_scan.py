@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,19 +36,23 @@ _ALWAYS = (
     "/usr/bin/env",
     "/sbin/ldconfig",
 )
+_ALWAYS_PATTERNS = ("usr/lib*/gconv/gconv-modules.cache", "usr/lib/*/gconv/gconv-modules.cache")
 
 
 def scan(rank: Mapping[str, Any], pid: int | None = None) -> Environment:
     """`rank` is its rank.json: executable, prefix, base_prefix, sys_path. `pid`: the rank, while it lives."""
     found = _Files()
-    for path in (str(rank["executable"]), *_ALWAYS):
+    matches = [str(path) for pattern in _ALWAYS_PATTERNS for path in Path("/").glob(pattern)]
+    for path in (str(rank["executable"]), *_ALWAYS, *matches):
         found.add(path)
     for folder in installed_folders(rank):
         found.add_tree(folder)
+    found.add_libraries()
+    common = set(found.files)
     for path in mapped_code(pid) if pid is not None else ():
         found.add(path)
-    found.add_libraries()
-    return of_files(found.files.values())
+    found.add_libraries(common)
+    return of_files(found.files.values(), extra=set(found.files) - common)
 
 
 def installed_folders(rank: Mapping[str, Any]) -> list[str]:
@@ -123,10 +127,11 @@ class _Files:
                 if (link := InstalledFile.at(f"{parent}/{name}")) is not None:  # a link to a folder
                     self.files[link.path] = link
 
-    def add_libraries(self) -> None:
-        """Libraries outside the package folders that some file asks for, and the loader; theirs in turn."""
-        known = _library_paths()
-        waiting, seen = [file.path for file in self.files.values() if _may_need_libraries(file)], set[str]()
+    def add_libraries(self, done: Container[str] = ()) -> None:
+        """Libraries that some file outside `done` asks for, and the loader; theirs in turn."""
+        known, seen = _library_paths(), set[str]()
+        files = [file for file in self.files.values() if file.path not in done]
+        waiting = [file.path for file in files if _may_need_libraries(file)]
         while waiting:
             for name in needed_libraries(Path(waiting.pop())):
                 if name not in seen and (path := name if name.startswith("/") else known.get(name)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import tarfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -27,26 +28,33 @@ def environment_tag(environment: Environment) -> str:
 
 def ensure_environment_image(engine: Engine, environment: Environment) -> str:
     """An image that holds these files: one made before, one that came with an embedded capsule, or one made now."""
-    tag = environment_tag(environment)
+    tag, labels = environment_tag(environment), {ENVIRONMENT_LABEL: environment.key}
     if engine.has_image(tag):
         return tag
     if found := engine.images_labelled(f"{ENVIRONMENT_LABEL}={environment.key}"):
         return found[0]
     environment.check_unchanged()
-    layer = stream(partial(add_environment, environment=environment))
-    engine.import_image(REPOSITORY, environment.key, layer, labels={ENVIRONMENT_LABEL: environment.key})
+    common, extra = environment.parts()
+    if extra.files:
+        base = ensure_environment_image(engine, common)
+        layer = stream(partial(add_environment, environment=extra))
+        _add_layer(engine, base, layer, (REPOSITORY, environment.key), labels)
+    else:
+        layer = stream(partial(add_environment, environment=environment))
+        engine.import_image(REPOSITORY, environment.key, layer, labels)
     return tag
+
+
+def remove_old_environments(engine: Engine, keep: int) -> int:
+    """All but the newest `keep`; how many. Slow (each is tens of thousands of files), so nothing does it by itself."""
+    return engine.remove_oldest_images(REPOSITORY, keep)
 
 
 def embed_capsule(engine: Engine, environment: Environment, capsule: Path, name: str) -> str:
     """The tag of a new image with the environment and this capsule in it."""
     base = ensure_environment_image(engine, environment)
-    container = engine.create(base, ["none"], network_mode="none")
-    try:
-        engine.put(container, stream(partial(add_capsule, capsule=capsule, at=CAPSULE_AT)))
-        engine.commit(container, CAPSULES, name, labels={ENVIRONMENT_LABEL: environment.key})
-    finally:
-        engine.remove(container)
+    layer = stream(partial(add_capsule, capsule=capsule, at=CAPSULE_AT))
+    _add_layer(engine, base, layer, (CAPSULES, name), {ENVIRONMENT_LABEL: environment.key})
     return f"{CAPSULES}:{name}"
 
 
@@ -60,6 +68,17 @@ def extract_capsule(engine: Engine, tag: str, into: Path) -> Path:
             for member in tar:
                 _unpack(tar, member, partial_copy)
         return partial_copy.rename(into)
+    finally:
+        engine.remove(container)
+
+
+def _add_layer(
+    engine: Engine, base: str, layer: Iterator[bytes], name: tuple[str, str], labels: dict[str, str]
+) -> None:
+    container = engine.create(base, ["none"], network_mode="none")
+    try:
+        engine.put(container, layer)
+        engine.commit(container, *name, labels=labels)
     finally:
         engine.remove(container)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,29 @@ def test_an_image_is_made_once(docker: Engine, tmp_path: Path) -> None:
     finally:
         docker.remove_image(tag)
     assert not docker.has_image(tag)
+
+
+def test_what_one_rank_had_mapped_lies_on_top_of_the_common_layer(docker: Engine, tmp_path: Path) -> None:
+    files = []
+    for name in ("common.so", "extra.so"):
+        (tmp_path / name).write_text(name)
+        files.append(InstalledFile.at(str(tmp_path / name)) or pytest.fail("not there"))
+    some = of_files(files, extra=[files[1].path])
+    common, _ = some.parts()
+    try:
+        tag = image.ensure_environment_image(docker, some)
+        assert docker.has_image(image.environment_tag(common))
+        container = docker.create(tag, ["none"], network_mode="none")
+        try:
+            for file in files:
+                with docker.get(container, file.path) as archive, tarfile.open(fileobj=archive, mode="r|") as tar:
+                    member = tar.next()
+                    assert member is not None and member.size == file.size_bytes
+        finally:
+            docker.remove(container)
+    finally:
+        docker.remove_image(image.environment_tag(some))
+        docker.remove_image(image.environment_tag(common))
 
 
 def test_a_changed_file_is_named(docker: Engine, tmp_path: Path) -> None:

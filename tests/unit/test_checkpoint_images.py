@@ -1,0 +1,133 @@
+"""What is read from a process image, over images given as pycriu would give them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from prismdbg.checkpoint import images
+from prismdbg.checkpoint.bundle import Criu
+from prismdbg.errors import CapsuleError
+
+CRIU = Criu(folder=Path("/criu"), version="4.2", loader="l", program="p", libraries="lib", bindings="python")
+CREDS = {"uid": 1000, "gid": 100, "cap_prm": [7, 1], "cap_eff": [7, 1], "cap_inh": [0, 0], "cap_bnd": [7, 1]}
+
+
+def regular(number: int, name: str, *, flags: int = 0, mode: int = 0o100644, **more: int) -> dict[str, Any]:
+    return {"id": number, "type": "REG", "reg": {"name": name, "flags": flags, "pos": 0, "mode": mode, **more}}
+
+
+def inet(number: int, family: int, *words: int) -> dict[str, Any]:
+    return {"id": number, "type": "INETSK", "isk": {"family": family, "src_addr": list(words)}}
+
+
+IMAGE: dict[str, list[dict[str, Any]]] = {
+    "pstree.img": [
+        {"pid": 7, "sid": 7, "threads": [7, 9]},
+        {"pid": 8, "sid": 7, "threads": [8]},
+    ],
+    "files.img": [
+        regular(1, "/usr/bin/python3.11", mode=0o100755, size=100),
+        regular(2, "/data/log.txt", flags=1, size=55, pos=55),
+        regular(3, "/data/journal", flags=1 | 1024, pos=33),
+        regular(4, "/home/user/work", mode=0o040755),
+        regular(5, "/lib/libtorch.so", size=10),
+        regular(6, "/dev/null", mode=0o020666),
+        {"id": 7, "type": "PIPE", "pipe": {"pipe_id": 4711}},
+        {"id": 8, "type": "TTY", "tty": {"tty_info_id": 2026}},
+        inet(9, 2, 0x0100007F),
+        inet(10, 2, 0x0500000A),
+        inet(11, 10, 0, 0, 0xFFFF0000, 0x0600000A),
+        inet(12, 10, 0, 0, 0, 0),
+        {"id": 13, "type": "UNIXSK", "usk": {"name": "/run/p/agents/a=3Db=00"}},
+        {"id": 14, "type": "UNIXSK", "usk": {"name": "=00abstract"}},
+        {"id": 15, "type": "UNIXSK", "usk": {}},
+    ],
+    "core-7.img": [{"thread_core": {"creds": CREDS}, "tc": {"oom_score_adj": -5, "rlimits": {"rlimits": [1, 2]}}}],
+    "core-9.img": [{"thread_core": {"creds": CREDS}}],
+    "fs-7.img": [{"cwd_id": 4}],
+    "mm-7.img": [{"exe_file_id": 1, "vmas": [{"status": 65, "shmid": 5}, {"status": 1, "shmid": 2}]}],
+    "mm-8.img": [{"exe_file_id": 1, "vmas": []}],
+    "ids-7.img": [{"files_id": 2}],
+    "fdinfo-2.img": [
+        {"fd": 0, "id": 8},
+        {"fd": 1, "id": 7},
+        {"fd": 2, "id": 2},
+        {"fd": 5, "id": 3},
+    ],
+    "tty-info.img": [{"id": 2026, "rdev": 0x8800, "dev": 0x1A}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in IMAGE:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(images, "load_image", lambda criu, path: copy.deepcopy(IMAGE[path.name]))
+    return tmp_path
+
+
+def test_processes_and_threads(folder: Path) -> None:
+    image = images.read(CRIU, folder)
+    assert (image.root_pid, image.pids, image.leads_session) == (7, (7, 8, 9), True)
+    assert (image.uid, image.gid, image.cwd) == (1000, 100, "/home/user/work")
+
+
+def test_regular_files_with_the_sizes_they_must_have(folder: Path) -> None:
+    files = {file.path: file for file in images.read(CRIU, folder).files}
+    assert set(files) == {"/usr/bin/python3.11", "/data/log.txt", "/data/journal", "/lib/libtorch.so"}
+    assert files["/data/log.txt"].size_bytes == 55
+    assert files["/data/journal"].size_bytes == 33, "an appended file's size is its position"
+    assert [path for path, file in files.items() if file.is_mapped] == ["/usr/bin/python3.11", "/lib/libtorch.so"]
+    assert [path for path, file in files.items() if file.is_written] == ["/data/log.txt", "/data/journal"]
+
+
+def test_addresses_beside_loopback(folder: Path) -> None:
+    assert images.read(CRIU, folder).addresses == ("10.0.0.5", "10.0.0.6")
+
+
+def test_bound_unix_sockets_and_the_folders_a_restore_needs(folder: Path) -> None:
+    image = images.read(CRIU, folder)
+    assert image.unix_sockets == ("/run/p/agents/a=b",)
+    assert image.folders == ("/data", "/home/user/work", "/run/p/agents")
+
+
+def test_what_replaces_standard_input_and_output(folder: Path) -> None:
+    standards = [(standard.number, standard.key) for standard in images.read(CRIU, folder).standards]
+    assert standards == [(0, "tty[8800:1a]"), (1, "pipe:[4711]"), (2, "data/log.txt")]
+
+
+def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: dict[str, list[dict[str, Any]]] = {}
+    monkeypatch.setattr(
+        images, "edit_image", lambda criu, source, target, entries: written.update({target.name: entries})
+    )
+    into = tmp_path / "prepared"
+    (folder / "dump.log").touch()
+    images.prepare_restore(CRIU, folder, into, seen_as=PurePosixPath("/capsule/checkpoint"))
+    assert set(written) == {"core-7.img", "core-9.img"}
+    for core in (written["core-7.img"][0], written["core-9.img"][0]):
+        creds = core["thread_core"]["creds"]
+        assert all(creds[name] == [0, 0] for name in ("cap_prm", "cap_eff", "cap_inh", "cap_bnd"))
+        assert creds["uid"] == 1000
+    assert "oom_score_adj" not in written["core-7.img"][0]["tc"]
+    links = {path.name: str(path.readlink()) for path in into.iterdir()}
+    assert links["files.img"] == "/capsule/checkpoint/files.img"
+    assert "dump.log" not in links
+
+
+def test_a_relative_place_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="absolute"):
+        images.prepare_restore(CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("capsule"))
+
+
+def test_an_image_without_credentials_is_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {**IMAGE, "core-7.img": [{"thread_core": {}}]}
+    monkeypatch.setattr(images, "load_image", lambda criu, path: copy.deepcopy(broken[path.name]))
+    with pytest.raises(CapsuleError, match="credentials"):
+        images.read(CRIU, folder)

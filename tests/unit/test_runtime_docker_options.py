@@ -1,0 +1,95 @@
+"""What a container is given: only what criu needs, and nothing where the program is started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import CriuError
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
+from prismdbg.runtime.plain_runtime import PlainRuntime
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+
+
+def spec(origin: str, **more: object) -> ReplaySpec:
+    made: ImageOrigin | ProgramOrigin
+    if origin == "image":
+        made = ImageOrigin(
+            criu_folder=Path("/criu"),
+            command=("/criu/criu",),
+            images=Path("/session/images"),
+            root_pid=7,
+            pids=(7,),
+            explain=CriuError,
+        )
+    else:
+        made = ProgramOrigin(executable="/bin/python", argv=("python",), env={}, cwd="/")
+    values: dict[str, object] = {"uid": os.geteuid(), "gid": os.getegid(), "allow_writes": True, **more}
+    return ReplaySpec(name="rank", origin=made, session=Path("/session"), python="/bin/python", **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("origin", ["image", "start"])
+def test_no_network_and_removed_at_the_end(origin: str) -> None:
+    options = container_options(spec(origin))
+    assert options["network_mode"] == "none"
+    assert options["auto_remove"] is True
+    assert options["labels"]["prismdbg"] == "session"
+    assert "privileged" not in options
+
+
+def test_a_restore_gets_the_four_capabilities_that_criu_needs() -> None:
+    options = container_options(spec("image"))
+    assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
+    assert "seccomp=unconfined" in options["security_opt"]
+
+
+def test_a_program_gets_none() -> None:
+    options = container_options(spec("start"))
+    assert options["cap_drop"] == ["ALL"] and "cap_add" not in options
+    assert options["security_opt"] == ["no-new-privileges"]
+    assert options["user"] == f"{os.geteuid()}:{os.getegid()}"
+
+
+def test_binds_are_read_only_unless_asked_for() -> None:
+    capsule = Bind(source=Path("/agents"), target="/run/agents", read_only=False)
+    volumes = container_options(spec("image", capsule=Path("/capsule"), binds=(capsule,)))["volumes"]
+    assert volumes == [
+        "/session:/session:rw",
+        "/capsule:/capsule:ro",
+        "/criu:/criu:ro",
+        "/agents:/run/agents:rw",
+    ]
+
+
+def test_a_large_file_that_lies_where_the_rank_knows_it_is_bound(tmp_path: Path) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_text("x")
+    with large.open("wb") as file:
+        file.truncate(64 << 20)
+    files = tuple(LaidFile(source=path, target=str(path)) for path in (small, large))
+    volumes = container_options(spec("start", files=files))["volumes"]
+    assert volumes == ["/session:/session:rw", f"{large}:{large}:ro"]
+
+
+def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
+    assert "installed files" in str(DockerRuntime(Daemon(Path("/nowhere"))).refuses(spec("image")))
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (spec("image"), "--origin start"),
+        (spec("start", allow_writes=False), "--allow-writes"),
+        (spec("start", binds=(Bind(source=Path("/a"), target="/b"),)), "/b cannot be put in place"),
+        (spec("start", uid=os.geteuid() + 77), f"user {os.geteuid() + 77}"),
+    ],
+)
+def test_a_plain_process_refuses_what_it_could_only_pretend(given: ReplaySpec, word: str) -> None:
+    assert word in str(PlainRuntime().refuses(given))
+
+
+def test_a_plain_process_takes_the_rest() -> None:
+    assert PlainRuntime().refuses(spec("start", binds=(Bind(source=Path("/a"), target="/a"),))) is None

@@ -1,0 +1,158 @@
+"""Lists of installed files: what is found, when two are the same, what has changed since."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.errors import CapsuleError, FacilityError
+from prismdbg.runtime import environment_scan
+from prismdbg.runtime.elf import needed_libraries
+from prismdbg.runtime.environment import Environment, InstalledFile, of_files
+from prismdbg.runtime.environment_scan import installed_folders, mapped_code, project_folders, scan
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    """A virtual environment whose interpreter is a link to a link, in another folder."""
+    base = tmp_path / "base" / "bin"
+    base.mkdir(parents=True)
+    (base / "python3.11").write_text("interpreter")
+    (base / "python3").symlink_to("python3.11")
+    home = tmp_path / "venv"
+    packages = home / "lib" / "python3.11" / "site-packages"
+    (packages / "torch" / "__pycache__").mkdir(parents=True)
+    (packages / "torch" / "__init__.py").write_text("import this")
+    (packages / "torch" / "__pycache__" / "__init__.cpython-311.pyc").write_text("compiled")
+    (home / "bin").mkdir()
+    (home / "bin" / "python").symlink_to(base / "python3")
+    (home / "lib64").symlink_to("lib")
+    return home
+
+
+def rank(prefix: Path, *paths: str) -> dict[str, Any]:
+    return {
+        "executable": str(prefix / "bin" / "python"),
+        "prefix": str(prefix),
+        "base_prefix": str(prefix.parent / "base"),
+        "sys_path": ["", *paths, str(prefix / "lib" / "python3.11" / "site-packages")],
+    }
+
+
+@pytest.fixture(autouse=True)
+def only_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_scan, "_ALWAYS", ())
+    monkeypatch.setattr(environment_scan, "_ALWAYS_PATTERNS", ())
+
+
+def test_every_link_on_the_way_is_found_and_byte_code_is_not(prefix: Path, tmp_path: Path) -> None:
+    found = {file.path: file.target for file in scan(rank(prefix)).files}
+    assert found == {
+        f"{prefix}/bin/python": f"{tmp_path}/base/bin/python3",
+        f"{tmp_path}/base/bin/python3": "python3.11",
+        f"{tmp_path}/base/bin/python3.11": "",
+        f"{prefix}/lib64": "lib",
+        f"{prefix}/lib/python3.11/site-packages/torch/__init__.py": "",
+    }
+
+
+def test_the_same_files_give_the_same_key_and_a_change_another(prefix: Path) -> None:
+    first = scan(rank(prefix))
+    assert scan(rank(prefix)).key == first.key
+    module = prefix / "lib/python3.11/site-packages/torch/__init__.py"
+    os.utime(module, ns=(1, 1))
+    assert scan(rank(prefix)).key != first.key
+    with pytest.raises(FacilityError, match=r"torch/__init__\.py was written again"):
+        first.check_unchanged()
+
+
+def test_what_is_missing_or_changed_is_named_and_the_rest_counted(tmp_path: Path) -> None:
+    files = []
+    for number in range(6):
+        path = tmp_path / f"file{number}"
+        path.write_text("x")
+        files.append(InstalledFile.at(str(path)) or pytest.fail("not there"))
+    environment = of_files(files)
+    environment.check_unchanged()
+    for number in range(5):
+        (tmp_path / f"file{number}").unlink()
+    with pytest.raises(FacilityError, match=r"file0 is missing.*and 2 more"):
+        environment.check_unchanged()
+
+
+def test_it_survives_json(prefix: Path) -> None:
+    environment = scan(rank(prefix))
+    with_extra = of_files(environment.files, extra=[environment.files[0].path])
+    for one in (environment, with_extra):
+        assert Environment.from_json(one.to_json()) == one
+        assert Environment.from_json(one.to_json()).key == one.key
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"folders": []},
+        {"folders": {"/a": [["b"]]}},
+        {"folders": {"/a": [["b", "x", 1, 2]]}},
+        {"folders": {"relative": [["b", 1, 2, 3]]}},
+        {"folders": {"/a/../b": [["c", 1, 2, 3]]}},
+    ],
+)
+def test_damaged_json_is_refused(value: dict[str, Any]) -> None:
+    with pytest.raises(CapsuleError):
+        Environment.from_json(value)
+
+
+def test_the_parts_are_the_whole(prefix: Path) -> None:
+    files = scan(rank(prefix)).files
+    common, extra = of_files(files, extra=[files[0].path]).parts()
+    assert extra.files == (files[0],)
+    assert common.files == files[1:]
+
+
+def test_folders_are_all_parents() -> None:
+    assert of_files([InstalledFile("/a/b/c", 0o644), InstalledFile("/d", 0o644)]).folders == {"/", "/a", "/a/b"}
+
+
+def test_a_projects_own_folders_are_not_installed(prefix: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    described = rank(prefix, str(project), str(prefix / "lib"), "/nowhere")
+    assert project_folders(described) == [str(project)]
+    assert str(project) not in installed_folders(described)
+
+
+def test_of_the_systems_prefix_only_the_interpreters_folders_are_taken() -> None:
+    folders = installed_folders(
+        {
+            "prefix": "/usr",
+            "base_prefix": "/usr",
+            "sys_path": ["/usr/lib/python3/dist-packages", "/usr/lib/python311.zip", "/usr/share/project"],
+        }
+    )
+    assert folders == ["/usr/lib/python3/dist-packages"]
+
+
+def test_mapped_code_of_this_process_has_its_interpreter() -> None:
+    found = mapped_code(os.getpid())
+    assert str(Path(sys.executable).resolve()) in found
+    assert not [path for path in found if path.startswith(("/dev", "/proc")) or path.endswith("(deleted)")]
+    assert mapped_code(2**22 + 1) == []
+
+
+def test_an_interpreter_asks_for_its_loader_and_libraries() -> None:
+    needed = needed_libraries(Path("/bin/sh"))
+    assert any(name.startswith("/lib") and "ld-" in name for name in needed)
+    assert "libc.so.6" in needed
+
+
+@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 200])
+def test_what_is_no_whole_elf_file_asks_for_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert needed_libraries(tmp_path / "file") == ()
+    assert needed_libraries(tmp_path / "missing") == ()

@@ -1,0 +1,149 @@
+"""A rank under a starter, with the starter's part played by a file: waiting, exit codes, errors, cleaning up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import CriuError, RuntimeFailure, WaitTimeout
+from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.started_rank import StartedRank
+from prismdbg.runtime.starter_spec import Isolation, read_progress, write_spec
+
+
+class FakePlace:
+    def __init__(self, code: int | None = None) -> None:
+        self.code = code
+        self.removed = 0
+
+    def outer_pid(self) -> int | None:
+        return None
+
+    def ended(self) -> int | None:
+        return self.code
+
+    def remove(self) -> None:
+        self.removed += 1
+
+    def describe(self) -> str:
+        return "a fake place"
+
+
+PROGRAM = ProgramOrigin(executable="/bin/python", argv=("python", "train.py"), env={"A": "b"}, cwd="/work")
+
+
+def image_origin(session: Path) -> ImageOrigin:
+    return ImageOrigin(
+        criu_folder=Path("/criu"),
+        command=("/criu/criu",),
+        images=session / "images",
+        root_pid=7,
+        pids=(7, 8),
+        explain=lambda log: CriuError(f"explained: {log}"),
+        standards=((1, "pipe:[5]"),),
+    )
+
+
+def spec(session: Path, origin: ImageOrigin | ProgramOrigin = PROGRAM) -> ReplaySpec:
+    return ReplaySpec(
+        name="rank 2",
+        origin=origin,
+        session=session,
+        python="/bin/python",
+        capsule=Path("/capsule"),
+        files=(LaidFile(source=Path("/capsule/f"), target="/data/f", size_bytes=3),),
+        start_s=0.3,
+    )
+
+
+def say(session: Path, *events: dict[str, object]) -> None:
+    with (session / "status.jsonl").open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+
+
+def started(session: Path, place: FakePlace, origin: ImageOrigin | ProgramOrigin = PROGRAM) -> StartedRank:
+    return StartedRank(spec(session, origin), place, Lifeline(session))
+
+
+def test_it_runs_once_the_starter_says_so(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "starting"}, {"event": "started", "pid": 12})
+    place = FakePlace()
+    rank = started(tmp_path, place).until_running()
+    assert rank.exit_code() is None and place.removed == 0
+    with pytest.raises(WaitTimeout, match="rank 2 to end"):
+        rank.wait(0.05)
+    say(tmp_path, {"event": "exited", "code": 3})
+    assert rank.wait(1) == 3
+    assert place.removed == 1
+
+
+def test_the_ranks_own_code_counts_and_not_the_starters(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "restored", "pid": 7}, {"event": "exited", "code": 0})
+    rank = started(tmp_path, FakePlace(code=1)).until_running()
+    assert rank.wait(1) == 0
+
+
+def test_a_place_that_is_gone_ends_the_rank(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "started", "pid": 12})
+    place = FakePlace()
+    rank = started(tmp_path, place).until_running()
+    place.code = 137
+    assert rank.exit_code() == 137
+    assert rank.rank_pid() is None
+
+
+@pytest.mark.parametrize(
+    ("events", "error", "message"),
+    [
+        ([{"event": "failed", "what": "no overlay"}], RuntimeFailure, "rank 2 .* a fake place: no overlay"),
+        ([{"event": "failed", "what": "criu", "criu": True}], CriuError, "explained: the log"),
+        ([], WaitTimeout, r"0\.3 s for rank 2 to start in a fake place"),
+    ],
+)
+def test_a_start_that_fails_removes_the_place(
+    tmp_path: Path, events: list[dict[str, object]], error: type[Exception], message: str
+) -> None:
+    say(tmp_path, *events)
+    (tmp_path / "restore.log").write_text("the log")
+    place = FakePlace()
+    with pytest.raises(error, match=message):
+        started(tmp_path, place, image_origin(tmp_path)).until_running()
+    assert place.removed == 1
+
+
+def test_a_starter_that_ends_without_a_word_is_told_with_its_last_line(tmp_path: Path) -> None:
+    (tmp_path / "starter.log").write_text("Traceback\nSyntaxError: old python\n")
+    with pytest.raises(RuntimeFailure, match="ended with 1 and no word: SyntaxError: old python"):
+        started(tmp_path, FakePlace(code=1)).until_running()
+
+
+def test_a_line_that_is_only_half_written_is_not_read(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "starting"})
+    with (tmp_path / "status.jsonl").open("a") as file:
+        file.write('{"event": "started", "pi')
+    assert read_progress(tmp_path).pid is None
+    assert read_progress(tmp_path / "nothing").failure == ""
+
+
+def test_what_the_starter_is_told(tmp_path: Path) -> None:
+    bind = Bind(source=Path("/a"), target="/b")
+    path = write_spec(
+        spec(tmp_path, image_origin(tmp_path)), Isolation.NAMESPACES, binds=[bind], files=spec(tmp_path).files
+    )
+    told = json.loads(path.read_text())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert told["isolation"] == "namespaces" and told["program"] is None
+    assert told["criu"]["standards"] == [[1, "pipe:[5]"]]
+    assert told["binds"] == [{"source": "/a", "target": "/b", "read_only": True}]
+    assert told["files"][0]["size_bytes"] == 3
+    with pytest.raises(FileExistsError):
+        write_spec(spec(tmp_path), Isolation.NONE)
+
+
+def test_every_replay_sees_its_session_the_capsule_and_criu(tmp_path: Path) -> None:
+    targets = {bind.target: bind.read_only for bind in spec(tmp_path, image_origin(tmp_path)).all_binds()}
+    assert targets == {str(tmp_path): False, "/capsule": True, "/criu": True}
+    assert "/criu" not in {bind.target for bind in spec(tmp_path).all_binds()}
