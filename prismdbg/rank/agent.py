@@ -103,4 +103,4 @@ def serve_recording(recording: Recording, path: Path) -> None:
         agent.verbs |= production_verbs(recording, agent)
         agent.start()
     except OSError as error:
-        recording.note("lost", text=f"no agent: {error}; this rank cannot be captured by hand")
+        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")

@@ -50,7 +50,7 @@ def _state(folder: Path) -> RankState:
         window=f"{min(with_payload)}..{max(with_payload)}" if with_payload else "-",
         log_bytes=_used(folder, "events.*.seg"),
         payload_bytes=_used(folder, "payload.*.seg"),
-        lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind == "lost"),
+        lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind in ("lost", "no_agent")),
     )
 
 

@@ -32,6 +32,7 @@ from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, write_json
 
 POLL_S = 0.2
+COSTS_KEPT = 100  # of checkpoints, in supervisor.json
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,6 +61,7 @@ class Supervisor:
         self._steps: dict[str, int] = {}
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
+        self._told_to_end = False
         self._state: dict[str, Any] = {"job_pid": job.pid, "incidents": [], "capsules": [], "problems": []}
 
     def watch(self) -> int:
@@ -72,7 +74,7 @@ class Supervisor:
             self._guarded(lambda ended=code is not None: self._look(ended))  # type: ignore[misc]
             if code is not None:
                 break
-        self._state |= {"exit_code": code, "ended_wall_ns": time.time_ns()}
+        self._state |= {"exit_code": code, "ended_wall_ns": time.time_ns(), "deaths": self._deaths.order()}
         self._save()
         return code if code >= 0 else 128 - code
 
@@ -83,7 +85,11 @@ class Supervisor:
             return None
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
-        """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up."""
+        """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.
+
+        How ranks end from here on is no incident.
+        """
+        self._told_to_end = True
         if number != signal.SIGINT or not _terminal_signals_us():
             self._job.send_signal(number)
 
@@ -105,14 +111,17 @@ class Supervisor:
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
+        wanted = []
         for name, event in self._new_events():
-            for wanted in self._incidents.feed(name, event, now_ns):
-                self._make_capsule(wanted)
+            wanted += self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
-        for wanted in [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]:
-            self._make_capsule(wanted)
+        wanted += [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
+        if self._told_to_end:
+            return
+        for one in wanted:
+            self._make_capsule(one)
         if not ended:
             self._look_for_hang(time.monotonic_ns())
             self._capture_on_signal()
@@ -129,7 +138,7 @@ class Supervisor:
         return events
 
     def _lost_ranks(self) -> list[Wanted]:
-        """The launcher ends the others when one rank dies: the order of their deaths tells who was first."""
+        """The first that did not end by itself, if it said nothing: launchers and lost peers end the others."""
         for folder in self._run.rank_folders():
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
@@ -137,14 +146,14 @@ class Supervisor:
                 if self._policy.checkpoint_every and len(self._processes) == 1:
                     # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
-        wanted = []
         for name in self._deaths.order():
-            process = self._processes[name]
             self._hangs.died(name)
-            if process.died_without_a_word():
-                self._say(f"rank {name} died without a word")
-                wanted += self._incidents.lost(name, process.last_moment(), "without a word: killed from outside?")
-        return wanted
+        failed = next((n for n in self._deaths.order() if not self._processes[n].ended_by_itself()), None)
+        if failed is None or not self._processes[failed].died_without_a_word():
+            return []
+        return self._incidents.lost(
+            failed, self._processes[failed].last_moment(), "without a word: killed from outside?"
+        )
 
     def _make_capsule(self, wanted: Wanted) -> None:
         incident = wanted.incident
@@ -194,6 +203,8 @@ class Supervisor:
         costs.append(
             {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
         )
+        del costs[:-COSTS_KEPT]
+        self._save()
         if len(costs) == len(self._processes):
             self._say_checkpoint_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], every)
 
