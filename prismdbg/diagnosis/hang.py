@@ -17,6 +17,8 @@ from prismdbg.model.moment import Moment
 
 NS_PER_S = 1_000_000_000
 
+_Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangReport:
@@ -60,7 +62,7 @@ class HangDetector:
         self._bound_ns = bound_ns
         self._ranks: dict[int, Progress] = {}
         self._attempts: dict[int, int] = {}
-        self._reported: set[tuple[int, int, Meeting]] = set()
+        self._reported: set[_Key] = set()
 
     def feed(self, rank: int, event: Event, attempt: int = 0) -> None:
         """`attempt` counts the restarts of a rank: what the one before waited in no longer matters."""
@@ -106,5 +108,6 @@ class HangDetector:
             if max(progress.went_on_after(collective), begun_ns) <= latest_ns
         ]
 
-    def _key(self, stall: Stall) -> tuple[int, int, Meeting]:
-        return stall.first.rank, self._attempts[stall.first.rank], stall.meeting
+    def _key(self, stall: Stall) -> _Key:
+        """Not by who waits: a rank of a hang that is reported may end, and the others still wait."""
+        return stall.group.ranks, self._attempts[stall.first.rank], stall.meeting

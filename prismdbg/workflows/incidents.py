@@ -12,7 +12,7 @@ from prismdbg.errors import UsageError
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
-NAN_SETTLE_NS = 1_000_000_000
+SETTLE_NS = 1_000_000_000
 SLOW_HISTORY = 8
 DEFAULT_TRIGGERS = "exception,nan,hang=60s,signal"
 KNOWN_TRIGGERS = {"exception": "", "nan": "", "hang": "60s", "signal": "", "oom": "", "slow": "3"}
@@ -80,13 +80,15 @@ class IncidentWatch:
     triggers: Mapping[str, str]
     _nonfinite: list[_Nonfinite] = field(default_factory=list)
     _nan_since_ns: int | None = None
+    _raised: list[tuple[str, Note]] = field(default_factory=list)
+    _raised_since_ns: int | None = None
     _fired: set[str] = field(default_factory=set)
     _steps: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def settling(self) -> bool:
-        """A NaN was seen and it is not yet decided who was first."""
-        return self._nan_since_ns is not None
+        """Something was seen and it is not yet decided who was first."""
+        return self._nan_since_ns is not None or self._raised_since_ns is not None
 
     def feed(self, folder: str, event: Event, now_ns: int) -> list[Wanted]:
         match event:
@@ -95,14 +97,17 @@ class IncidentWatch:
             case Completion() if event.collective.received_nonfinite:
                 self._note_nonfinite(folder, event.collective, False, now_ns)
             case Note(kind="incident"):
-                return self._raised(folder, event)
+                self._note_raised(folder, event, now_ns)
             case StepMark():
                 return self._slow(folder, event)
         return []
 
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
-        """What had to settle first: other ranks' logs may still name an earlier NaN."""
-        if self._nan_since_ns is None or not (ended or now_ns - self._nan_since_ns >= NAN_SETTLE_NS):
+        """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
+        return [*self._first_raised(now_ns, ended), *self._first_nonfinite(now_ns, ended)]
+
+    def _first_nonfinite(self, now_ns: int, ended: bool) -> list[Wanted]:
+        if not _has_settled(self._nan_since_ns, now_ns, ended):
             return []
         self._nan_since_ns = None
         self._fired.add("nan")
@@ -122,22 +127,31 @@ class IncidentWatch:
                 self._nan_since_ns = now_ns
 
     def lost(self, folder: str, moment: Moment, how: str) -> list[Wanted]:
-        """A rank died without a word. The others follow when the launcher ends them: only the first counts."""
+        """A rank died without a word. What others raised meanwhile came of that; only the first counts."""
         if "exception" not in self.triggers or "exception" in self._fired:
             return []
         self._fired.add("exception")
+        self._raised_since_ns = None
         incident = Incident(kind=IncidentKind.LOST, text=f"rank {folder} died {how}", moment=moment)
         return [Wanted(folder=folder, incident=incident)]
 
-    def _raised(self, folder: str, note: Note) -> list[Wanted]:
-        kind = IncidentKind(str(note.data.get("incident", "exception")))
-        wanted = "exception" in self.triggers or (kind is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
-        if not wanted or "exception" in self._fired:
+    def _note_raised(self, folder: str, note: Note, now_ns: int) -> None:
+        wanted = "exception" in self.triggers or (_kind(note) is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
+        if wanted and "exception" not in self._fired:
+            self._raised.append((folder, note))
+            if self._raised_since_ns is None:
+                self._raised_since_ns = now_ns
+
+    def _first_raised(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too."""
+        if not _has_settled(self._raised_since_ns, now_ns, ended):
             return []
+        self._raised_since_ns = None
         self._fired.add("exception")
-        moment = Moment.parse(str(note.data["moment"]))
+        folder, note = min(self._raised, key=lambda raised: raised[1].time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}"
-        return [Wanted(folder=folder, incident=Incident(kind=kind, text=text, moment=moment))]
+        incident = Incident(kind=_kind(note), text=text, moment=Moment.parse(str(note.data["moment"])))
+        return [Wanted(folder=folder, incident=incident)]
 
     def median_step_ns(self) -> int:
         """Of the last steps of all ranks; 0 where there are none yet."""
@@ -158,3 +172,11 @@ class IncidentWatch:
         text = f"step {mark.step - 1} took {last / 1e9:.2f} s, {last / median:.1f} times the median"
         incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(max(mark.step - 1, 0)))
         return [Wanted(folder=folder, incident=incident, last=Moment(max(mark.step - 1, 0), 1 << 60))]
+
+
+def _has_settled(since_ns: int | None, now_ns: int, ended: bool) -> bool:
+    return since_ns is not None and (ended or now_ns - since_ns >= SETTLE_NS)
+
+
+def _kind(note: Note) -> IncidentKind:
+    return IncidentKind(str(note.data.get("incident", "exception")))

@@ -24,18 +24,29 @@ class RankProcess:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.pid = int(read_json(folder / "rank.json")["pid"])
-        self._told = False
+        self._last_words: frozenset[str] | None = None
 
     def is_alive(self) -> bool:
         return is_alive(self.pid)
 
+    def ended_by_itself(self) -> bool:
+        """Its program came to its end, or to an exit of its own."""
+        return "exit" in self._said() and "incident" not in self._said()
+
     def died_without_a_word(self) -> bool:
-        """True once, when the process is gone and its log has neither an end nor an incident."""
-        if self._told or self.is_alive():
-            return False
-        self._told = True
-        return not any(note.kind in ("exit", "incident") for note in read_log(self._folder).notes)
+        """It is gone, and its log has neither an end nor an incident."""
+        return not self.is_alive() and not self._said()
 
     def last_moment(self) -> Moment:
         collectives = read_log(self._folder).collectives
         return collectives[-1].moment if collectives else Moment(0)
+
+    def _said(self) -> frozenset[str]:
+        """Looked up once when it is dead: nothing is added any more."""
+        if self._last_words is None:
+            gone = not self.is_alive()
+            found = frozenset(n.kind for n in read_log(self._folder).notes if n.kind in ("exit", "incident"))
+            if not gone:
+                return found
+            self._last_words = found
+        return self._last_words
