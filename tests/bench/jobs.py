@@ -129,10 +129,21 @@ def remove_run(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def steps_of(out: Path) -> list[tuple[str, float]]:
-    """Mode and seconds of each step, the mean over the ranks."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The mean over the ranks; `cpu_s` is processor time, of all threads of a rank."""
+
+    mode: str
+    seconds: float
+    cpu_s: float
+
+
+def steps_of(out: Path) -> list[Step]:
     ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(RANKS)]
-    return [(steps[0][0], mean(step[1] for step in steps)) for steps in zip(*ranks, strict=True)]
+    return [
+        Step(steps[0][0], mean(step[1] for step in steps), mean(step[2] for step in steps))
+        for steps in zip(*ranks, strict=True)
+    ]
 
 
 def said_seconds(text: str, rank: int) -> dict[int, float]:

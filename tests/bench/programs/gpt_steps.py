@@ -28,7 +28,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, default="6m")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=1 << 60)
-    parser.add_argument("--out", type=Path, help="folder for <rank>.json with the mode and seconds of each step")
+    parser.add_argument("--out", type=Path, help="folder for <rank>.json, every step in it")
     parser.add_argument("--rounds", type=int, default=0, help="of blocks in all modes; needs the native recorder")
     parser.add_argument("--block", type=int, default=10, help="steps of a block")
     parser.add_argument("--seed", type=int, default=0)
@@ -81,13 +81,13 @@ def main() -> None:
     batches = endless(loader(Excerpts(model.config.context), args.batch, world, rank, 0))
     modes = schedule(args.rounds, args.block, args.seed)
     to = switch() if modes else None
-    taken: list[tuple[str, float]] = []
+    taken: list[tuple[str, float, float]] = []
 
     for step in range(len(modes) or args.steps):
         mode = modes[step] if modes else ""
         if to is not None and (step == 0 or modes[step - 1] != mode):
             to(mode)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         inputs, targets = next(batches)
         loss = functional.cross_entropy(ddp(inputs).flatten(0, 1), targets.flatten())
         loss.backward()
@@ -96,7 +96,7 @@ def main() -> None:
         optimizer.zero_grad()
         seconds = time.perf_counter() - began
         if args.out:
-            taken.append((mode, seconds))
+            taken.append((mode, seconds, time.process_time() - used))
         if args.say:
             os.write(1, f"rank {rank} step {step} seconds {seconds:.6f}\n".encode())  # one write: lines stay whole
 

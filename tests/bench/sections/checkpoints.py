@@ -32,7 +32,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         rounds = steps[every + every // 2 : len(steps) // every * every]  # whole rounds after the first
         whole = rounds[: len(rounds) // every * every]
         stood.append(100 * (fmean(whole) / median(whole) - 1))
-        compared.append(100 * (fmean(whole) / fmean(without[WARM_UP_STEPS:]) - 1))
+        compared.append(100 * (fmean(whole) / fmean(step.seconds for step in without[WARM_UP_STEPS:]) - 1))
     rows = [
         Row(what=f"predicted by the supervisor, every {every} steps", values=predicted, unit="%"),
         Row(
@@ -66,7 +66,7 @@ def _job(settings: Settings, folder: Path) -> tuple[list[float], dict[str, Any]]
         state = read_json(RunFolder(path).supervisor_json)
         if "checkpoint_slowdown_predicted" not in state:
             raise BenchError(f"no checkpoints were taken:\n{said[-2000:]}")
-        return [seconds for _, seconds in steps_of(out)], state
+        return [step.seconds for step in steps_of(out)], state
     finally:
         remove_run(path)
         shutil.rmtree(out)

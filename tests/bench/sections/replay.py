@@ -118,6 +118,7 @@ def _own_engine(folder: Path) -> Iterator[Engine | None]:
         if engine is not None:
             engine.close()
         daemon.stop()
+        shutil.rmtree(Path(daemon.url.removeprefix("unix://")).parent, ignore_errors=True)
         os.environ.pop("PRISMDBG_CACHE")
         if before is not None:
             os.environ["PRISMDBG_CACHE"] = before
