@@ -209,6 +209,9 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
             return None
+        if time.monotonic() > deadline and request.incident is not None:  # nobody is there to ask again
+            say(f"rank {folder.name} did not come to step {target}; the capsule holds what there is")
+            return None
         if time.monotonic() > deadline:
             raise WaitTimeout(
                 f"waited {request.timeout_s:g} s for step {target} of rank {folder.name}",

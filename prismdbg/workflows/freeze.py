@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import receives
 from prismdbg.capsule.log_reader import RankLog, read_log
-from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
+from prismdbg.model.moment import Moment
 from prismdbg.workflows.assemble import Ingredients, assemble
 from prismdbg.workflows.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.workflows.incidents import Wanted
@@ -41,6 +44,19 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
             last_moment=wanted.last,
         )
     )
+
+
+def has_past(run: RunFolder, folder: Path) -> bool:
+    """Whether there is something to freeze: a checkpoint, or payloads since the start."""
+    return bool(list_checkpoints(run, folder)) or _from_the_start(read_log(folder))
+
+
+def wanted_now(folder: Path, incident: Incident) -> Wanted:
+    """Of a rank that goes on: to its last collective before which all are complete."""
+    issued = sorted(read_log(folder).collectives, key=lambda record: record.record_id)
+    done = list(takewhile(lambda record: record.state is not State.SCHEDULED, issued))
+    last = done[-1].moment if done else Moment(0)
+    return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
 
 
 def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -> Checkpoint | None:

@@ -24,14 +24,15 @@ from prismdbg.workflows import checkpoints
 from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
 from prismdbg.workflows.costs import checkpoint_slowdown
 from prismdbg.workflows.deaths import DeathWatch
-from prismdbg.workflows.freeze import freeze
+from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.hangs import HangWatch
 from prismdbg.workflows.incidents import IncidentWatch, Wanted
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_environment import environment_of
-from prismdbg.workflows.run_folder import RunFolder, write_json
+from prismdbg.workflows.run_folder import RunFolder, rank_of, write_json
 
 POLL_S = 0.2
+WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 COSTS_KEPT = 100  # of checkpoints, in supervisor.json
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -234,8 +235,9 @@ class Supervisor:
             run=self._run,
             rank=rank,
             output=output,
-            window_steps=0,
+            window_steps=0 if incident.kind is IncidentKind.HANG else 1,
             incident=incident,
+            timeout_s=WINDOW_BOUND_S,
             patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
         )
         try:
@@ -244,12 +246,19 @@ class Supervisor:
             self._problem(f"rank {rank} could not be captured: {error}", error.hint)
 
     def _capture_on_signal(self) -> None:
-        if self._asked_by_signal:
-            self._asked_by_signal = False
-            if "signal" in self._policy.triggers:
-                incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
-                for rank in sorted({int(folder.name.split(".")[0]) for folder in self._run.rank_folders()}):
-                    self._capture_live(rank, incident)
+        if not self._asked_by_signal:
+            return
+        self._asked_by_signal = False
+        if "signal" not in self._policy.triggers:
+            return
+        incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
+        for name, process in self._processes.items():
+            if not process.is_alive():
+                continue
+            if has_past(self._run, self._run.ranks / name):
+                self._make_capsule(wanted_now(self._run.ranks / name, incident))
+            else:
+                self._capture_live(rank_of(self._run.ranks / name), incident)
 
     def _save(self) -> None:
         write_json(self._run.supervisor_json, self._state)
