@@ -37,6 +37,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("why", "Say from the logs alone what went wrong, and which rank did it first."),
     ),
     "On one machine, alone": (
+        Entry("open", "Look at what a capsule recorded; nothing runs."),
         Entry("build", "Make the container image that a capsule runs in."),
         Entry("replay", "Run a captured rank again with recorded peers and compare every collective."),
         Entry("debug", "Step through a captured rank."),

@@ -1,0 +1,124 @@
+"""One segment of a log as columns of numbers: found record by record, decoded all at once. No objects a record.
+
+The bytes are `capsule/log_format.py`; `capsule/log_reader.py` gives the same events as values.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.errors import CapsuleError
+from prismdbg.model import dtypes
+
+Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+_SLOT = 8  # records begin and are sized in slots of this many bytes
+_HEAD_SLOTS = fmt.RECORD.size // _SLOT
+_TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // _SLOT
+_ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
+_KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "B": (1, "<u1")}
+_MAX_DIMENSIONS = 64
+MAX_TENSORS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where the records of each kind lie, in slots from the segment's start. `closed`: a next segment follows."""
+
+    issues: Ints
+    completions: Ints
+    others: list[tuple[int, int]]  # kind, slot
+    closed: bool
+    damage: CapsuleError | None
+
+
+def read_words(path: Path) -> Words:
+    """The file as 64-bit words, mapped, not read."""
+    size_bytes = path.stat().st_size
+    if size_bytes < fmt.HEADER.size:
+        return np.zeros(0, dtype=np.uint64)
+    return np.memmap(path, dtype="<u8", mode="r", shape=(size_bytes // _SLOT,))
+
+
+def find_records(words: Words, path: Path) -> Places:
+    """Walks from record to record: the only loop over all of them."""
+    issues, completions, others = [], [], []
+    slots = words.data.cast("B").cast("Q")
+    slot, end = fmt.HEADER.size // _SLOT, len(slots)
+    damage, closed = None, False
+    while slot < end:
+        head = slots[slot]
+        size_bytes = head & 0xFFFFFFFF
+        if not size_bytes:
+            break
+        following = slot + (size_bytes >> 3)
+        if size_bytes & 7 or following > end:
+            damage = CapsuleError(f"{path} is damaged at offset {slot * _SLOT}: a record of {size_bytes} bytes")
+            break
+        kind = (head >> 32) & 0xFFFF
+        if kind == 4:  # Kind.ISSUE; an enum member here would double the time
+            issues.append(slot)
+        elif kind == 5:  # Kind.COMPLETE
+            completions.append(slot)
+        elif kind == fmt.Kind.END:
+            closed = True
+            break
+        else:
+            others.append((kind, slot))
+        slot = following
+    else:
+        closed = True
+    return Places(
+        issues=np.array(issues, dtype=np.int64),
+        completions=np.array(completions, dtype=np.int64),
+        others=others,
+        closed=closed,
+        damage=damage,
+    )
+
+
+def body(words: Words, slot: int) -> bytes:
+    """The bytes of one record after its header."""
+    size_bytes = int(words[slot]) & 0xFFFFFFFF
+    return words[slot + _HEAD_SLOTS : slot + size_bytes // _SLOT].tobytes()
+
+
+def field(words: Words, slots: Ints, layout: struct.Struct, number: int) -> Ints:
+    """Field `number` of the bodies of the records at `slots`, as `layout` of the log's format has it."""
+    codes = layout.format.lstrip("<")
+    code = codes[number]
+    at = fmt.RECORD.size + struct.calcsize("<" + codes[:number])
+    width, kind = _KINDS[code]
+    return words.view(kind)[slots * (_SLOT // width) + at // width].astype(np.int64)
+
+
+def tensor_bytes(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints:
+    """What each collective sends, or receives where it sends nothing, in bytes."""
+    ends = slots + (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // _SLOT
+    entries = np.where(inputs > 0, inputs, outputs)
+    total = np.zeros(len(slots), dtype=np.int64)
+    rows = np.flatnonzero(entries)
+    cursor, left = slots[rows] + _TENSORS, entries[rows]
+    while len(rows):
+        inside = cursor < ends[rows]
+        rows, cursor, left = rows[inside], cursor[inside], left[inside]
+        if not len(rows):
+            break
+        head = words[cursor].astype(np.int64)
+        dims = np.minimum((head >> 8) & 0xFF, _MAX_DIMENSIONS)
+        repeat = np.minimum((head >> 32) & 0xFFFFFFFF, MAX_TENSORS)
+        elements = np.ones(len(rows), dtype=np.int64)
+        for d in range(int(dims.max(initial=0))):
+            at = np.minimum(cursor + 1 + d, len(words) - 1)
+            elements *= np.where(dims > d, words[at].astype(np.int64), 1)
+        total[rows] += elements * _ITEM_BYTES[head & 0xFF] * repeat
+        more = left > 1
+        rows, cursor, left = rows[more], (cursor + 1 + dims)[more], left[more] - 1
+    return total

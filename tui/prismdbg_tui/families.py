@@ -1,0 +1,39 @@
+"""Families of collectives: what is told apart by colour, and by a letter where there is no colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    name: str
+    letter: str
+    on_dark: str
+    on_light: str
+    words: tuple[str, ...]
+
+    def color(self, dark: bool) -> str:
+        return self.on_dark if dark else self.on_light
+
+
+FAMILIES = (
+    Family("all_reduce", "R", "#4fa3ff", "#1565c0", ("allreduce",)),
+    Family("all_gather", "G", "#3ddc97", "#00795a", ("allgather",)),
+    Family("reduce_scatter", "S", "#ff9e4f", "#b85000", ("reduce_scatter",)),
+    Family("broadcast", "B", "#ffd866", "#8a6a00", ("broadcast",)),
+    Family("all_to_all", "X", "#c792ea", "#7b2fa8", ("alltoall",)),
+    Family("send, recv", "P", "#5ce1e6", "#007a80", ("send", "recv")),
+    Family("rooted", "O", "#ff85c0", "#ad1f6b", ("reduce_", "gather_", "scatter_")),
+    Family("barrier", "|", "#a0a8b8", "#5a6272", ("barrier",)),
+)
+NONFINITE = ("#ff4d5e", "#c4001d")
+
+
+def family_of(op: str) -> int:
+    """An operator's number in `FAMILIES`; what is not known here stands with the rooted ones."""
+    name = op.lstrip("_")
+    for number, family in enumerate(FAMILIES):
+        if any(word in name for word in family.words):
+            return number
+    return FAMILIES.index(next(f for f in FAMILIES if f.name == "rooted"))

@@ -1,0 +1,63 @@
+"""Numbers as people read them, each of bounded width."""
+
+from __future__ import annotations
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def size(size_bytes: int) -> str:
+    """`338.2 MiB`."""
+    value = float(size_bytes)
+    for unit in _SIZES:
+        if value < 1024 or unit == _SIZES[-1]:
+            return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("the loop returns")
+
+
+def duration(time_ns: float) -> str:
+    """`14.7 ms`; `3 min 20 s` from a minute on."""
+    if time_ns >= 60e9:
+        minutes, seconds = divmod(int(time_ns / 1e9), 60)
+        return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    for factor, unit in _TIMES:
+        if time_ns >= factor:
+            value = time_ns / factor
+            return f"{value:.0f} {unit}" if value >= 100 or unit == "ns" else f"{value:.1f} {unit}"
+    return "0 ns"
+
+
+def count(number: int) -> str:
+    """`1,000,000`."""
+    return f"{number:,}"
+
+
+def number(value: object) -> str:
+    """A statistic or an element."""
+    if value is None:
+        return "-"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def bar(fraction: float) -> str:
+    """One cell, never empty."""
+    return _BARS[max(0, min(7, int(fraction * 8)))]
+
+
+def clean(text: str) -> str:
+    """What came from a capsule or a rank may not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else " " if c == "\t" else "\ufffd" for c in text)
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def ranks(members: tuple[int, ...]) -> str:
+    """`0-3`, `0 2 4`, or `8 ranks` where that would be long."""
+    if len(members) > 2 and members == tuple(range(members[0], members[-1] + 1)):
+        return f"{members[0]}-{members[-1]}"
+    text = " ".join(map(str, members))
+    return text if len(text) <= 12 else f"{len(members)} ranks"

@@ -1,0 +1,51 @@
+"""Reads, away from the screen's thread, what the capsule says: its log at first, then a row's values and source."""
+
+from __future__ import annotations
+
+import time
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.model.collective import Frame
+from prismdbg.session.frames import own_frame
+from prismdbg_tui.messages import Failed, RecordedLooked, RecordingRead, RowsFound
+from prismdbg_tui.pattern import rows_of
+from prismdbg_tui.recorded import Sources, received
+from prismdbg_tui.recording import Recording, read_recording
+from prismdbg_tui.views import SourceView
+
+Told = RecordingRead | Failed | RecordedLooked | RowsFound
+
+
+class Looker:
+    """Each method is one worker's work and gives the message to post."""
+
+    def __init__(self, capsule: Capsule) -> None:
+        self._capsule = capsule
+        self._sources = Sources(capsule)
+
+    def read(self) -> Told:
+        begun = time.monotonic()
+        try:
+            recording = read_recording(self._capsule)
+        except PrismError as error:
+            return Failed(str(error), error.hint, fatal=True)
+        return RecordingRead(recording, time.monotonic() - begun)
+
+    def find(self, recording: Recording, pattern: str, *, keeps: bool) -> Told:
+        try:
+            return RowsFound(pattern, rows_of(recording, pattern), keeps=keeps)
+        except UsageError as error:
+            return Failed(str(error), error.hint)
+
+    def look(self, recording: Recording, row: int, chosen: int | None) -> Told:
+        """`chosen` frame, else the program's own."""
+        try:
+            frames = recording.columns.detail(row).frames
+            frame = own_frame(frames) if chosen is None else min(chosen, len(frames) - 1)
+            return RecordedLooked(row, frame, frames, self._source(frames, frame), received(recording, row))
+        except PrismError as error:
+            return Failed(str(error), error.hint)
+
+    def _source(self, frames: tuple[Frame, ...], frame: int) -> SourceView:
+        return self._sources.around(frames[frame]) if frames else SourceView(note="no stack was recorded here")

@@ -1,0 +1,54 @@
+"""Every action with its key, and why some of them cannot be had here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from prismdbg_tui import pattern
+from prismdbg_tui.actions import ACTIONS, Section, unavailable
+from prismdbg_tui.colors import color
+
+
+class Help(ModalScreen[None]):
+    BINDINGS = [Binding("escape,q,question_mark,f1", "dismiss", "close")]
+
+    def __init__(self, keys: Mapping[str, str], *, live: bool) -> None:
+        super().__init__()
+        self._keys = dict(keys)
+        self._live = live
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="sheet") as sheet:
+            sheet.border_title = "Keys"
+            sheet.border_subtitle = "esc closes · ctrl+p: every action by name"
+            yield Static(self._text())
+
+    def on_mount(self) -> None:
+        self.query_one("#sheet").focus()
+
+    def _text(self) -> Text:
+        accent = color(self.app, "accent")
+        text = Text()
+        for section in Section:
+            text.append(f"{section}\n", f"bold {accent}")
+            for action in (a for a in ACTIONS if a.section is section):
+                reason = unavailable(action, live=self._live, keys=self._keys)
+                text.append(f"  {self._keys[action.name]:<14}", "dim" if reason else "bold")
+                text.append(f"{action.title}\n", "dim" if reason else "")
+                if reason and section is not Section.RUN:
+                    text.append(f"{'':<16}{reason}\n", "dim italic")
+            if section is Section.RUN:
+                text.append("  dim: not here; pressing the key says why\n", "dim italic")
+            text.append("\n")
+        text.append("Search and filter\n", f"bold {accent}")
+        text.append((pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n") + "\n")
+        text.append('\nKeys of your own: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
+        text.append("  names of actions: " + " ".join(a.name for a in ACTIONS), "dim")
+        return text

@@ -1,0 +1,78 @@
+"""What the panes show, as values: made by workers, carried by messages, never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.errors import Divergence, RankLost
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """Lines around where a frame stands. `note` says where they come from, or why there are none."""
+
+    filename: str = ""
+    function: str = ""
+    line: int = 0
+    first: int = 1
+    lines: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueView:
+    """A value as an agent renders it, under the name it was asked by."""
+
+    title: str
+    value: Json
+
+
+class Phase(StrEnum):
+    """Of the whole screen: a session's phases, and before and without one."""
+
+    LOOKING = "looking"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin."""
+
+    phase: Phase = Phase.LOOKING
+    moment: Moment = field(default_factory=lambda: Moment(0))
+    reason: str = ""
+    runtime: str = ""
+    doing: str = ""
+    since_s: float = 0.0
+    collective: Json = field(default_factory=dict)
+    frames: tuple[Frame, ...] = ()
+    frame: int = 0
+    source: SourceView = SourceView()
+    values: tuple[ValueView, ...] = ()
+    names: tuple[Json, ...] = ()
+    peers: Json = field(default_factory=dict)
+    tally: Json = field(default_factory=dict)
+    first_record: int = 0
+    diverged: frozenset[Moment] = frozenset()
+    synthesized: frozenset[Moment] = frozenset()
+    story: str = ""
+    lost_because: str = ""
+    can_look: bool = False
+    differs: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """As the command line has it: a divergence and a lost rank are told to whoever started this."""
+        if self.diverged or self.differs:
+            return Divergence.exit_code
+        return RankLost.exit_code if self.phase is Phase.LOST else 0

@@ -1,0 +1,197 @@
+"""The table of collectives: only the lines that are seen are ever made, so a million of them cost what forty do."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from prismdbg_tui import figures
+from prismdbg_tui.colors import color, readable
+from prismdbg_tui.families import FAMILIES, NONFINITE
+from prismdbg_tui.messages import CursorMoved
+from prismdbg_tui.recording import Recording
+from prismdbg_tui.table_columns import Column, columns_for, fitted
+from prismdbg_tui.verdicts import Verdicts
+
+Ints = NDArray[np.int64]
+
+
+class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
+    """Shows rows, all of a recording or those that fit a filter; the cursor may stand on a row that is filtered out."""
+
+    BORDER_TITLE = "Collectives"
+    BINDINGS = [
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="collectives", classes="pane")
+        self._recording: Recording | None = None
+        self._rows: Ints | None = None  # None: all of them
+        self._hits: Ints = np.zeros(0, dtype=np.int64)
+        self._cursor = 0
+        self._verdicts = Verdicts()
+        self._pattern = ""
+
+    def show(self, recording: Recording) -> None:
+        self._recording = recording
+        self._rows = None
+        self._resize()
+
+    def keep(self, rows: Ints | None, pattern: str) -> None:
+        """Only these rows; None for all."""
+        self._rows, self._pattern = rows, pattern
+        self._resize()
+        self._show_cursor()
+
+    def mark(self, hits: Ints) -> None:
+        self._hits = hits
+        self._tell()
+
+    def place(self, cursor: int) -> None:
+        self._cursor = cursor
+        self._show_cursor()
+        self._tell()
+
+    def judge(self, verdicts: Verdicts) -> None:
+        self._verdicts = verdicts
+        self.refresh()
+
+    @property
+    def count(self) -> int:
+        if self._recording is None:
+            return 0
+        return len(self._recording) if self._rows is None else len(self._rows)
+
+    def row(self, line: int) -> int:
+        return line if self._rows is None else int(self._rows[line])
+
+    def line(self, row: int) -> int:
+        """The line of `row`, or of the first one after it."""
+        return row if self._rows is None else int(np.searchsorted(self._rows, row))
+
+    def action_move(self, by: int) -> None:
+        if self.count:
+            at = self.line(self._cursor)
+            standing = at < self.count and self.row(at) == self._cursor
+            target = at + by if standing or by < 0 else at + by - 1
+            self.go_to_line(target)
+
+    def action_page(self, direction: int) -> None:
+        self.go_to_line(self.line(self._cursor) + direction * max(self.size.height - 2, 1))
+
+    def go_to_line(self, line: int) -> None:
+        if self.count:
+            self.post_message(CursorMoved(self.row(min(max(line, 0), self.count - 1))))
+
+    def _resize(self) -> None:
+        self.virtual_size = Size(0, self.count + 1)
+        self._tell()
+
+    def _show_cursor(self) -> None:
+        line, room = self.line(self._cursor), max(self.size.height - 1, 1)
+        top = self.scroll_offset.y
+        if not top <= line < top + room:
+            target = line - room // 2 if abs(line - top) > 2 * room else (line if line < top else line - room + 1)
+            self.scroll_to(y=max(target, 0), animate=False, force=True, immediate=True)
+        self.refresh()
+
+    def _tell(self) -> None:
+        shown = figures.count(self.count)
+        if self._rows is not None and self._recording is not None:
+            shown = f"{shown} of {figures.count(len(self._recording))}: {figures.cut(self._pattern, 30)}"
+        if len(self._hits):
+            at = int(np.searchsorted(self._hits, self._cursor, side="right"))
+            shown += f" · hit {figures.count(at)} of {figures.count(len(self._hits))}"
+        self.border_subtitle = shown.replace("[", r"\[")
+        self.refresh()
+
+    def on_resize(self) -> None:
+        self._show_cursor()
+
+    def on_click(self, event: events.Click) -> None:
+        y = event.get_content_offset_capture(self).y
+        line = self.scroll_offset.y + y - 1
+        if y >= 1 and 0 <= line < self.count:
+            self.go_to_line(line)
+
+    def render_line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        columns = columns_for(width)
+        if y == 0:
+            text = " " + " ".join(fitted(column.title, column) for column in columns)
+            return Strip([Segment(text, base + Style(bold=True, dim=True))]).adjust_cell_length(width, base)
+        line = self.scroll_offset.y + y - 1
+        if self._recording is None or line >= self.count:
+            return Strip.blank(width, base)
+        return self._line(self.row(line), columns, width, base)
+
+    def _line(self, row: int, columns: list[Column], width: int, base: Style) -> Strip:
+        assert self._recording is not None
+        dim = not self._recording.first <= row < self._recording.beyond
+        if row == self._cursor:
+            ground = color(self.app, "primary" if self.has_focus else "surface-lighten-2")
+            base = base + Style(bgcolor=ground, color=readable(ground), bold=True)
+        elif self._is_hit(row):
+            base = base + Style(underline=True)
+        segments = [Segment(self._verdicts.pointer(row), base)]
+        for column in columns:
+            text, own = self._cell(column.name, row)
+            look = base + Style(dim=True) if dim and row != self._cursor else base
+            if own and not (row == self._cursor and self.has_focus):
+                look = look + Style(color=own)
+            segments += [Segment(fitted(text, column), look), Segment(" ", base)]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _is_hit(self, row: int) -> bool:
+        at = int(np.searchsorted(self._hits, row))
+        return at < len(self._hits) and int(self._hits[at]) == row
+
+    def _cell(self, name: str, row: int) -> tuple[str, str]:
+        recording = self._recording
+        assert recording is not None
+        columns, dark = recording.columns, self.app.current_theme.dark
+        match name:
+            case "moment":
+                return str(columns.moment(row)), ""
+            case "op":
+                family = FAMILIES[int(recording.family[row])]
+                return f"■ {recording.label(row)}", family.color(dark)
+            case "group":
+                return recording.lane(row).group.title, ""
+            case "seq":
+                return str(int(columns.seq[row])), ""
+            case "bytes":
+                return figures.size(int(columns.size_bytes[row])), ""
+            case "waited":
+                waited = recording.waited_ns(row)
+                return ("-" if waited is None else figures.duration(waited)), ""
+            case "bar":
+                return self._bar(row), ""
+            case "verdict":
+                verdict = self._verdicts.of(recording, row)
+                return verdict.text, NONFINITE[0 if dark else 1] if verdict.bad else self._good(verdict.good)
+            case _:
+                return recording.source(row), ""
+
+    def _good(self, good: bool) -> str:
+        return color(self.app, "success") if good else ""
+
+    def _bar(self, row: int) -> str:
+        """The wait on a scale of powers: what is long is seen at a glance."""
+        assert self._recording is not None
+        waited = self._recording.waited_ns(row)
+        if not waited or waited < 1000:
+            return ""
+        most = np.log10(max(self._recording.longest_wait_ns, 10_000)) - 3
+        return figures.bar(float((np.log10(waited) - 3) / most))

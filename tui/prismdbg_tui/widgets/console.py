@@ -1,0 +1,96 @@
+"""The session's verbs typed in, and what they answer; and the rank's own output."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, RichLog
+
+from prismdbg.session.line import VERBS
+from prismdbg_tui import figures
+from prismdbg_tui.colors import color
+from prismdbg_tui.messages import LineTyped
+
+MAX_LINES = 5000
+MAX_HISTORY = 500
+
+
+class Line(Input):
+    """One line with history; tab takes the suggestion."""
+
+    def __init__(self) -> None:
+        verbs = [*VERBS]
+        super().__init__(
+            placeholder="a command: help lists them",
+            suggester=SuggestFromList(verbs, case_sensitive=True),
+            id="line",
+            compact=True,
+            select_on_focus=False,
+        )
+        self._history: list[str] = []
+        self._back = 0
+
+    def remember(self, text: str) -> None:
+        if text and (not self._history or self._history[-1] != text):
+            self._history = [*self._history, text][-MAX_HISTORY:]
+        self._back = 0
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "tab" and self._suggestion:
+            event.stop()
+            event.prevent_default()
+            self.value = f"{self._suggestion} "
+            self.cursor_position = len(self.value)
+        elif event.key in ("up", "down") and self._history:
+            event.stop()
+            event.prevent_default()
+            self._recall(1 if event.key == "up" else -1)
+
+    def _recall(self, by: int) -> None:
+        self._back = min(max(self._back + by, 0), len(self._history))
+        self.value = self._history[-self._back] if self._back else ""
+        self.cursor_position = len(self.value)
+
+
+class Console(Vertical):
+    """The log above, the line below."""
+
+    def __init__(self) -> None:
+        super().__init__(id="console", classes="pane")
+        self.border_title = "Console"
+
+    def compose(self) -> ComposeResult:
+        yield RichLog(id="answers", max_lines=MAX_LINES, wrap=True, min_width=20, markup=False)
+        yield Line()
+
+    def say(self, text: str, kind: str) -> None:
+        looks = {"asked": f"bold {color(self.app, 'accent')}", "error": color(self.app, "error"), "event": "dim"}
+        self.query_one(RichLog).write(Text(figures.clean(text), looks.get(kind, "")))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        line = self.query_one(Line)
+        text = line.value.strip()
+        line.remember(text)
+        line.value = ""
+        self.post_message(LineTyped(text))
+
+
+class Output(RichLog, can_focus=True):
+    """What the rank prints."""
+
+    def __init__(self) -> None:
+        super().__init__(id="output", classes="pane", max_lines=MAX_LINES, wrap=True, min_width=20, markup=False)
+        self.border_title = "Output of the rank"
+        self._rest = ""
+
+    def add(self, text: str) -> None:
+        """Whole lines; the rest waits for its end."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        if len(self._rest) > 4096:
+            lines, self._rest = [*lines, self._rest], ""
+        for line in lines:
+            self.write(Text(figures.clean(line.rstrip("\r"))))

@@ -1,0 +1,52 @@
+"""Who takes part in the collective, and how each of them is played."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from prismdbg_tui import figures
+from prismdbg_tui.colors import color
+from prismdbg_tui.recording import Recording
+from prismdbg_tui.views import Json
+from prismdbg_tui.widgets.pane import Pane
+
+_PLAYED = {"recorded": "■", "synthesized": "▨", "this rank": "◆", "not answered": "·"}
+MAX_SHOWN = 512
+
+
+class Peers(Pane):
+    def __init__(self) -> None:
+        super().__init__("peers", "Peers")
+
+    def show_live(self, peers: Json) -> None:
+        title = f"{peers['title']}, {peers['size']} ranks"
+        waited = peers.get("recorded_ns")
+        note = f"recorded wait {figures.duration(waited)}" if waited is not None else ""
+        rows = [(int(m["rank"]), str(m["role"]), str(m["arrived"])) for m in peers["members"]]
+        self._put(title, rows, note)
+
+    def show_recorded(self, recording: Recording, row: int) -> None:
+        group, rank = recording.lane(row).group, recording.capsule.manifest.rank
+        columns = recording.columns
+        involved = group.ranks
+        root = int(columns.root[row])
+        if columns.is_p2p[row] and 0 <= root < len(group.ranks):
+            involved = tuple(sorted({group.ranks[root], rank}))
+        rows = [(r, "this rank" if r == rank else "recorded", "") for r in involved]
+        if not columns.is_p2p[row] and 0 <= root < len(group.ranks):
+            rows = [(r, f"{role}, root" if r == group.ranks[root] else role, "") for r, role, _ in rows]
+        waited = recording.waited_ns(row)
+        note = f"this rank waited {figures.duration(waited)}" if waited is not None else "it never ended"
+        self._put(f"{group.title}, {group.size} ranks", rows, note)
+
+    def _put(self, title: str, rows: list[tuple[int, str, str]], note: str) -> None:
+        text = Text(f"{figures.clean(title)}\n", "bold", no_wrap=True, overflow="ellipsis")
+        for rank, role, arrived in rows[:MAX_SHOWN]:
+            kind = role.split(",")[0]
+            own = {"this rank": color(self.app, "accent"), "synthesized": color(self.app, "warning")}.get(kind, "")
+            text.append(f" {_PLAYED.get(kind, '·')} rank {rank:<5} ", own)
+            text.append(f"{role}{'  ' + arrived if arrived not in ('', 'unknown') else ''}\n", own or "dim")
+        if len(rows) > MAX_SHOWN:
+            text.append(f"   {len(rows) - MAX_SHOWN} more\n", "dim")
+        text.rstrip()
+        self.put(text, note)

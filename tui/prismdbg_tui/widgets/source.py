@@ -1,0 +1,67 @@
+"""Source lines around where a frame stands, with the line marked."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from rich.syntax import Syntax
+from rich.text import Text
+
+from prismdbg_tui import figures
+from prismdbg_tui.colors import color
+from prismdbg_tui.views import SourceView
+from prismdbg_tui.widgets.pane import Pane
+
+_ABOVE = 0.4  # how much of the pane lies above the marked line
+
+
+class Source(Pane):
+    def __init__(self) -> None:
+        super().__init__("source", "Source")
+        self._shown: SourceView | None = None
+
+    def show(self, source: SourceView) -> None:
+        if source == self._shown:
+            return
+        self._shown = source
+        name = PurePath(source.filename).name
+        self.border_title = f"{name}:{source.line} {source.function}".replace("[", r"\[") if source.line else "Source"
+        if not source.lines:
+            self.put(Text(source.note or "no Python frame of the program here", "dim"))
+            return
+        self.put(self._syntax(source), source.note)
+        self.call_after_refresh(self._show_line)
+
+    def again(self) -> None:
+        """In the theme's colours of now."""
+        if self._shown is not None and self._shown.lines:
+            self.put(self._syntax(self._shown), self._shown.note)
+
+    def _syntax(self, source: SourceView) -> Text:
+        dark = self.app.current_theme.dark
+        theme = "ansi_dark" if self.app.no_color else "one-dark" if dark else "default"
+        code = Syntax("", "python", theme=theme, background_color="default").highlight(
+            figures.clean("\n".join(line.expandtabs(4) for line in source.lines))
+        )
+        text = Text(no_wrap=True)
+        for number, line in enumerate(code.split("\n", allow_blank=True)[: len(source.lines)], source.first):
+            here = number == source.line
+            row = Text("▶" if here else " ", color(self.app, "accent"))
+            row.append(f"{number:>5} ", "bold" if here else "dim")
+            row.append_text(line)
+            if here:
+                row.pad_right(max(self.size.width - len(row), 0))
+                row.stylize(f"on {color(self.app, 'surface-lighten-2')}")
+            text.append_text(row)
+            text.append("\n")
+        text.rstrip()
+        return text
+
+    def _show_line(self) -> None:
+        if self._shown is not None:
+            above = int(self.size.height * _ABOVE)
+            self.scroll_to(y=max(self._shown.line - self._shown.first - above, 0), animate=False)
+
+    def on_resize(self) -> None:
+        self.again()
+        self._show_line()
