@@ -87,12 +87,12 @@ def command(home: Path) -> list[str]:
 
 
 @contextmanager
-def counting(home: Path, **options: Any) -> Iterator[Counting]:
+def counting(home: Path, *address: str, **options: Any) -> Iterator[Counting]:
     """Runs one; its output goes to `home/printed` unless `options` say otherwise."""
     (home / "agents").mkdir()
     with (home / "printed").open("wb") as printed:
         options = {"stdin": subprocess.DEVNULL, "stdout": printed, "stderr": subprocess.STDOUT, **options}
-        process = subprocess.Popen(command(home), start_new_session=True, cwd=home, **options)
+        process = subprocess.Popen([*command(home), *address], start_new_session=True, cwd=home, **options)
     one = Counting(home=home, process=process)
     try:
         ask(one.socket, "status")

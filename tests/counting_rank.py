@@ -17,13 +17,14 @@ COUNT_S = 0.01
 
 
 class CountingRank:
-    def __init__(self, path: Path, journal: Path) -> None:
+    def __init__(self, path: Path, journal: Path, address: str = "127.0.0.1") -> None:
         self.count = 0
         self.code: int | None = None
         self.changed = threading.Condition()
         self.journal = journal.open("w")
-        server = socket.create_server(("127.0.0.1", 0))
-        self.near = socket.create_connection(server.getsockname())
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        server = socket.create_server((address, 0), family=family)
+        self.near = socket.create_connection(server.getsockname()[:2])
         self.far, _ = server.accept()
         self.server = server
         path.unlink(missing_ok=True)
@@ -81,4 +82,4 @@ class CountingRank:
 
 
 if __name__ == "__main__":
-    sys.exit(CountingRank(Path(sys.argv[1]), Path(sys.argv[2])).run())
+    sys.exit(CountingRank(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]).run())

@@ -18,7 +18,6 @@ from prismdbg.checkpoint import bundle, images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.criu_log import explain
-from prismdbg.errors import FacilityError
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.spec import Bind, ImageOrigin, ReplaySpec
 
@@ -36,10 +35,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def criu() -> Criu:
-    try:
-        return bundle.find()
-    except FacilityError as error:
-        pytest.skip(str(error))
+    return bundle.find()
 
 
 @contextmanager
