@@ -25,6 +25,8 @@ MODULE = "prismdbg_native"
 SOURCES = Path(__file__).parent / "native"
 COMPILE_TIMEOUT_S = 600
 _BYTES_PER_COMPILER = 2 << 30
+# Sources that are compiled as one: reading torch's headers is most of the work.
+_TOGETHER = (("kernel", "call", "flight", "recording_work", "tensors"), ("module", "hooks"))
 _FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]
 _LIBRARIES = ["-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
 
@@ -92,18 +94,29 @@ def _abi_flag() -> str:
 
 
 def _compile_all(compiler: str, folder: Path) -> list[Path]:
-    sources = sorted(SOURCES.glob("*.cpp"), key=lambda path: -path.stat().st_size)
     include = _torch_dir() / "include"
     folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
-    command = [compiler, *_FLAGS, _abi_flag(), *(f"-isystem{path}" for path in folders), "-c"]
+    command = [compiler, *_FLAGS, _abi_flag(), f"-I{SOURCES}", *(f"-isystem{path}" for path in folders), "-c"]
 
-    def compile_one(source: Path) -> Path:
-        output = folder / f"{source.stem}.o"
-        _run([*command, str(source), "-o", str(output)])
+    def compile_one(unit: Path) -> Path:
+        output = folder / f"{unit.stem}.o"
+        _run([*command, str(unit), "-o", str(output)])
         return output
 
     with ThreadPoolExecutor(_parallel()) as pool:
-        return list(pool.map(compile_one, sources))
+        return list(pool.map(compile_one, _units(folder)))
+
+
+def _units(folder: Path) -> list[Path]:
+    """What the compiler is called for, the longest first."""
+    alone = {path.stem: path for path in sorted(SOURCES.glob("*.cpp"))}
+    units = []
+    for names in _TOGETHER:
+        sources = [alone.pop(name) for name in names if name in alone]
+        unit = folder / f"unit_{names[0]}.cpp"
+        unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+        units.append(unit)
+    return units + list(alone.values())
 
 
 def _parallel() -> int:

@@ -24,7 +24,7 @@ def readable(one: Ran) -> dict[int, int]:
             data = read_payload(one.folder, collective.payload)
         except CapsuleError:
             continue
-        assert data == b"\x01" * len(data)
+        assert data == bytes([collective.moment.step]) * len(data)
         found[collective.moment.step] = found.get(collective.moment.step, 0) + len(data)
     return found
 
@@ -53,6 +53,12 @@ def test_a_large_payload_has_a_segment_of_its_own(spawn: Spawn, tmp_path: Path) 
     places = [c.payload for c in one.log().collectives]
     assert [place and place.segment for place in places] == [0, 1, 2, 3]
     assert readable(one) == {0: 200 + 3 * MIB + 5 + 5 * MIB}
+
+
+def test_a_segment_that_somebody_can_still_read_is_never_written_over(spawn: Spawn, tmp_path: Path) -> None:
+    (one,) = run_job(spawn, tmp_path, "window", 1, "watched")
+    assert sorted(readable(one)) == [16, 17, 18, 19]
+    assert not (one.folder / "payload.spare").exists(), "the spare is given back at the end"
 
 
 def test_a_payload_larger_than_the_window_ends_only_the_window(spawn: Spawn, tmp_path: Path) -> None:

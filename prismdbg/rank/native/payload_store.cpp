@@ -20,7 +20,10 @@ uint64_t aligned(uint64_t offset) {
 }  // namespace
 
 PayloadStore::PayloadStore(Housekeeper& housekeeper, std::string folder, size_t segment_bytes)
-    : housekeeper_(housekeeper), folder_(std::move(folder)), most_segment_bytes_(segment_bytes) {}
+    : housekeeper_(housekeeper),
+      folder_(std::move(folder)),
+      most_segment_bytes_(segment_bytes),
+      spare_(folder_ + "/payload.spare") {}
 
 void PayloadStore::limit(int64_t steps, uint64_t size_bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -52,13 +55,14 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve(size_t size_bytes, uint32_t s
   if (file_ && aligned(entries_.back().used_bytes) + size_bytes > segment_bytes()) {
     end_segment();
   }
-  make_room(size_bytes);
+  make_room(size_bytes, /*in_new_segment=*/!file_);
   if (!file_) {
     begin_segment(step);
   }
   Entry& entry = entries_.back();
   const uint64_t offset = aligned(entry.used_bytes);
   entry.used_bytes = offset + size_bytes;
+  entry.size_bytes = std::max(entry.size_bytes, entry.used_bytes);
   entry.last_step = std::max(entry.last_step, step);
   return std::make_unique<PayloadSlot>(file_, nullptr, entry.index, offset, writers_);
 }
@@ -67,49 +71,76 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, 
   auto bytes = std::make_shared<std::vector<uint8_t>>();
   bytes->reserve(size_bytes);
   held_.push_back({next_index_, bytes});
-  entries_.push_back({next_index_, size_bytes, step, step});
+  entries_.push_back({next_index_, size_bytes, size_bytes, step, step});
   return std::make_unique<PayloadSlot>(nullptr, std::move(bytes), next_index_++, 0, writers_);
 }
 
 void PayloadStore::begin_segment(uint32_t step) {
-  file_ = std::make_shared<Descriptor>(path(next_index_), O_WRONLY | O_CREAT | O_EXCL);
+  const uint64_t spare_bytes = spare_.size_bytes();
+  file_ = spare_.reuse(path(next_index_));
+  const uint64_t size_bytes = file_ ? spare_bytes : 0;
+  if (!file_) {
+    file_ = std::make_shared<Descriptor>(path(next_index_), O_WRONLY | O_CREAT | O_EXCL);
+  }
   open_descriptor_.store(file_->number());
-  entries_.push_back({next_index_, 0, step, step});
+  entries_.push_back({next_index_, 0, size_bytes, step, step});
   ++next_index_;
 }
 
 void PayloadStore::end_segment() {
+  if (!file_) {
+    return;
+  }
+  Entry& entry = entries_.back();
+  if (entry.size_bytes > entry.used_bytes &&
+      ftruncate(file_->number(), static_cast<off_t>(entry.used_bytes)) == 0) {
+    entry.size_bytes = entry.used_bytes;
+  }
   open_descriptor_.store(-1);
   file_ = nullptr;
 }
 
-// Removes the oldest segments until one more payload keeps the window within its limit.
-void PayloadStore::make_room(size_t size_bytes) {
+uint64_t PayloadStore::total_bytes() const {
+  uint64_t total = spare_.size_bytes();
+  for (const Entry& entry : entries_) {
+    total += entry.size_bytes;
+  }
+  return total;
+}
+
+// Removes the oldest segments until what comes keeps the window within its limit. The segment removed last becomes
+// the spare and then the new one, so a new segment counts in full from the beginning.
+void PayloadStore::make_room(size_t payload_bytes, bool in_new_segment) {
   if (limit_bytes_ == 0) {
     return;
   }
-  if (size_bytes > limit_bytes_) {
+  if (payload_bytes > limit_bytes_) {
     throw std::system_error(EFBIG, std::generic_category(),
-                            "one payload of " + std::to_string(size_bytes) + " bytes is larger than the window");
+                            "one payload of " + std::to_string(payload_bytes) + " bytes is larger than the window");
   }
-  uint64_t total = size_bytes + kAlignment;
-  for (const Entry& entry : entries_) {
-    total += entry.used_bytes;
+  const uint64_t coming = in_new_segment ? std::max(payload_bytes, segment_bytes()) : payload_bytes + kAlignment;
+  const auto too_much = [&] {
+    return total_bytes() + coming - (in_new_segment ? spare_.size_bytes() : 0) > limit_bytes_;
+  };
+  if (!in_new_segment && too_much()) {
+    spare_.drop();
   }
-  while (!entries_.empty() && total > limit_bytes_) {
-    total -= entries_.front().used_bytes;
+  while (!entries_.empty() && too_much()) {
     remove_oldest();
   }
 }
 
-// In the background: removing a large file takes the kernel a while.
+// Removing a large file takes the kernel a while, so that is done in the background.
 void PayloadStore::remove_oldest() {
-  const Entry entry = entries_.front();
-  entries_.pop_front();
-  if (entries_.empty()) {
+  if (entries_.size() == 1) {
     end_segment();
   }
+  const Entry entry = entries_.front();
+  entries_.pop_front();
   removed_through_ = std::max<int64_t>(removed_through_, entry.last_step);
+  if (entry.size_bytes <= segment_bytes() && spare_.keep(path(entry.index), entry.size_bytes)) {
+    return;
+  }
   const auto task = [path = path(entry.index)] { unlink(path.c_str()); };
   if (!housekeeper_.post(task)) {
     task();
@@ -158,6 +189,12 @@ void PayloadStore::reopen() {
   }
   held_.clear();
   closed_ = false;
+}
+
+void PayloadStore::tidy() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  spare_.drop();
+  end_segment();
 }
 
 void PayloadStore::close_in_child() noexcept {

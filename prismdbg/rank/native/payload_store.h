@@ -1,5 +1,5 @@
-// Payload segments: where the bytes a rank received go while the window is on. A segment is never written twice;
-// those older than the window are removed. Reserving is under a lock, writing is not.
+// Payload segments: where the bytes a rank received go while the window is on. Those older than the window are
+// removed, or written over under another name if nobody else can see it. Reserving is under a lock, writing is not.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 
 #include "housekeeper.h"
 #include "payload_slot.h"
+#include "spare_segment.h"
 
 namespace prismdbg {
 
@@ -36,6 +37,8 @@ class PayloadStore {
   void reopen();
   // In a forked child, whatever the parent's threads held.
   void close_in_child() noexcept;
+  // At the end of the program: gives back what is on disk and not used.
+  void tidy();
 
   uint64_t used_bytes();
   // The oldest step whose payloads are all there; -1 where there are none.
@@ -45,6 +48,7 @@ class PayloadStore {
   struct Entry {
     uint32_t index;
     uint64_t used_bytes;
+    uint64_t size_bytes;  // on disk; more than used in a segment that is written over
     uint32_t first_step;
     uint32_t last_step;
   };
@@ -57,7 +61,8 @@ class PayloadStore {
   std::unique_ptr<PayloadSlot> reserve_in_memory(size_t size_bytes, uint32_t step);
   void begin_segment(uint32_t step);
   void end_segment();
-  void make_room(size_t size_bytes);
+  void make_room(size_t payload_bytes, bool in_new_segment);
+  uint64_t total_bytes() const;
   void remove_oldest();
   size_t segment_bytes() const;
   std::string path(uint32_t index) const;
@@ -79,6 +84,7 @@ class PayloadStore {
   std::deque<Entry> entries_;     // oldest first; the last one is open while there is a file_
   std::shared_ptr<Descriptor> file_;
   std::vector<Held> held_;
+  SpareSegment spare_;
 };
 
 }  // namespace prismdbg

@@ -287,6 +287,7 @@ void Recorder::tidy() noexcept {
       [&] {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (log_) {
+          payloads_->tidy();
           log_->tidy();
           housekeeper_.drain();
         }

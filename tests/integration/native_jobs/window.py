@@ -13,8 +13,8 @@ MIB = 1 << 20
 
 
 def receive(size_bytes: int) -> None:
-    """An all_reduce over one rank receives as many bytes as it sends."""
-    dist.all_reduce(torch.ones(size_bytes, dtype=torch.uint8))
+    """An all_reduce over one rank receives what it sends: the number of the step."""
+    dist.all_reduce(torch.full((size_bytes,), native.stats()["step"], dtype=torch.uint8))
 
 
 def files() -> list[str]:
@@ -66,6 +66,26 @@ def large() -> None:
         receive(size_bytes)
 
 
+def watched() -> None:
+    """Somebody reads one segment that falls out of the window, and has another name for a second one."""
+    native.window(True, 0, 4 * MIB)
+    native.begin_step(1, 1)
+    receive(MIB - 100)
+    native.begin_step(2, 1)
+    receive(MIB - 100)
+    linked = FOLDER / "linked"
+    linked.hardlink_to(FOLDER / "payload.00001.seg")
+    with (FOLDER / "payload.00000.seg").open("rb") as reader:
+        for step in range(3, 20):
+            native.begin_step(step, 1)
+            receive(MIB - 100)
+            if step == 10:
+                assert reader.read() == b"\x01" * (MIB - 100)
+                assert linked.read_bytes() == b"\x02" * (MIB - 100)
+                reader.close()
+    assert not (FOLDER / "payload.00001.seg").exists()
+
+
 def too_large() -> None:
     """A payload larger than the whole window ends the window, not the recording."""
     native.window(True, 0, 4 * MIB)
@@ -78,6 +98,6 @@ def too_large() -> None:
 
 rank.record()
 rank.join()
-{scenario.__name__: scenario for scenario in (switched, steps, size, large, too_large)}[ARGUMENTS[0]]()
+{scenario.__name__: scenario for scenario in (switched, steps, size, large, watched, too_large)}[ARGUMENTS[0]]()
 rank.report({"stats": native.stats(), "files": files()})
 dist.destroy_process_group()
