@@ -77,9 +77,10 @@ def _has_said_its_end(log: RankLog) -> bool:
 
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int]) -> int | None:
     """Whom the supervisor saw die before any other: in the order of deaths, else as its first incident."""
-    for name in supervisor.get("deaths", [])[:1]:
+    for name in supervisor.get("deaths", []):
         rank = int(str(name).partition(".")[0])
-        return rank if rank in silent else None
+        if rank in silent:
+            return rank
     for entry in supervisor.get("incidents", [])[:1]:
         rank = int(str(entry.get("rank", "-1")).partition(".")[0])
         if entry.get("kind") == "lost" and rank in silent:
