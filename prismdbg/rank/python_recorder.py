@@ -101,8 +101,6 @@ class PythonRecorder:
     def close_log(self) -> None:
         if self._log is not None:
             self._log.close()
-        if self._payloads is not None:
-            self._payloads.close()
 
     def reopen_log(self) -> None:
         if self._log is not None:
@@ -144,7 +142,13 @@ class PythonRecorder:
             raise
         if completion is None:
             return result
-        return wrap(call, result, completion)
+        wrapped = self._guarded(partial(wrap, call, result, completion))
+        return result if wrapped is None else wrapped
+
+    def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
+        if self._mode == 1:
+            self._lose(error)
+        return redispatch()
 
     def _pass_gate(self) -> bool:
         """Waits while parked; False when the recorder was handed over meanwhile."""
@@ -209,17 +213,33 @@ class PythonRecorder:
         received = [] if failed else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
-        if received and self._window_on and self._payloads is not None:
-            parts = [fingerprint.as_bytes(tensor) for tensor in received]
-            segment, offset, size = self._payloads.write(parts, self._counters.step, self._window_bytes)
+        if received and self._window_on and (place := self._keep(received)) is not None:
+            segment, offset, size = place
             flags |= fmt.CompleteFlag.PAYLOAD
         status = fmt.Status.FAILED if failed else fmt.Status.OK
         if self._log is not None:
             body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, 0, 0)
             self._log.append(fmt.Kind.COMPLETE, body)
 
+    def _keep(self, received: list[torch.Tensor]) -> tuple[int, int, int] | None:
+        """Where the payload stands now. A disk that takes no more ends the window, not the record."""
+        assert self._payloads is not None
+        try:
+            parts = [fingerprint.as_bytes(tensor) for tensor in received]
+            return self._payloads.write(parts, self._counters.step, self._window_bytes)
+        except OSError as error:
+            self._window_on = False
+            self._say_lost(f"payloads are not recorded any more: {error}")
+            return None
+
     def rescue(self, call: Call, record_id: int) -> bool:
-        """After a handover: fills the outputs of a work whose backend is gone. False where nobody can."""
+        """After a handover: fills the outputs of a work whose backend is gone. False where nobody can.
+
+        While parked this may be the restored process before its handover: what is to come decides.
+        """
+        with self._gate:
+            while self._closed_gate:
+                self._gate.wait()
         return self._rescuer is not None and self._rescuer(record_id, call.spec.name, call.outputs)
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
@@ -228,18 +248,22 @@ class PythonRecorder:
             with torch.no_grad():
                 return action()
         except Exception as error:
-            self._mode = 0
-            if not self._lost:
-                self._lost = repr(error)
-                note = b'{"kind":"lost","text":%s}' % _json_text(self._lost)
-                with contextlib.suppress(Exception):
-                    if self._log is not None:
-                        self._log.append(fmt.Kind.NOTE, note)
+            self._lose(error)
             return None
 
+    def _lose(self, error: Exception) -> None:
+        self._mode = 0
+        self._say_lost(f"events are not recorded any more: {error!r}")
 
-def _json_text(text: str) -> bytes:
-    return json.dumps(text).encode()
+    def _say_lost(self, text: str) -> None:
+        if self._lost:
+            return
+        self._lost = text
+        moment = Moment(self._counters.step, self._counters.collective)
+        note = {"kind": "lost", "time_ns": time.monotonic_ns(), "moment": str(moment), "text": text[:400]}
+        with contextlib.suppress(Exception):
+            if self._log is not None:
+                self._log.append(fmt.Kind.NOTE, json.dumps(note).encode())
 
 
 def python_stack(depth: int = STACK_DEPTH) -> tuple[Frame, ...]:

@@ -135,22 +135,36 @@ class AnySourceWork(dist.Work):  # type: ignore[misc]
     source_rank = _source_rank
 
 
-def allow_timeouts() -> None:
-    """A work made from a future refuses `wait(timeout)`, which the backends' own works offer; from now on it has it."""
+def amend_wait() -> None:
+    """A work made from a future refuses `wait(timeout)` and is silent of a failure, unlike the backends' own works.
+
+    Only for who waits in Python: C++ that calls `wait` of such a work learns of a failure at its next collective.
+    """
 
     def wait(self: Any, timeout: timedelta = _NO_TIMEOUT) -> bool:
         try:
-            return bool(_bare_wait(self, timeout))
+            done = bool(_bare_wait(self, timeout))
         except RuntimeError as error:
             if timeout <= _NO_TIMEOUT or not str(error).startswith("FutureWrappingWork::wait()"):
                 raise
-        settled = threading.Event()
-        self.get_future().add_done_callback(lambda _: settled.set())
-        if not settled.wait(timeout.total_seconds()):
-            raise RuntimeError(f"Timed out waiting {timeout.total_seconds():g} s for a collective to complete")
-        return bool(_bare_wait(self))
+            settled = threading.Event()
+            self.get_future().add_done_callback(lambda _: settled.set())
+            if not settled.wait(timeout.total_seconds()):
+                raise RuntimeError(f"Timed out waiting {timeout.total_seconds():g} s for a collective") from None
+            done = bool(_bare_wait(self))
+        _raise_failure(self)
+        return done
 
     dist.Work.wait = wait
+
+
+def _raise_failure(work: Any) -> None:
+    try:
+        future = work.get_future()
+    except RuntimeError:  # a work without one has raised already
+        return
+    if future.done():
+        future.value()
 
 
 def finished(call: Call, source: int = -1) -> Any:
