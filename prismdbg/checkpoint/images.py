@@ -72,7 +72,8 @@ def read(criu: Criu, images: Path) -> ProcessImage:
     root = tree[0]
     creds = _creds(load_image(criu, images / f"core-{pids[0]}.img")[0])
     place = load_image(criu, images / f"fs-{pids[0]}.img")[0]
-    mapped = {number for pid in pids for number in _mapped(load_image(criu, images / f"mm-{pid}.img")[0])}
+    memories = [path for pid in pids if (path := images / f"mm-{pid}.img").exists()]  # a dead child has none
+    mapped = {number for path in memories for number in _mapped(load_image(criu, path)[0])}
     return ProcessImage(
         root_pid=pids[0],
         pids=tuple(sorted({int(thread) for entry in tree for thread in entry["threads"]})),

@@ -4,6 +4,7 @@ own, and only the one started here is ever stopped."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -38,27 +39,39 @@ class Daemon:
         return None
 
     def start(self, answers: Callable[[], bool]) -> None:
-        """Returns when it answers. `FacilityError` with its log's last words when it does not."""
+        """Returns when it answers, also when another process was first. `FacilityError` with its log's last words."""
         if reason := self.cannot_start():
             raise FacilityError("no Docker engine answers, and none can be started", hint=reason)
         self._data.mkdir(parents=True, exist_ok=True)
         self._run.mkdir(mode=0o700, exist_ok=True)
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                ["dockerd", *self._options()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._remember(process.pid)
+        with (self._run / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # bounded by the holder's own wait below
+            if self.running_pid() is None:
+                self._remember(self._spawn())
+            self._wait_for_answer(answers)
+
+    def _spawn(self) -> int:
+        """Through a shell that ends at once, so that the engine is nobody's child and outlives this command."""
+        script = 'dockerd "$@" >> "$PRISMDBG_LOG" 2>&1 & echo $!'
+        ran = subprocess.run(
+            ["sh", "-c", script, "sh", *self._options()],
+            env={**os.environ, "PRISMDBG_LOG": str(self.log)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            timeout=_START_S,
+            check=True,
+        )
+        return int(ran.stdout)
+
+    def _wait_for_answer(self, answers: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_S
         while not answers():
-            if process.poll() is not None:
+            if self.running_pid() is None:
                 self._forget()
                 raise FacilityError(f"the Docker engine ended: {self._last_words()}", hint=f"see {self.log}")
             if time.monotonic() > deadline:
-                self.stop()
                 raise WaitTimeout(f"waited {_START_S:g} s for the Docker engine to answer", hint=f"see {self.log}")
             time.sleep(0.05)
 
@@ -81,7 +94,7 @@ class Daemon:
                 os.kill(pid, number)
             if self._wait_for_end():
                 break
-        self._forget()
+        shutil.rmtree(self._run, ignore_errors=True)
         return True
 
     @property

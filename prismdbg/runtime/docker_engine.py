@@ -196,13 +196,19 @@ def engine(daemon: Daemon, *, may_start: bool = True) -> Iterator[Engine]:
 
 def connect(daemon: Daemon, *, may_start: bool = True) -> Engine:
     """The engine of DOCKER_HOST, the machine's own, ours if it runs, or ours started now."""
-    urls = [os.environ["DOCKER_HOST"]] if "DOCKER_HOST" in os.environ else ["unix:///var/run/docker.sock", daemon.url]
+    named = os.environ.get("DOCKER_HOST", "")
+    if named and not named.startswith("unix://"):
+        raise FacilityError(
+            f"the Docker engine at {named} is not on this machine: it cannot see the capsule",
+            hint="unset DOCKER_HOST, or use --runtime local",
+        )
+    urls = [named] if named else ["unix:///var/run/docker.sock", daemon.url]
     for url in urls:
         if (found := _answering(url)) is not None:
             return found
-    if not may_start or "DOCKER_HOST" in os.environ:
+    if not may_start or named:
         raise FacilityError(f"no Docker engine answers at {' or '.join(urls)}", hint=_HINT)
-    daemon.start(lambda: _answers(daemon.url))
+    daemon.start(lambda: answers_at(daemon.url))
     started = _answering(daemon.url)
     if started is None:
         raise FacilityError(f"the Docker engine started at {daemon.url} does not answer", hint=f"see {daemon.log}")
@@ -225,7 +231,7 @@ def _answering(url: str) -> Engine | None:
     return found
 
 
-def _answers(url: str) -> bool:
+def answers_at(url: str) -> bool:
     found = _answering(url)
     if found is not None:
         found.close()

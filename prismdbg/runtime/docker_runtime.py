@@ -23,6 +23,7 @@ from prismdbg.runtime.tar_stream import stream
 
 # For criu, not for the rank: SYS_TIME is for its time namespace.
 CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
+_NO_LABELS = "label=disable"  # SELinux would hide the session from the container
 _COPIED_BYTES = 16 << 20
 _SHM_BYTES = 16 << 30  # a limit, not a reservation: DataLoader workers keep their batches there
 
@@ -129,10 +130,10 @@ def container_options(spec: ReplaySpec) -> dict[str, Any]:
     }
     if isinstance(spec.origin, ImageOrigin):
         options["cap_add"] = CRIU_CAPABILITIES
-        options["security_opt"] = ["seccomp=unconfined", "apparmor=unconfined"]
+        options["security_opt"] = ["seccomp=unconfined", "apparmor=unconfined", _NO_LABELS]
     else:
         options["cap_drop"] = ["ALL"]
-        options["security_opt"] = ["no-new-privileges"]
+        options["security_opt"] = ["no-new-privileges", _NO_LABELS]
         options["user"] = "{}:{}".format(*_user(spec))
     return options
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from prismdbg.checkpoint.bundle import cache_folder
 from prismdbg.errors import FacilityError
 from prismdbg.runtime import image
 from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import Engine, engine
+from prismdbg.runtime.docker_engine import Engine, answers_at, engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.environment import InstalledFile, of_files
 
@@ -122,12 +123,31 @@ def test_a_large_file_of_this_machine_is_seen_and_not_copied(daemon: Daemon) -> 
         assert large.stat().st_size == 40 << 20
 
 
-def test_the_engine_stopped_is_the_one_started(daemon: Daemon, docker: Engine) -> None:
-    assert docker.version()
-    elsewhere = Daemon(Path("/nonexistent/cache"))
-    assert elsewhere.running_pid() is None
-    assert not elsewhere.stop()
-    assert docker.version(), "stopping one that does not run has stopped another"
+def test_an_engine_of_our_own_starts_once_and_only_it_is_stopped(tmp_path: Path) -> None:
+    own = Daemon(tmp_path)
+    if reason := own.cannot_start():
+        pytest.skip(reason)
+    assert own.running_pid() is None and not own.stop()
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: _engine_at(own), range(2))
+    try:
+        pid = own.running_pid()
+        assert pid is not None and one.url == other.url == own.url
+        assert one.root_folder().startswith(str(tmp_path))
+        assert Daemon(tmp_path).running_pid() == pid, "the next command does not know it"
+        assert Daemon(tmp_path / "elsewhere").running_pid() is None
+    finally:
+        one.close()
+        other.close()
+        assert own.stop()
+    assert own.running_pid() is None
+    assert not answers_at(own.url)
+
+
+def _engine_at(own: Daemon) -> Engine:
+    """As `connect` does where nothing else answers."""
+    own.start(lambda: answers_at(own.url))
+    return Engine(own.url)
 
 
 def _content(folder: Path) -> dict[str, bytes]:

@@ -49,7 +49,7 @@ def test_a_restore_gets_the_four_capabilities_that_criu_needs() -> None:
 def test_a_program_gets_none() -> None:
     options = container_options(spec("start"))
     assert options["cap_drop"] == ["ALL"] and "cap_add" not in options
-    assert options["security_opt"] == ["no-new-privileges"]
+    assert options["security_opt"] == ["no-new-privileges", "label=disable"]
     assert options["user"] == f"{os.geteuid()}:{os.getegid()}"
 
 
@@ -72,6 +72,11 @@ def test_a_large_file_that_lies_where_the_rank_knows_it_is_bound(tmp_path: Path)
     files = tuple(LaidFile(source=path, target=str(path)) for path in (small, large))
     volumes = container_options(spec("start", files=files))["volumes"]
     assert volumes == ["/session:/session:rw", f"{large}:{large}:ro"]
+
+
+def test_an_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+    assert "not on this machine" in str(DockerRuntime(Daemon(Path("/nowhere"))).available())
 
 
 def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
