@@ -27,14 +27,17 @@ END_BOUND_S = 10.0
 @click.option(
     "--timeout", type=float, default=600.0, show_default=True, help="Seconds without a collective or a command."
 )
-def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: float) -> int:
+@click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
+def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: float, plain: bool) -> int:
     """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
 
-    Commands come from the terminal, or from standard input until its end. Exits 0, or 5 when the replay diverged, 6
-    when the rank was lost, 124 when the time is over.
+    On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
+    diverged, 6 when the rank was lost, 124 when the time is over.
     """
     with opened(capsule) as whole:
         request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
+        if not plain and (code := _on_screen(request, capsule.name)) is not None:
+            return code
         with open_replay(request, lambda text: render.say(f"prismdbg: {text}")) as live:
             render.say(f"recorded as: {whole.manifest.incident.text}")
             typed = sys.stdin.isatty()
@@ -49,6 +52,15 @@ def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: flo
                 echo=not typed,
                 patient=typed,
             )
+
+
+def _on_screen(request: ReplayRequest, name: str) -> int | None:
+    """None where there is no terminal for it."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe need not wait for the screen's libraries
+        return None
+    from prismdbg_tui import start
+
+    return start.debug(request, name, sys.stderr) if start.on_terminal() else None
 
 
 class LiveProgram:

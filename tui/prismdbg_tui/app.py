@@ -13,21 +13,23 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
-from textual.widgets import Footer
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg_tui import actions, answers, arrangement, keymap, messages
 from prismdbg_tui.conversation import moment_of
 from prismdbg_tui.deeds import Deeds
+from prismdbg_tui.facts import facts
 from prismdbg_tui.live import Live
 from prismdbg_tui.looking import Looker
 from prismdbg_tui.palette import Actions
 from prismdbg_tui.recording import Recording
+from prismdbg_tui.themes import THEMES
 from prismdbg_tui.verdicts import Verdicts
 from prismdbg_tui.views import Phase, State
 from prismdbg_tui.widgets.collectives import Collectives
 from prismdbg_tui.widgets.console import Console, Line, Output
 from prismdbg_tui.widgets.header import Header
+from prismdbg_tui.widgets.key_bar import KeyBar
 from prismdbg_tui.widgets.peers import Peers
 from prismdbg_tui.widgets.prompt import Prompt
 from prismdbg_tui.widgets.source import Source
@@ -74,6 +76,7 @@ class PrismApp(App[int]):
         self.timeline, self.collectives, self.prompt = Timeline(), Collectives(), Prompt()
         self.source, self.stack, self.values, self.peers = Source(), Stack(), Values(), Peers()
         self.console_pane, self.output, self.tabs = Console(), Output(), Tabs()
+        self.key_bar = KeyBar(self.keys_shown, live=live is not None)
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -91,10 +94,15 @@ class PrismApp(App[int]):
                 yield self.values
                 yield self.peers
         yield self.prompt
-        yield Footer(show_command_palette=False, compact=True)
+        yield self.key_bar
 
     def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = THEMES[0].name
         self._arrange()
+        for line in facts(self.capsule.manifest):
+            self.console_pane.say(line, "event")
         self.collectives.focus()
         self.run_worker(lambda: self.post_message(self._looker.read()), thread=True, group="read")
         if self.live is not None:
@@ -183,6 +191,9 @@ class PrismApp(App[int]):
             find = partial(self._looker.find, self.recording, message.text, keeps=message.keeps)
             self.run_worker(lambda: self.post_message(find()), thread=True, group="find")
 
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        self.act(message.action_name)
+
     def on_prompt_left(self) -> None:
         self.collectives.focus()
 
@@ -191,6 +202,11 @@ class PrismApp(App[int]):
             if widget.id in arrangement.PANES:
                 self.pane = widget.id
                 self.tabs.show(self.pane)
+
+    def watch_theme(self, _name: str) -> None:
+        """What was mixed from the theme's colours is mixed again."""
+        if self.is_mounted(self.header):
+            self.call_after_refresh(self._repaint)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._arrange)
@@ -287,7 +303,7 @@ class PrismApp(App[int]):
 
     def _arrange(self) -> None:
         wide = arrangement.is_wide(self.size.width, self.size.height)
-        panes = arrangement.seen(self.pane, wide=wide, maximised=self.maximised)
+        panes = arrangement.seen(self.pane, wide=wide, maximised=self.maximised, live=self.live is not None)
         lanes = len(self.recording.lanes) if self.recording is not None else 1
         screen = self.screen_stack[0]
         screen.set_class(not wide and not self.maximised, "-narrow")
@@ -320,6 +336,18 @@ class PrismApp(App[int]):
         if self._look_timer is not None:
             self._look_timer.stop()
         self._look_timer = self.set_timer(LOOK_AFTER_S, self._look)
+
+    def _repaint(self) -> None:
+        self.header.show(self.state)
+        self.key_bar.paint()
+        self.tabs.show(self.pane)
+        self.source.again()
+        self.console_pane.log_pane.again()
+        self.output.again()
+        self.timeline.repaint()
+        self.collectives.refresh()
+        if self.recording is not None:
+            self._show_panes()
 
     def _look(self) -> None:
         if self.recording is not None and len(self.recording):

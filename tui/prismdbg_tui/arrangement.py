@@ -21,12 +21,12 @@ def is_wide(width: int, height: int) -> bool:
     return width >= WIDE_COLUMNS and height >= WIDE_LINES
 
 
-def seen(pane: str, *, wide: bool, maximised: bool) -> Sequence[str]:
+def seen(pane: str, *, wide: bool, maximised: bool, live: bool) -> Sequence[str]:
     """The panes on the screen while `pane` is the chosen one."""
     if maximised:
         return (pane,)
     if wide:
-        return PANES
+        return PANES if live else PANES[:-1]  # nothing runs, nothing is printed
     return ("timeline", pane if pane != "timeline" else "collectives")
 
 

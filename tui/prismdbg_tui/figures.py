@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BARS = "▁▂▃▄▅▆▇█"
@@ -61,3 +63,8 @@ def ranks(members: tuple[int, ...]) -> str:
         return f"{members[0]}-{members[-1]}"
     text = " ".join(map(str, members))
     return text if len(text) <= 12 else f"{len(members)} ranks"
+
+
+def when(time_ns: int) -> str:
+    """In universal time, to the second: the same on every machine."""
+    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -14,8 +13,10 @@ END_BOUND_S = 30.0
 
 
 def on_terminal() -> bool:
-    """Both ends, and one that can place its cursor."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    """All three streams (the screen is drawn on the third), and one that can place its cursor."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and os.environ.get(
+        "TERM", "dumb"
+    ) not in ("dumb", "")
 
 
 def look(capsule: Capsule, name: str) -> int:
@@ -47,7 +48,3 @@ def debug(request: ReplayRequest, name: str, talk: TextIO) -> int:
             print("prismdbg: ending the replay ...", file=talk, flush=True)
             live.wait(END_BOUND_S)
     return code or app.state.exit_code
-
-
-def folder_name(path: Path) -> str:
-    return path.name or str(path)

@@ -18,7 +18,7 @@ class Column:
 
 _MOMENT = Column("moment", "moment", 8)
 _OP = Column("op", "op", 16)
-_GROUP = Column("group", "group", 7)
+_GROUP = Column("group", "group", 6)
 _SEQ = Column("seq", "seq", 6, right=True)
 _BYTES = Column("bytes", "bytes", 9, right=True)
 _WAITED = Column("waited", "waited", 8, right=True)
@@ -27,7 +27,7 @@ _VERDICT = Column("verdict", "verdict", 13)
 _SOURCE = Column("source", "source", 14)
 
 # what goes first where there is no room
-_LEAST = (_SOURCE, _SEQ, _BAR, _GROUP, _BYTES)
+_LEAST = (_SEQ, _SOURCE, _BAR, _GROUP, _BYTES)
 _WIDENED = (("op", 10), ("moment", 6), ("source", 12), ("group", 6), ("verdict", 4))
 
 

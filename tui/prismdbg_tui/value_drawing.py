@@ -15,6 +15,8 @@ Json = dict[str, Any]
 HISTOGRAM_LINES = 3
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _CELL = 12
+_STATS = ("min", "max", "mean", "std", "nan", "inf")
+_BAD = ("nan", "inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,7 @@ def _tensor(value: Json, ink: Ink) -> Iterator[Text]:
     if (stats := value["stats"]) is None:
         yield Text("its elements cannot be read", ink.quiet)
         return
-    yield _stats(stats, ink)
+    yield from _stats(stats, ink)
     if histogram := value["histogram"]:
         yield from _histogram(histogram, ink)
     if value["slice"]:
@@ -97,13 +99,20 @@ def _tensor(value: Json, ink: Ink) -> Iterator[Text]:
     yield from _grid(value["values"], ink)
 
 
-def _stats(stats: Json, ink: Ink) -> Text:
+def _stats(stats: Json, ink: Ink) -> Iterator[Text]:
+    """On as many lines as they need: a NaN must not stand where nobody sees it."""
     line = Text()
-    for name in ("min", "max", "mean", "std", "nan", "inf"):
-        bad = name in ("nan", "inf") and stats[name]
-        line.append(f"{name} ", f"bold {ink.bad}" if bad else ink.quiet)
-        line.append(f"{figures.number(stats[name])}  ", f"bold {ink.bad}" if bad else "")
-    return line
+    for name in sorted(_STATS, key=lambda name: not (name in _BAD and stats[name])):
+        bad = name in _BAD and stats[name]
+        part = Text.assemble(
+            (f"{name} ", f"bold {ink.bad}" if bad else ink.quiet),
+            (f"{figures.number(stats[name])}  ", f"bold {ink.bad}" if bad else ""),
+        )
+        if len(line) and len(line) + len(part) > ink.width:
+            yield line
+            line = Text()
+        line.append_text(part)
+    yield line
 
 
 def _histogram(histogram: Json, ink: Ink) -> Iterator[Text]:

@@ -36,7 +36,7 @@ class Verdicts:
 
     def _replayed(self, recording: Recording, row: int) -> Verdict | None:
         """None where the replay was not, or says nothing."""
-        if self.here is None or not self.replayed_from <= row <= self.here:
+        if self.here is None or not self.replayed_from <= row <= min(self.here, recording.beyond - 1):
             return None
         moment = recording.columns.moment(row)
         if moment in self.diverged:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.suggester import SuggestFromList
-from textual.widgets import Input, RichLog
+from textual.widgets import Input
 
 from prismdbg.session.line import VERBS
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
 from prismdbg_tui.messages import LineTyped
+from prismdbg_tui.widgets.text_log import TextLog
 
-MAX_LINES = 5000
+MAX_UNENDED = 4096
 MAX_HISTORY = 500
 
 
@@ -63,12 +61,15 @@ class Console(Vertical):
         self.border_title = "Console"
 
     def compose(self) -> ComposeResult:
-        yield RichLog(id="answers", max_lines=MAX_LINES, wrap=True, min_width=20, markup=False)
+        yield TextLog("answers")
         yield Line()
 
     def say(self, text: str, kind: str) -> None:
-        looks = {"asked": f"bold {color(self.app, 'accent')}", "error": color(self.app, "error"), "event": "dim"}
-        self.query_one(RichLog).write(Text(figures.clean(text), looks.get(kind, "")))
+        self.log_pane.say(text, kind)
+
+    @property
+    def log_pane(self) -> TextLog:
+        return self.query_one(TextLog)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -79,18 +80,18 @@ class Console(Vertical):
         self.post_message(LineTyped(text))
 
 
-class Output(RichLog, can_focus=True):
+class Output(TextLog, can_focus=True):
     """What the rank prints."""
 
     def __init__(self) -> None:
-        super().__init__(id="output", classes="pane", max_lines=MAX_LINES, wrap=True, min_width=20, markup=False)
+        super().__init__("output", classes="pane")
         self.border_title = "Output of the rank"
         self._rest = ""
 
     def add(self, text: str) -> None:
         """Whole lines; the rest waits for its end."""
         *lines, self._rest = (self._rest + text).split("\n")
-        if len(self._rest) > 4096:
+        if len(self._rest) > MAX_UNENDED:
             lines, self._rest = [*lines, self._rest], ""
         for line in lines:
-            self.write(Text(figures.clean(line.rstrip("\r"))))
+            self.say(line.rstrip("\r"))

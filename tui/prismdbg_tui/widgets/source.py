@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from rich.style import Style
 from rich.syntax import Syntax
-from rich.text import Text
+from rich.text import Span, Text
 
 from prismdbg_tui import figures
 from prismdbg_tui.colors import color
@@ -40,8 +41,10 @@ class Source(Pane):
     def _syntax(self, source: SourceView) -> Text:
         dark = self.app.current_theme.dark
         theme = "ansi_dark" if self.app.no_color else "one-dark" if dark else "default"
-        code = Syntax("", "python", theme=theme, background_color="default").highlight(
-            figures.clean("\n".join(line.expandtabs(4) for line in source.lines))
+        code = _groundless(
+            Syntax("", "python", theme=theme, background_color="default").highlight(
+                figures.clean("\n".join(line.expandtabs(4) for line in source.lines))
+            )
         )
         text = Text(no_wrap=True)
         for number, line in enumerate(code.split("\n", allow_blank=True)[: len(source.lines)], source.first):
@@ -50,7 +53,7 @@ class Source(Pane):
             row.append(f"{number:>5} ", "bold" if here else "dim")
             row.append_text(line)
             if here:
-                row.pad_right(max(self.size.width - len(row), 0))
+                row.pad_right(max(self.scrollable_content_region.width - len(row), 0))
                 row.stylize(f"on {color(self.app, 'surface-lighten-2')}")
             text.append_text(row)
             text.append("\n")
@@ -65,3 +68,12 @@ class Source(Pane):
     def on_resize(self) -> None:
         self.again()
         self._show_line()
+
+
+def _groundless(code: Text) -> Text:
+    """The pane's own background lies under every word."""
+    spans = []
+    for span in code.spans:
+        look = span.style if isinstance(span.style, Style) else Style.parse(span.style)
+        spans.append(Span(span.start, span.end, Style(color=look.color, bold=look.bold, italic=look.italic)))
+    return Text(code.plain, spans=spans, no_wrap=True)

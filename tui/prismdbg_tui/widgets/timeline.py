@@ -84,6 +84,10 @@ class Timeline(Widget, can_focus=True):
                 self._view = View(start, max(stop - start, 1.0)).kept(self._axis)
             self.place(self._cursor, self._here)
 
+    def repaint(self) -> None:
+        """In the theme's colours of now."""
+        self._tell()
+
     @property
     def view(self) -> View:
         return self._view

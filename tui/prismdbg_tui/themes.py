@@ -1,0 +1,38 @@
+"""Our own two themes, beside Textual's."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+THEMES = (
+    Theme(
+        name="prism-dark",
+        primary="#3d7eff",
+        secondary="#7aa2f7",
+        accent="#ffb454",
+        foreground="#d5dbe8",
+        background="#0b0f17",
+        surface="#131a26",
+        panel="#1a2333",
+        success="#4cd08d",
+        warning="#ffd866",
+        error="#ff5d6c",
+        dark=True,
+        variables={"surface-lighten-2": "#2a3650", "border": "#2a3650"},
+    ),
+    Theme(
+        name="prism-light",
+        primary="#1f5fd0",
+        secondary="#4a6fb5",
+        accent="#b35c00",
+        foreground="#1d2533",
+        background="#fbfcfe",
+        surface="#eef2f8",
+        panel="#e3e9f3",
+        success="#157f4c",
+        warning="#8a6a00",
+        error="#c4001d",
+        dark=False,
+        variables={"surface-lighten-2": "#c9d3e4", "border": "#c9d3e4"},
+    ),
+)
