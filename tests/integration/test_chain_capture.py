@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_the_job_stands_still_only_while_the_image_is_taken(live: Taken) -> None
 
 def _gaps(log: RankLog) -> list[int]:
     times = [c.time_created_ns for c in log.collectives if c.moment.step > 0]
-    return [b - a for a, b in zip(times, times[1:], strict=False)]
+    return [b - a for a, b in pairwise(times)]
 
 
 def test_the_capsule_holds_the_window_that_was_asked_for(live: Taken) -> None:

@@ -1,0 +1,37 @@
+"""A small training whose step 15 goes wrong on rank 1, in the way that its argument names: oom, slow, or not at all."""
+
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS, AT, RANK = 20, 15, 1
+ABSURD_BYTES = 1 << 50
+
+
+def go_wrong(how: str) -> None:
+    if how == "oom":
+        torch.empty(ABSURD_BYTES, dtype=torch.uint8)
+    elif how == "slow":
+        time.sleep(4)
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(16, 16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(dist.get_rank())
+    for step in range(1, STEPS + 1):
+        if step == AT and dist.get_rank() == RANK:
+            go_wrong(sys.argv[1])
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()

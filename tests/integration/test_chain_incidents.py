@@ -1,0 +1,222 @@
+"""Incidents become capsules by themselves; the rank replayed alone comes to the same end, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chain import INCIDENTS, PARTS, Recording, Taken, assert_same, prismdbg, recording, replay, span
+from jobs import EXAMPLES, torchrun
+from waiting import wait_for
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import IncidentKind, Origin
+from prismdbg.model.moment import Moment
+
+pytestmark = [pytest.mark.job, pytest.mark.criu]
+
+RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
+NAN_STEP = 39  # the 40th of the training: 39 optimizer steps are complete
+
+
+@pytest.fixture(params=["image", "start"])
+def nan(request: pytest.FixtureRequest) -> Taken:
+    names = {"image": "nan_with_checkpoints", "start": "nan_from_start"}
+    taken = request.getfixturevalue(names[request.param])
+    assert isinstance(taken, Taken)
+    assert taken.manifest.origin == request.param
+    return taken
+
+
+def test_a_nan_is_named_and_the_job_goes_on(nan: Taken) -> None:
+    assert nan.ended.code == 0
+    assert "step 44 loss nan" in nan.ended.output
+    incident = nan.manifest.incident
+    assert (incident.kind, nan.manifest.rank) == (IncidentKind.NAN, 2)
+    assert incident.moment == nan.manifest.moment_b == Moment(NAN_STEP, 1)
+    assert "rank 2 sends the first NaN or Inf: all_reduce in group 0" in incident.text
+    assert "incidents/nan/train.py:" in incident.text
+    verified = prismdbg("verify", nan.capsule)
+    assert verified.code == 0, verified.out
+
+
+def test_a_nan_capsule_of_an_image_begins_at_a_checkpoint(nan_with_checkpoints: Taken) -> None:
+    manifest = nan_with_checkpoints.manifest
+    costs = nan_with_checkpoints.recording.supervisor["checkpoints"]
+    assert {cost["rank"] for cost in costs} == {"0", "1", "2", "3"}
+    assert Moment(5) <= manifest.moment_a < manifest.moment_b
+    assert manifest.contains_raw_memory
+    assert all(cost["paused_ns"] < 15e9 and cost["bytes"] > 50 << 20 for cost in costs)
+
+
+def test_a_nan_capsule_from_the_start_holds_no_memory(nan_from_start: Taken) -> None:
+    manifest = nan_from_start.manifest
+    assert not manifest.contains_raw_memory
+    assert not any(name.startswith("checkpoint/") for name in manifest.files)
+    assert span(nan_from_start.capsule)[0].record_id == 0
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_rank_is_replayed_to_its_nan(nan: Taken, runtime: str) -> None:
+    verdict = replay(nan.capsule, runtime=runtime)
+    assert_same(verdict, nan.capsule)
+    assert verdict["moment"] == str(Moment(NAN_STEP, 1))
+    assert any("the NaN is there again, bit for bit" in note for note in verdict["notes"])
+
+
+def test_an_exception_is_raised_again(tmp_path: Path) -> None:
+    script = INCIDENTS / "exception" / "train.py"
+    with recording(torchrun(script, "--batch", "3", ranks=4), tmp_path, "--checkpoint-every", 5) as job:
+        ended = job.end()
+        (capsule,) = job.capsules
+    assert ended.code == 1
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.rank, manifest.incident.kind, manifest.origin) == (1, IncidentKind.EXCEPTION, Origin.IMAGE)
+    assert manifest.incident.text.startswith("UnicodeDecodeError: 'utf-8' codec can't decode byte 0x86")
+    verdict = replay(capsule)
+    assert_same(verdict, capsule)
+    assert f"{verdict['raised']['type']}: {verdict['raised']['text']}" == manifest.incident.text
+    assert "UnicodeDecodeError" in verdict["output"]
+    shown = prismdbg("replay", capsule, "--runtime", "local")
+    assert shown.code == 0
+    assert "  | UnicodeDecodeError: 'utf-8' codec" in shown.err
+
+
+def test_a_rank_that_is_killed(tmp_path: Path) -> None:
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=4)
+    with recording(job_line, tmp_path, "--checkpoint-every", 10) as job:
+        job.wait_for(lambda: _checkpointed(job, 1) and _checkpointed(job, 3), 120, "checkpoints of the ranks")
+        job.wait_for_step(1, job.step(1) + 2)
+        os.kill(job.pid(1), signal.SIGKILL)
+        ended = job.end()
+        assert ended.code == 1
+        assert "rank 1 died without a word" in ended.output
+        states = {state["name"]: state for state in prismdbg("status", job.run.path, "--json").json["ranks"]}
+        assert states["1"]["state"] == "died"
+        assert states["1"]["steps"] > 5 and not states["1"]["lost"]
+        found = {Capsule.open(path).manifest.incident.kind: path for path in job.capsules}
+    capsule = found[IncidentKind.LOST]
+    assert Capsule.open(capsule).manifest.rank == 1
+    verdict = replay(capsule)
+    assert verdict["outcome"] == "same" and verdict["story"] is None
+    assert verdict["tally"]["compared"] > 0
+    assert verdict["tally"]["missing"] == 0
+    unanswered = [r for r in span(capsule) if r.time_completed_ns is None]
+    assert verdict["tally"]["synthesized"] == len(unanswered) <= 2
+
+
+def _checkpointed(job: Recording, rank: int) -> bool:
+    return any(cost["rank"] == str(rank) for cost in job.supervisor.get("checkpoints", []))
+
+
+@pytest.fixture(scope="module", params=["native", "python"])
+def hung(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Recording, dict[int, Path]]]:
+    """Rank 2's data runs out; captured while the others hang. The job is ended at once."""
+    home = tmp_path_factory.mktemp("hang")
+    script = INCIDENTS / "hang" / "train.py"
+    options = ["--trigger", "hang=5s", *(["--python-kernels"] if request.param == "python" else [])]
+    with recording(torchrun(script, "--out", home / "out", ranks=4), home, *options) as job:
+        job.wait_for(lambda: len(job.capsules) == 2, 120, "both sides of the hang to be captured")
+        assert job.stop().code != 0
+        yield job, {Capsule.open(path).manifest.rank: path for path in job.capsules}
+
+
+def test_both_sides_of_a_hang_are_captured(hung: tuple[Recording, dict[int, Path]]) -> None:
+    job, capsules = hung
+    (incident,) = job.supervisor["incidents"]
+    assert incident["kind"] == "hang"
+    assert sorted(capsules) == sorted(incident["ranks"]) and 2 in capsules and len(capsules) == 2
+    assert job.supervisor["problems"] == []
+    for path in capsules.values():
+        manifest = Capsule.open(path).manifest
+        assert (manifest.incident.kind, manifest.origin) == (IncidentKind.HANG, Origin.IMAGE)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_waiting_rank_is_unhung_and_it_is_said(hung: tuple[Recording, dict[int, Path]], runtime: str) -> None:
+    _, capsules = hung
+    (waiting,) = (path for rank, path in capsules.items() if rank != 2)
+    assert Capsule.open(waiting).rank()["in_flight"]
+    verdict = replay(waiting, runtime=runtime)
+    assert verdict["outcome"] == "same"
+    assert verdict["tally"]["synthesized"] == len(verdict["synthesized"]) > 0
+    assert verdict["tally"]["missing"] == 0
+    shown = prismdbg("replay", waiting, "--runtime", runtime)
+    assert shown.code == 0
+    assert "answers were synthesized: nothing was recorded there; what follows is assumed" in shown.err
+
+
+def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[int, Path]]) -> None:
+    _, capsules = hung
+    verdict = replay(capsules[2])
+    assert verdict["outcome"] == "same"
+    assert any("no collective between A and B" in note for note in verdict["notes"])
+
+
+def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    with recording(job_line, tmp_path) as job:
+        job.wait_for_step(1, 3)
+        os.kill(job.job.process.pid, signal.SIGUSR1)
+        job.wait_for(lambda: len(job.capsules) == 2, 120, "a capsule of each rank")
+        job.wait_for_step(1, job.step(1) + 3)
+        job.stop()
+        capsules = {Capsule.open(path).manifest.rank: path for path in job.capsules}
+    assert sorted(capsules) == [0, 1]
+    for capsule in capsules.values():
+        assert Capsule.open(capsule).manifest.incident.kind is IncidentKind.SIGNAL
+        assert len({record.moment.step for record in span(capsule)}) >= 1
+        assert_same(replay(capsule), capsule)
+
+
+def test_a_signal_freezes_what_was_kept_before_it(tmp_path: Path) -> None:
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    with recording(job_line, tmp_path, "--checkpoint-every", 20) as job:
+        job.wait_for(lambda: _checkpointed(job, 0) and _checkpointed(job, 1), 120, "checkpoints of the ranks")
+        os.kill(job.job.process.pid, signal.SIGUSR1)
+        job.wait_for(lambda: len(job.capsules) == 2, 120, "a capsule of each rank")
+        job.stop()
+        capsules = job.capsules
+        kinds = {incident["kind"] for incident in job.supervisor["incidents"]}
+    assert kinds == {"signal"}, "the end that was asked for is no incident"
+    for capsule in capsules:
+        manifest = Capsule.open(capsule).manifest
+        assert (manifest.incident.kind, manifest.origin) == (IncidentKind.SIGNAL, Origin.IMAGE)
+        assert_same(replay(capsule), capsule)
+
+
+def test_an_allocation_that_fails(tmp_path: Path) -> None:
+    with recording(torchrun(PARTS / "incidents.py", "oom", ranks=2), tmp_path, "--window", "all") as job:
+        assert job.end().code == 1
+        (capsule,) = job.capsules
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.rank, manifest.incident.kind) == (1, IncidentKind.OUT_OF_MEMORY)
+    assert "can't allocate memory" in manifest.incident.text
+    verdict = replay(capsule)
+    assert_same(verdict, capsule)
+    assert verdict["raised"]["incident"] == "oom"
+
+
+def test_a_step_that_takes_too_long(tmp_path: Path) -> None:
+    options = ("--window", "all", "--trigger", "slow=20")
+    with recording(torchrun(PARTS / "incidents.py", "slow", ranks=2), tmp_path, *options) as job:
+        assert job.end().code == 0
+        (capsule,) = job.capsules
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.incident.kind, manifest.moment_b.step) == (IncidentKind.SLOW, 14)
+    assert "step 14 took 4." in manifest.incident.text
+    assert_same(replay(capsule), capsule)
+
+
+def test_nothing_is_an_incident_where_nothing_happens(tmp_path: Path) -> None:
+    triggers = "exception,nan,hang=60s,slow=1000,oom,signal"
+    job_line = torchrun(PARTS / "incidents.py", "not at all", ranks=2)
+    with recording(job_line, tmp_path, "--window", "all", "--trigger", triggers) as job:
+        assert job.end().code == 0
+        wait_for(lambda: "exit_code" in job.supervisor, 10, "the supervisor's last word")
+        assert (job.supervisor["incidents"], job.supervisor["problems"], job.capsules) == ([], [], [])
