@@ -38,7 +38,7 @@ class Agent:
         self._socket.listen(8)
 
     def start(self) -> None:
-        threading.Thread(target=self._accept, name="prismdbg-agent", daemon=True).start()
+        threading.Thread(target=self._listen, name="prismdbg-agent", daemon=True).start()
         os.register_at_fork(after_in_child=self._let_go)
 
     def _let_go(self) -> None:
@@ -53,13 +53,18 @@ class Agent:
             with contextlib.suppress(PrismError), lock:
                 connection.send({"event": event, **data})
 
+    def _listen(self) -> None:
+        """Whatever ends this thread is no incident of the program: it can no longer be captured by hand, no more."""
+        with contextlib.suppress(Exception):
+            self._accept()
+
     def _accept(self) -> None:
         while True:
+            client, _ = self._socket.accept()
             try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()
+                threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()
+            except RuntimeError:  # the process has as many threads as it may have
+                client.close()
 
     def _serve(self, client: socket.socket) -> None:
         connection, lock = Connection(client), threading.Lock()
@@ -70,7 +75,7 @@ class Agent:
                 reply = self._answer(message)
                 with lock:
                     connection.send(reply)
-        except PrismError:
+        except Exception:  # the client is gone, or what it sent is no message
             return
         finally:
             self._clients.pop(id(connection), None)
@@ -102,5 +107,5 @@ def serve_recording(recording: Recording, path: Path) -> None:
         agent = Agent(path)
         agent.verbs |= production_verbs(recording, agent)
         agent.start()
-    except OSError as error:
+    except Exception as error:
         recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")

@@ -78,10 +78,13 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
     from prismdbg.rank import native_build
 
     path, reason = native_build.find(Path(config.cache_dir))
-    if path is None:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"prismdbg: recording with the Python kernels: {reason}", file=sys.stderr)
-        return PythonRecorder(), "python"
-    module: Any = native_build.load(Path(config.cache_dir))
-    module.install()
-    return module, "native"
+    if path is not None:
+        try:
+            module: Any = native_build.load(Path(config.cache_dir))
+            module.install()
+            return module, "native"
+        except Exception as error:
+            reason = f"the native recorder cannot be used: {error}"
+    if os.environ.get("RANK", "0") == "0":
+        print(f"prismdbg: recording with the Python kernels: {reason}", file=sys.stderr)
+    return PythonRecorder(), "python"

@@ -16,6 +16,8 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.dtypes import NUMBERS
 
+RESERVE_BYTES = 1024  # at the end of a segment: the last NOTE when no other segment can be had
+
 
 class Segment:
     """One allocated, mapped file."""
@@ -53,6 +55,7 @@ class LogWriter:
         self._index = -1
         self._offset = 0
         self._segment: Segment | None = None
+        self._held: list[tuple[int, bytes]] = []
         self.written_bytes = 0
         self._next_segment()
 
@@ -60,17 +63,27 @@ class LogWriter:
         size = -(-(fmt.RECORD.size + len(body)) // 8) * 8
         with self._lock:
             if self._segment is None:
-                raise OSError("the log is closed")
-            if self._offset + size + fmt.RECORD.size > self._segment_bytes:
-                fmt.RECORD.pack_into(self._segment.map, self._offset, fmt.RECORD.size, fmt.Kind.END, 0)
-                self._next_segment(at_least=size)
-            data = self._segment.map
-            start = self._offset
-            data[start + fmt.RECORD.size : start + fmt.RECORD.size + len(body)] = body
-            data[start + 4 : start + 8] = kind.to_bytes(2, "little") + b"\0\0"
-            data[start : start + 4] = size.to_bytes(4, "little")
-            self._offset += size
-            self.written_bytes += size
+                self._held.append((kind, body))
+                return
+            if not self._fits(size, RESERVE_BYTES):
+                try:
+                    self._next_segment(at_least=size)
+                except OSError:
+                    if kind != fmt.Kind.NOTE or not self._fits(size, 0):
+                        raise
+            self._store(kind, body, size)
+
+    def _fits(self, size: int, reserve: int) -> bool:
+        return self._offset + size + reserve + fmt.RECORD.size <= self._segment_bytes
+
+    def _store(self, kind: int, body: bytes, size: int) -> None:
+        assert self._segment is not None
+        data, start = self._segment.map, self._offset
+        data[start + fmt.RECORD.size : start + fmt.RECORD.size + len(body)] = body
+        data[start + 4 : start + 8] = kind.to_bytes(2, "little") + b"\0\0"
+        data[start : start + 4] = size.to_bytes(4, "little")
+        self._offset += size
+        self.written_bytes += size
 
     def text(self, value: str) -> int:
         """The number of a text, written once."""
@@ -95,7 +108,7 @@ class LogWriter:
             return number
 
     def close(self) -> None:
-        """Unmaps; `reopen` goes on after the last record."""
+        """Unmaps; `reopen` goes on after the last record, with what was appended meanwhile."""
         with self._lock:
             if self._segment is not None:
                 self._segment.close()
@@ -106,10 +119,13 @@ class LogWriter:
             if self._segment is None:
                 path = self.folder / fmt.event_segment(self._index)
                 self._segment = Segment(path, path.stat().st_size, existing=True)
+                held, self._held = self._held, []
+                for kind, body in held:
+                    self.append(kind, body)
 
     def _next_segment(self, at_least: int = 0) -> None:
         index = self._index + 1
-        size = max(self._segment_bytes, fmt.HEADER.size + at_least + fmt.RECORD.size)
+        size = max(self._segment_bytes, fmt.HEADER.size + at_least + RESERVE_BYTES + fmt.RECORD.size)
         segment = Segment(self.folder / fmt.event_segment(index), size)
         fmt.HEADER.pack_into(
             segment.map,
@@ -124,6 +140,7 @@ class LogWriter:
             size,
         )
         if self._segment is not None:
+            self._store(fmt.Kind.END, b"", fmt.RECORD.size)
             self._segment.close()
         self._segment, self._index, self._offset = segment, index, fmt.HEADER.size
 
@@ -143,15 +160,16 @@ def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
 
 
 class PayloadWriter:
-    """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place."""
+    """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place.
+
+    Nothing is mapped and nothing stays open: a process image holds none of it, and a full disk is an `OSError`.
+    """
 
     def __init__(self, folder: Path, segment_bytes: int) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
         self._index = -1
-        self._offset = 0
-        self._segment: Segment | None = None
         self._last_step: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
 
@@ -163,16 +181,13 @@ class PayloadWriter:
         """Stores the parts one after another: (segment, offset, bytes)."""
         size = sum(part.nbytes for part in parts)
         with self._lock:
-            if self._segment is None or self._offset + size > self._segment.size_bytes:
-                self._next_segment(size)
-                self._drop_above(limit_bytes)
-            assert self._segment is not None
-            start = position = self._offset
-            for part in parts:
-                self._segment.map[position : position + part.nbytes] = part
-                position += part.nbytes
-            self._offset = -(-position // 64) * 64
+            start = self._sizes.get(self._index, 0)
+            if self._index < 0 or start + size > self._segment_bytes:
+                self._index, start = self._index + 1, 0
+            self._append(parts, start)
+            self._sizes[self._index] = -(-(start + size) // 64) * 64
             self._last_step[self._index] = step
+            self._drop_above(limit_bytes)
             return self._index, start, size
 
     def drop_before(self, step: int) -> None:
@@ -181,20 +196,17 @@ class PayloadWriter:
             for index in [i for i, last in self._last_step.items() if last < step and i != self._index]:
                 self._drop(index)
 
-    def close(self) -> None:
-        """Unmaps; the next write starts a new segment."""
-        with self._lock:
-            if self._segment is not None:
-                self._segment.close()
-                self._segment = None
-
-    def _next_segment(self, at_least: int) -> None:
-        size = max(self._segment_bytes, at_least)
-        segment = Segment(self._folder / fmt.payload_segment(self._index + 1), size)
-        if self._segment is not None:
-            self._segment.close()
-        self._segment, self._index, self._offset = segment, self._index + 1, 0
-        self._sizes[self._index] = size
+    def _append(self, parts: list[memoryview], position: int) -> None:
+        path = self._folder / fmt.payload_segment(self._index)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            for part in parts:
+                left = part.cast("B")
+                while left:
+                    written = os.pwrite(descriptor, left, position)
+                    left, position = left[written:], position + written
+        finally:
+            os.close(descriptor)
 
     def _drop_above(self, limit_bytes: int) -> None:
         for index in sorted(self._sizes):

@@ -66,6 +66,8 @@ class PythonRecorder:
         self._log = LogWriter(Path(folder), rank, event_segment_bytes)
         self._payloads = PayloadWriter(Path(folder), payload_segment_bytes)
         self._stacks, self._fingerprints, self._nan_check = stacks, fingerprints, nan_check
+        if self._lost:
+            self._note_lost(self._log)
 
     def mode(self, mode: int) -> None:
         self._mode = mode
@@ -259,11 +261,16 @@ class PythonRecorder:
         if self._lost:
             return
         self._lost = text
-        moment = Moment(self._counters.step, self._counters.collective)
-        note = {"kind": "lost", "time_ns": time.monotonic_ns(), "moment": str(moment), "text": text[:400]}
         with contextlib.suppress(Exception):
-            if self._log is not None:
-                self._log.append(fmt.Kind.NOTE, json.dumps(note).encode())
+            if self._log is None:  # said again in the log, should it be opened after all
+                print(f"prismdbg: {text}", file=sys.stderr)
+            else:
+                self._note_lost(self._log)
+
+    def _note_lost(self, log: LogWriter) -> None:
+        moment = Moment(self._counters.step, self._counters.collective)
+        note = {"kind": "lost", "time_ns": time.monotonic_ns(), "moment": str(moment), "text": self._lost[:400]}
+        log.append(fmt.Kind.NOTE, json.dumps(note).encode())
 
 
 def python_stack(depth: int = STACK_DEPTH) -> tuple[Frame, ...]:

@@ -64,6 +64,9 @@ class Replayer:
             self._stop(reason, moment, event, call, before, answer)
         return call.result(finished(call, answer.source))
 
+    def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
+        raise error
+
     def _expected(self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call) -> Collective | None:
         """The record this call is; stops where the log ends or the call is not the recorded one."""
         record = self._by_identity.get(identity)

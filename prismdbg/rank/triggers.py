@@ -6,6 +6,7 @@ The hooks note what happened and then do what was there before them.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import sys
 import threading
 import traceback
@@ -35,6 +36,12 @@ def describe(error: BaseException) -> dict[str, Any]:
     }
 
 
+def _tell(witness: Witness, error: BaseException, **more: Any) -> None:
+    """A report that fails must not stand in the way of the program's own traceback."""
+    with contextlib.suppress(Exception):
+        witness.exception({**describe(error), **more})
+
+
 def install(witness: Witness) -> None:
     """Chains sys.excepthook, threading.excepthook and atexit."""
     code = 0
@@ -43,18 +50,14 @@ def install(witness: Witness) -> None:
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         nonlocal code
         code = 1
-        try:
-            if not isinstance(error, KeyboardInterrupt):
-                witness.exception(describe(error))
-        finally:
-            before(kind, error, trace)
+        if not isinstance(error, KeyboardInterrupt):
+            _tell(witness, error)
+        before(kind, error, trace)
 
     def thread_excepthook(arguments: Any) -> None:
-        try:
-            if arguments.exc_value is not None:
-                witness.exception({**describe(arguments.exc_value), "thread": True})
-        finally:
-            thread_before(arguments)
+        if arguments.exc_value is not None:
+            _tell(witness, arguments.exc_value, thread=True)
+        thread_before(arguments)
 
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
     atexit.register(lambda: witness.end(code))

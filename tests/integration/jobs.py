@@ -166,10 +166,9 @@ def prepare_run(run: Path, *, native: bool, window_steps: int = -1, **options: A
         mode=Mode.RECORD,
         socket_dir=str(sockets),
         run=str(folder.path),
-        cache_dir=str(cache_dir()),
         window_steps=window_steps,
         native=native,
-        **options,
+        **{"cache_dir": str(cache_dir()), **options},
     )
     config.save(folder.config)
     return folder
