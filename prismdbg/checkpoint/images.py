@@ -81,7 +81,7 @@ def read(criu: Criu, images: Path) -> ProcessImage:
         cwd=str(files[place["cwd_id"]]["reg"]["name"]),
         uid=int(creds["uid"]),
         gid=int(creds["gid"]),
-        files=tuple(_open_files(files, mapped)),
+        files=tuple(_open_files(files, mapped, _inside_the_image(criu, images))),
         addresses=tuple(sorted(_addresses(files))),
         unix_sockets=tuple(sorted(_unix_sockets(files))),
         standards=tuple(_standards(criu, images, pids[0], files)),
@@ -133,11 +133,19 @@ def _mapped(memory: Entry) -> Iterator[int]:
             yield int(area["shmid"])
 
 
-def _open_files(files: dict[int, Entry], mapped: set[int]) -> Iterator[OpenFile]:
+def _inside_the_image(criu: Criu, images: Path) -> set[int]:
+    """Files that had no name any more (shared memory of DataLoader workers): CRIU keeps what is in them."""
+    remapped = images / "remap-fpath.img"
+    return {int(entry["orig_id"]) for entry in load_image(criu, remapped)} if remapped.exists() else set()
+
+
+def _open_files(files: dict[int, Entry], mapped: set[int], inside: set[int]) -> Iterator[OpenFile]:
     for number, entry in files.items():
-        if entry["type"] != "REG" or int(entry["reg"]["mode"]) & _S_IFMT != _S_IFREG:
+        if number in inside or entry["type"] != "REG":
             continue
         regular = entry["reg"]
+        if int(regular["mode"]) & _S_IFMT != _S_IFREG:
+            continue
         # A file open for appending has no size in the image: any will do, and its position is honest.
         yield OpenFile(
             path=str(regular["name"]),
