@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -34,8 +34,18 @@ class Finding:
 
 def verify(path: Path) -> list[Finding]:
     """The notes on a whole capsule. `CapsuleError` at the first fatal finding."""
+    return _not_fatal(path, findings(path))
+
+
+def check_content(capsule: Capsule) -> None:
+    """Before anything in it is run: every part is there and is what the manifest says. `CapsuleError` where not."""
+    _not_fatal(capsule.path, _missing_parts(capsule.manifest))
+    _not_fatal(capsule.path, _tree(capsule))
+
+
+def _not_fatal(path: Path, found: Iterable[Finding]) -> list[Finding]:
     notes: list[Finding] = []
-    for finding in findings(path):
+    for finding in found:
         if finding.severity is Severity.FATAL:
             raise CapsuleError(f"{path}: {finding}", hint="the capsule is damaged or altered: make or fetch it again")
         notes.append(finding)

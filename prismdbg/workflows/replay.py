@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
 from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.verify import check_content
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.criu_log import explain
@@ -26,6 +25,7 @@ from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, RunningRank, Runtime
 from prismdbg.workflows.injection import PACKAGE, make_inject_folder
 from prismdbg.workflows.runtimes import choose
+from prismdbg.workflows.session_folder import session_folder
 
 AGENT_BOUND_S = 90.0
 Say = Callable[[str], None]
@@ -58,8 +58,8 @@ class LiveReplay:
 def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     """Everything that is made for the replay is removed at the end, however it ends."""
     capsule = request.capsule
-    session = Path(tempfile.mkdtemp(prefix="prismdbg-", dir=_session_home()))
-    try:
+    check_content(capsule)
+    with session_folder() as session:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
         spec, agent_path = _plan(request, session)
         if reason := runtime.refuses(spec):
@@ -88,13 +88,6 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
                 )
         finally:
             running.kill()
-    finally:
-        shutil.rmtree(session, ignore_errors=True)
-
-
-def _session_home() -> str:
-    """Short: an agent's socket path ends at 108 bytes."""
-    return "/run" if os.access("/run", os.W_OK) else "/tmp"
 
 
 def _end_record(capsule: Capsule) -> int:

@@ -1,0 +1,54 @@
+"""The folder of one replay: its sockets, status and output. Locked while its client lives, removed at its end.
+
+What a client that was killed left behind is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prismdbg.capsule.partial import is_abandoned, lock
+from prismdbg.errors import FacilityError
+
+
+@contextmanager
+def session_folder() -> Iterator[Path]:
+    base = sessions_base()
+    base.mkdir(mode=0o711, exist_ok=True)  # a rank that is another user passes through
+    if base.is_symlink() or base.stat().st_uid != os.getuid():
+        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed: replays keep their sockets there")
+    with _alone(base):
+        for left in base.iterdir():
+            if left.is_dir() and is_abandoned(left):
+                shutil.rmtree(left, ignore_errors=True)
+        session = Path(tempfile.mkdtemp(dir=base))
+        held = os.open(session, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock(held)
+    try:
+        yield session
+    finally:
+        shutil.rmtree(session, ignore_errors=True)
+        os.close(held)
+
+
+def sessions_base() -> Path:
+    """Short: an agent's socket path ends at 108 bytes."""
+    home = "/run" if os.access("/run", os.W_OK) else "/tmp"
+    return Path(home) / f"prismdbg-replays-{os.getuid()}"
+
+
+@contextmanager
+def _alone(base: Path) -> Iterator[None]:
+    """Between making a folder and locking it, it looks abandoned: one client at a time."""
+    descriptor = os.open(base / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for milliseconds
+        yield
+    finally:
+        os.close(descriptor)
