@@ -15,9 +15,9 @@ class Settings:
     block_steps: int = 12
     dropped_steps: int = 3
     call_rounds: int = 15
-    job_rounds: int = 4
+    job_rounds: int = 5
     job_steps: int = 40
-    captures: int = 8
+    captures: int = 10
     checkpoint_every: int = 20
     checkpoint_steps: int = 120
     checkpoint_rounds: int = 2

@@ -31,17 +31,20 @@ class Row:
     goal: float | None = None
     digits: int = 1
 
-    @property
-    def met(self) -> bool | None:
-        if self.goal is None:
-            return None
-        return median(self.ratios or self.values) <= self.goal
-
     def render(self) -> str:
         value = f"{median(self.values):.{self.digits}f} {self.unit}"
         cells = [self.what, self.against, value, *self._spread(), str(len(self.ratios or self.values)), self._goal()]
-        met = {None: "", True: "yes", False: "**no**"}[self.met]
-        return "| " + " | ".join([*cells, met]) + " |"
+        return "| " + " | ".join([*cells, self.met]) + " |"
+
+    @property
+    def met(self) -> str:
+        """By the median; unsure where that may as well lie on the other side of the goal."""
+        if self.goal is None:
+            return ""
+        values = self.ratios or self.values
+        likely = interval(values)
+        unsure = likely is None or likely.low <= self.goal < likely.high
+        return ("yes" if median(values) <= self.goal else "**no**") + (", unsure" if unsure else "")
 
     def _spread(self) -> list[str]:
         values, digits = (self.ratios, 3) if self.ratios else (self.values, self.digits)

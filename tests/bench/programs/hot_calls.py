@@ -113,10 +113,11 @@ def throughput(recorder: Any, args: argparse.Namespace) -> None:
     data, target = torch.rand(25 << 18), torch.empty(25 << 18)
     speeds: dict[str, list[float]] = {"copy": [], "fingerprint": []}
     for _ in range(args.rounds if args.kind == "native" else 0):
-        for name, action in (
-            ("copy", lambda: target.copy_(data)),
-            ("fingerprint", lambda: recorder.fingerprint([data])),
-        ):
+        actions: dict[str, Any] = {
+            "copy": lambda: target.copy_(data),
+            "fingerprint": lambda: recorder.fingerprint([data]),
+        }
+        for name, action in actions.items():
             began = time.perf_counter()
             action()
             speeds[name].append(data.nbytes / (time.perf_counter() - began) / 1e9)

@@ -132,6 +132,7 @@ def _cold(subject: Subject, settings: Settings, engine: Engine | None) -> list[R
     for _ in range(settings.cold_starts):
         engine.remove_image(environment_tag(installed))
         taken.append(_first_stop(subject.capsule, "docker"))
+    os.sync()  # the image's gigabytes: what follows shall not share the disk with them
     what = f"docker, cold: capsule to first stop, with an image of {installed.size_bytes / 1e9:.1f} GB made"
     return [Row(what=what, values=taken, unit="s", digits=2)]
 

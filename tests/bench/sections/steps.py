@@ -38,6 +38,8 @@ def measure(settings: Settings, folder: Path) -> Measured:
         f"{kept} steps of a block (the first {settings.dropped_steps} after a switch do not count), so that what "
         "happens every few steps, such as a new payload segment, is in it. The record's injection and supervisor are "
         "there in every mode: section 'whole jobs' holds those too.",
+        "The NaN trigger is one of the defaults, so both sides of every transfer are looked through in every recorded "
+        "mode.",
         "Processor time is a rank's, all its threads together, also those that work beside the training: what is left "
         "of the difference on a machine with processors to spare is the step time's.",
         "Ratios of the median single step: " + ", ".join(_medians(blocks)) + ".",

@@ -29,8 +29,8 @@ _GOALS = {"recorded, all defaults": DEFAULT_GOAL, "recorded, --window 8, NaN tri
 def measure(settings: Settings, folder: Path) -> Measured:
     means: dict[str, list[float]] = {name: [] for name in _JOBS}
     cpu: dict[str, list[float]] = {name: [] for name in _JOBS}
-    for _ in range(settings.job_rounds):
-        for name, options in _JOBS.items():
+    for number in range(settings.job_rounds):
+        for name, options in list(_JOBS.items())[:: -1 if number % 2 else 1]:  # what drifts favours none
             steps = job_steps(settings, folder, options, settings.job_steps)[WARM_UP_STEPS:]
             means[name].append(fmean(step.seconds for step in steps) * 1e3)
             cpu[name].append(fmean(step.cpu_s for step in steps) * 1e3)
