@@ -9,7 +9,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import size
-from prismdbg.errors import UsageError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.workflows.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.workflows.record import RecordRequest, record
 from prismdbg.workflows.run_report import report
@@ -53,8 +53,11 @@ def command(
         policy=policy,
     )
     code = record(request, lambda text: render.say(f"prismdbg: {text}"))
-    for line in report(output):
-        render.say(f"prismdbg: {line}")
+    try:
+        for line in report(output):
+            render.say(f"prismdbg: {line}")
+    except (PrismError, OSError) as error:  # the job's exit code is the answer, whatever became of the run folder
+        render.say(f"prismdbg: {error}")
     return code
 
 

@@ -36,6 +36,7 @@ def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
     run = prepare(request)
     environment = job_environment(run.inject, run.config, os.environ)
+    sockets = RankConfig.load(run.config).socket_dir
     try:
         job = subprocess.Popen(request.command, env=environment)
     except OSError as error:
@@ -44,7 +45,7 @@ def record(request: RecordRequest, say: Say) -> int:
     try:
         return supervisor.watch()
     finally:
-        shutil.rmtree(RankConfig.load(run.config).socket_dir, ignore_errors=True)
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def prepare(request: RecordRequest) -> RunFolder:

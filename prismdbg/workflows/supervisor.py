@@ -62,6 +62,7 @@ class Supervisor:
         self._steps: dict[str, int] = {}
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
+        self._unsaved = False
         self._told_to_end = False
         self._state: dict[str, Any] = {"job_pid": job.pid, "incidents": [], "capsules": [], "problems": []}
 
@@ -261,7 +262,13 @@ class Supervisor:
                 self._capture_live(rank_of(self._run.ranks / name), incident)
 
     def _save(self) -> None:
-        write_json(self._run.supervisor_json, self._state)
+        """A disk that is full, or a run folder that is gone, is said once."""
+        try:
+            write_json(self._run.supervisor_json, self._state)
+        except OSError as error:
+            if not self._unsaved:
+                self._unsaved = True
+                self._say(f"what the supervisor sees cannot be kept: {error}")
 
 
 def _terminal_signals_us() -> bool:

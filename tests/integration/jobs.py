@@ -155,9 +155,9 @@ class Recorded:
         return [rank_of(folder) for folder in self.run.rank_folders()]
 
 
-def prepare_run(run: Path, *, native: bool, window_steps: int = -1, **options: Any) -> RunFolder:
+def prepare_run(path: Path, *, native: bool, window_steps: int = -1, **options: Any) -> RunFolder:
     """A run folder with what the ranks of a recorded job read; no supervisor."""
-    folder = RunFolder(run.resolve())
+    folder = RunFolder(path.resolve())
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.ranks.mkdir()
     make_inject_folder(folder.inject)
@@ -184,18 +184,19 @@ def remove_sockets(run: RunFolder) -> None:
 
 def record(
     command: Sequence[str],
-    run: Path,
+    path: Path,
     *,
     native: bool,
     env: Mapping[str, str] | None = None,
     bound_s: float = JOB_BOUND_S,
+    output: Path | None = None,
     **options: Any,
 ) -> Recorded:
     """Runs the command with the recorder injected, with all payloads unless `window_steps` says otherwise."""
-    folder = prepare_run(run, native=native, **options)
+    folder = prepare_run(path, native=native, **options)
     environment = job_environment(folder.inject, folder.config, plain_environment() if env is None else env)
     try:
-        ended = run_in(command, folder, environment, bound_s)
+        ended = run(command, output or folder.path / "output.txt", env=environment, bound_s=bound_s)
     finally:
         remove_sockets(folder)
     return Recorded(run=folder, ended=ended)
@@ -217,10 +218,6 @@ def recorded_by_command_line(
 def record_command(command: Sequence[str], folder: Path, *options: str) -> list[str]:
     start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from prismdbg.cli.main import main; main()"
     return [sys.executable, "-c", start, "record", "-o", str(folder), *options, "--", *command]
-
-
-def run_in(command: Sequence[str], folder: RunFolder, env: Mapping[str, str], bound_s: float) -> Ended:
-    return run(command, folder.path / "output.txt", env=env, bound_s=bound_s)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -216,7 +216,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("native", [True, False])
 def test_no_room_for_a_log(small_disk: Path, native: bool, tmp_path: Path) -> None:
-    recorded = record(many(tmp_path / "met", 100), small_disk / "run", native=native)
+    output = tmp_path / "output.txt"
+    recorded = record(many(tmp_path / "met", 100), small_disk / "run", native=native, output=output)
     assert (recorded.ended.code, recorded.ended.lines("result")) == (0, result_of(100)), recorded.ended.output
     (line,) = said_on_stderr(recorded.ended)
     assert "No space left" in line
@@ -230,6 +231,7 @@ def test_the_disk_is_full_in_the_middle(small_disk: Path, native: bool, window_s
         small_disk / "run",
         native=native,
         window_steps=window_steps,
+        output=tmp_path / "output.txt",
         event_segment_bytes=64 << 10,
         payload_segment_bytes=64 << 10,
     )

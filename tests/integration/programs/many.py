@@ -20,11 +20,11 @@ def wait_for_go(folder: Path) -> None:
 
 
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
-total = torch.zeros(1)
+total = torch.zeros(1, dtype=torch.float64)
 for number in range(int(sys.argv[2])):
     if number == 3 and len(sys.argv) > 3:
         wait_for_go(Path(sys.argv[3]))
-    x = torch.full((100,), float(number))
+    x = torch.full((100,), float(number), dtype=torch.float64)
     dist.all_reduce(x)
     total += x.mean()
 result = f"result {total.item()}"
