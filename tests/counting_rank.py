@@ -1,7 +1,7 @@
 """A small process with what every rank has (a thread that answers on a Unix socket, a TCP connection to itself, a file
 open for writing, output), and no torch. Run as `counting_rank.py SOCKET JOURNAL`.
 
-One JSON line per request: `status`, `write PATH`, `end CODE`.
+One JSON line per request: `status`, `write PATH`, `size PATH`, `end CODE`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class CountingRank:
                 Path(words[0]).write_text("written by the rank")
             except OSError as error:
                 return {"error": str(error)}
+        if verb == "size":
+            return {"size": Path(words[0]).stat().st_size if Path(words[0]).exists() else None}
         lines = [line.split(maxsplit=1) for line in Path("/proc/self/status").read_text().splitlines()]
         status = {fields[0].rstrip(":"): fields[1] for fields in lines if len(fields) == 2}
         return {

@@ -309,18 +309,24 @@ def lay_files(spec: Spec) -> None:
     for folder in spec["folders"]:
         make_folders(Path(folder), owner)
     for file in spec["files"]:
-        source, target = Path(file["source"]), Path(file["target"])
-        wanted_bytes = source.stat().st_size if file["size_bytes"] is None else file["size_bytes"]
-        if target.exists() and target.samefile(source) and source.stat().st_size == wanted_bytes:
-            continue  # it lies there anyway
-        make_folders(target.parent, owner)
-        with contextlib.suppress(shutil.SameFileError):
-            shutil.copyfile(source, target)
-        os.truncate(target, wanted_bytes)
-        os.chown(target, *owner)
-        target.chmod(file["mode"])
-        if file["mtime_ns"] is not None:
-            os.utime(target, ns=(file["mtime_ns"], file["mtime_ns"]))
+        lay_file(file, owner)
+
+
+def lay_file(file: dict[str, Any], owner: tuple[int, int]) -> None:
+    source, target = file["source"], Path(file["target"])
+    wanted_bytes = Path(source).stat().st_size if file["size_bytes"] is None else file["size_bytes"]
+    if source and target.exists() and target.samefile(source) and target.stat().st_size == wanted_bytes:
+        return  # it lies there anyway
+    make_folders(target.parent, owner)
+    if source is None:
+        target.touch()
+    elif not (target.exists() and target.samefile(source)):
+        shutil.copyfile(source, target)
+    os.truncate(target, wanted_bytes)
+    os.chown(target, *owner)
+    target.chmod(file["mode"])
+    if file["mtime_ns"] is not None:
+        os.utime(target, ns=(file["mtime_ns"], file["mtime_ns"]))
 
 
 def make_folders(folder: Path, owner: tuple[int, int]) -> None:

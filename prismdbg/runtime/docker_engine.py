@@ -12,7 +12,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from prismdbg.errors import FacilityError, RuntimeFailure
+from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
 from prismdbg.runtime.docker_daemon import Daemon
 
 LABEL = "prismdbg"
@@ -213,6 +213,18 @@ def connect(daemon: Daemon, *, may_start: bool = True) -> Engine:
     if started is None:
         raise FacilityError(f"the Docker engine started at {daemon.url} does not answer", hint=f"see {daemon.log}")
     return started
+
+
+def unavailable(daemon: Daemon) -> str | None:
+    """Why there is no engine and none can be started; None where there is, or can be."""
+    try:
+        connect(daemon, may_start=False).close()
+    except PrismError as error:
+        if os.environ.get("DOCKER_HOST"):
+            return f"{error}: {error.hint}"
+        reason = daemon.cannot_start()
+        return None if reason is None else f"{error}: {reason}"
+    return None
 
 
 def _answering(url: str) -> Engine | None:

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
+from prismdbg.errors import FacilityError, RuntimeFailure
 from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import LABEL, Engine, connect
+from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
 from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.lifeline import Lifeline
@@ -37,11 +37,7 @@ class DockerRuntime:
         self._daemon = daemon
 
     def available(self) -> str | None:
-        try:
-            connect(self._daemon, may_start=False).close()
-        except PrismError as error:
-            return None if self._daemon.cannot_start() is None else f"{error}: {self._daemon.cannot_start()}"
-        return None
+        return unavailable(self._daemon)
 
     def refuses(self, spec: ReplaySpec) -> str | None:
         if spec.environment is None:
@@ -55,7 +51,7 @@ class DockerRuntime:
         try:
             image = ensure_environment_image(engine, spec.environment)
             restores = isinstance(spec.origin, ImageOrigin)
-            late = [file for file in spec.files if _lies_on_a_mount(file)]
+            late = [file for file in spec.files if _is_late(file)]
             write_spec(spec, Isolation.PID if restores else Isolation.NONE, files=late)
             shutil.copyfile(starter_file(), spec.session / "starter.py")
             _hand_over(spec)
@@ -144,11 +140,11 @@ def _volume(bind: Bind) -> str:
 
 def _bound_files(spec: ReplaySpec) -> list[Bind]:
     """Large files that lie on this machine where the rank knows them are seen there, not copied."""
-    return [Bind(source=file.source, target=file.target) for file in spec.files if _is_bound(file)]
+    return [Bind(source=Path(file.target), target=file.target) for file in spec.files if _is_bound(file)]
 
 
 def _is_bound(file: LaidFile) -> bool:
-    return file.source == Path(file.target) and file.source.stat().st_size > _COPIED_BYTES
+    return file.source == Path(file.target) and Path(file.target).stat().st_size > _COPIED_BYTES
 
 
 def _user(spec: ReplaySpec) -> tuple[int, int]:
@@ -175,14 +171,14 @@ def remove_session(daemon: Daemon, session: str) -> int:
         engine.close()
 
 
-def _lies_on_a_mount(file: LaidFile) -> bool:
-    """Shared memory is mounted when the container starts: what is put there before is hidden."""
-    return file.target.startswith("/dev/")
+def _is_late(file: LaidFile) -> bool:
+    """Laid by the starter. Shared memory is mounted when the container starts, which hides what was put there."""
+    return file.source is None or file.target.startswith("/dev/")
 
 
 def _rank_layer(spec: ReplaySpec) -> Iterator[bytes]:
     environment = spec.environment
     if environment is None:
         raise FacilityError("a container needs the list of installed files")
-    copied = tuple(file for file in spec.files if not _is_bound(file) and not _lies_on_a_mount(file))
+    copied = tuple(file for file in spec.files if not _is_bound(file) and not _is_late(file))
     return stream(partial(add_rank_files, spec=replace(spec, files=copied), known=environment.folders))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prismdbg.errors import PrismError
 from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import connect
+from prismdbg.runtime.docker_engine import connect, unavailable
 
 _PROBE_S = 20.0
 _LEAST_DISK_BYTES, _LEAST_SHM_BYTES = 5 << 30, 1 << 30
@@ -122,12 +122,14 @@ def _mmdebstrap() -> Facility:
 def _docker(cache: Path) -> Facility:
     needed_for = "replays in a container"
     daemon = Daemon(cache)
+    if reason := unavailable(daemon):
+        fix = daemon.cannot_start() or "unset DOCKER_HOST"
+        return Facility(name="docker", ok=False, needed_for=needed_for, detail=reason, fix=fix)
     try:
         engine = connect(daemon, may_start=False)
-    except PrismError as error:
-        reason = daemon.cannot_start()
-        detail = str(error) if reason else "installed; prismdbg starts an engine of its own when it needs one"
-        return Facility(name="docker", ok=reason is None, needed_for=needed_for, detail=detail, fix=reason or "")
+    except PrismError:
+        detail = "installed; prismdbg starts an engine of its own when it needs one"
+        return Facility(name="docker", ok=True, needed_for=needed_for, detail=detail)
     try:
         detail = f"engine {engine.version()} at {engine.url}"
     finally:

@@ -52,7 +52,8 @@ def add_rank_files(tar: tarfile.TarFile, spec: ReplaySpec, known: frozenset[str]
     for file in spec.files:
         if not file.target.startswith(bound):
             _add_folders(tar, str(Path(file.target).parent), made, owner)
-            _add_laid(tar, file, owner)
+            if file.source is not None:
+                _add_laid(tar, file, file.source, owner)
 
 
 def add_capsule(tar: tarfile.TarFile, capsule: Path, at: PurePosixPath) -> None:
@@ -64,7 +65,7 @@ def add_capsule(tar: tarfile.TarFile, capsule: Path, at: PurePosixPath) -> None:
         if path.is_dir():
             tar.addfile(_folder(name, 0o700, _ROOT))
         elif path.is_file():
-            _add_laid(tar, LaidFile(source=path, target=name, mode=0o600), _ROOT)
+            _add_laid(tar, LaidFile(source=path, target=name, mode=0o600), path, _ROOT)
 
 
 def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
@@ -82,18 +83,18 @@ def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
         tar.addfile(info, content)
 
 
-def _add_laid(tar: tarfile.TarFile, file: LaidFile, owner: tuple[int, int]) -> None:
+def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[int, int]) -> None:
     info = tarfile.TarInfo(file.target.lstrip("/"))
-    there = file.source.stat()
+    there = source.stat()
     info.size = there.st_size if file.size_bytes is None else file.size_bytes
     if info.size > there.st_size:
         raise FacilityError(
-            f"{file.source} is shorter than {file.target} was: {there.st_size} of {info.size} bytes",
+            f"{source} is shorter than {file.target} was: {there.st_size} of {info.size} bytes",
             hint="the capsule is damaged",
         )
     info.mode, (info.uid, info.gid) = file.mode, owner
     _set_time(info, there.st_mtime_ns if file.mtime_ns is None else file.mtime_ns)
-    with file.source.open("rb") as content:
+    with source.open("rb") as content:
         tar.addfile(info, content)
 
 

@@ -28,10 +28,11 @@ class Bind:
 class LaidFile:
     """A file of the rank to be put where the rank knows it; a copy, which the rank may change.
 
+    source: None for a file that is only written to, of which nothing but the length matters.
     size_bytes: cut to this length, as criu wants a file that was open to be as long as it was.
     """
 
-    source: Path
+    source: Path | None
     target: str
     mode: int = 0o644
     size_bytes: int | None = None

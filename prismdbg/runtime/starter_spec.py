@@ -131,7 +131,7 @@ def _bind(bind: Bind) -> dict[str, Any]:
 
 def _file(file: LaidFile) -> dict[str, Any]:
     return {
-        "source": str(file.source),
+        "source": None if file.source is None else str(file.source),
         "target": file.target,
         "mode": file.mode,
         "size_bytes": file.size_bytes,

@@ -30,7 +30,7 @@ from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec, RunningRank, Runtime
+from prismdbg.runtime.spec import LaidFile, ProgramOrigin, ReplaySpec, RunningRank, Runtime
 
 Plan = Callable[[], tuple[ReplaySpec, Path]]
 
@@ -164,6 +164,26 @@ def test_what_the_rank_writes_is_thrown_away(case: Case, request: pytest.Fixture
         image: Captured = request.getfixturevalue("captured")
         lines = (image.capsule / image.files[0].source.name).read_text().splitlines()
         assert lines == [str(number) for number in range(1, len(lines) + 1)], "a replay wrote into the capsule"
+
+
+@walled
+def test_the_ranks_files_lie_where_it_knows_them(case: Case) -> None:
+    spec, socket = case.plan()
+    content = spec.session / "content"
+    content.write_text("0123456789")
+    sizes = {f"/prismdbg-{os.getpid()}/a/b": 4, f"/prismdbg-{os.getpid()}/log": 10 << 30, "/dev/shm/some": 10}
+    small, log, shared = sizes
+    files = (
+        LaidFile(source=content, target=small, size_bytes=4),
+        LaidFile(source=None, target=log, size_bytes=10 << 30),
+        LaidFile(source=content, target=shared),
+    )
+    rank = case.runtime.start(replace(spec, files=(*spec.files, *files)))
+    try:
+        assert {path: ask(socket, f"size {path}")["size"] for path in sizes} == sizes
+    finally:
+        rank.kill()
+    assert not Path(small).exists() and not Path(shared).exists()
 
 
 def test_output_and_exit_code_are_kept(case: Case) -> None:
