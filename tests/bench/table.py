@@ -74,9 +74,10 @@ def render(title: str, measured: Measured, circumstances: Sequence[str]) -> str:
 
 
 def merge(path: Path, sections: Mapping[str, str], order: Sequence[str]) -> None:
-    """Puts the sections, by title, into the file; the others stay as they were measured."""
+    """Puts the sections, by title, into the file; those not measured now stay as they are."""
     found = re.split(r"(?m)^(?=## )", path.read_text())[1:] if path.exists() else []
     known = {text.splitlines()[0].removeprefix("## "): text for text in found}
     known |= sections
-    texts = [known[title].rstrip("\n") + "\n" for title in order if title in known]
+    titles = [*(title for title in order if title in known), *(title for title in known if title not in order)]
+    texts = [known[title].rstrip("\n") + "\n" for title in titles]
     path.write_text("\n".join([_TITLE + _EXPLAINED, *texts]))
