@@ -90,6 +90,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
         verdict.notes.append(str(event["text"]))
     elif kind == "stopped" and event["reason"] == "until":
         verdict.outcome = Outcome.STOPPED
+        verdict.tally = live.client.ask("progress")["tally"]
         return True
     elif kind == "end_of_log":
         verdict.moment = str(live.capsule.manifest.moment_b)

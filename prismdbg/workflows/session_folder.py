@@ -22,7 +22,7 @@ def session_folder() -> Iterator[Path]:
     base = sessions_base()
     base.mkdir(mode=0o711, exist_ok=True)  # a rank that is another user passes through
     if base.is_symlink() or base.stat().st_uid != os.getuid():
-        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed: replays keep their sockets there")
+        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, replays need it")
     with _alone(base):
         for left in base.iterdir():
             if left.is_dir() and is_abandoned(left):
