@@ -100,7 +100,9 @@ class StartedRank:
 
     def _error(self, progress: Progress, code: int | None = None) -> Exception:
         if progress.criu_failed and isinstance(self._spec.origin, ImageOrigin):
-            return self._spec.origin.explain(_read(self._spec.session / CRIU_LOG))
+            # The starter's words come last, so they count only where criu's log gives no reason: it hung, say.
+            log = _read(self._spec.session / CRIU_LOG)
+            return self._spec.origin.explain(f"{log}\nError (starter): {progress.failure}\n")
         where = self._place.describe()
         if progress.failure:
             return RuntimeFailure(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from counting import (
+    PYTHON,
     Captured,
     ask,
     capture,
@@ -30,7 +31,7 @@ from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import LaidFile, ProgramOrigin, ReplaySpec, RunningRank, Runtime
+from prismdbg.runtime.spec import ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, RunningRank, Runtime
 
 Plan = Callable[[], tuple[ReplaySpec, Path]]
 
@@ -252,6 +253,16 @@ def test_a_start_that_fails_leaves_nothing(case: Case, daemon: Daemon) -> None:
     if case.runtime.name == "docker":
         with engine(daemon, may_start=False) as docker:
             wait_for(lambda: not docker.labelled(spec.session.name), 20, "the container to be removed")
+
+
+@pytest.mark.parametrize("case", ["local-image", "docker-image"], indirect=True)
+def test_a_restore_that_hangs_is_given_up(case: Case) -> None:
+    spec, _ = case.plan()
+    assert isinstance(spec.origin, ImageOrigin)
+    hanging = (PYTHON, "-c", "import time; time.sleep(1000)")
+    with pytest.raises(CriuError, match="did not restore the rank within 1 s"):
+        case.runtime.start(replace(spec, origin=replace(spec.origin, command=hanging, timeout_s=1)))
+    wait_for(lambda: not _processes_of(spec.session), 20, "everything to be gone")
 
 
 def test_when_the_client_dies_the_rank_ends(case: Case, daemon: Daemon) -> None:

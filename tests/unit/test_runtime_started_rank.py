@@ -99,7 +99,11 @@ def test_a_place_that_is_gone_ends_the_rank(tmp_path: Path) -> None:
     ("events", "error", "message"),
     [
         ([{"event": "failed", "what": "no overlay"}], RuntimeFailure, "rank 2 .* a fake place: no overlay"),
-        ([{"event": "failed", "what": "criu", "criu": True}], CriuError, "explained: the log"),
+        (
+            [{"event": "failed", "what": "slow", "criu": True}],
+            CriuError,
+            r"explained: the log\nError \(starter\): slow",
+        ),
         ([], WaitTimeout, r"0\.3 s for rank 2 to start in a fake place"),
     ],
 )
