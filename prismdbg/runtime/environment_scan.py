@@ -6,6 +6,7 @@ Not the rank's own files (script, data, modules of its project): those go into t
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
@@ -19,6 +20,8 @@ from prismdbg.runtime.environment import Environment, InstalledFile, of_files
 _SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
 _PACKAGES = ("site-packages", "dist-packages", "lib-dynload")
 _VOLATILE = ("/proc/", "/sys/", "/dev/", "/run/", "/memfd:", "/SYSV", "//anon")
+# prismdbg itself: a replay brings its own, and another version of it is no other environment.
+_OURS = re.compile(r"_?prismdbg(\.pth|_tui|-.*\.dist-info)?|__editable__.*prismdbg.*")
 # What libc and Python read behind the scenes, and what `subprocess` with a shell needs.
 _ALWAYS = (
     "/etc/ld.so.cache",
@@ -117,8 +120,10 @@ class _Files:
     def add_tree(self, folder: str) -> None:
         """Everything below; links are followed only when they lead to files."""
         for parent, folders, names in os.walk(self._without_links(folder)):
-            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            folders[:] = sorted(name for name in folders if name != "__pycache__" and not _OURS.fullmatch(name))
             for name in names:
+                if _OURS.fullmatch(name):
+                    continue
                 if (file := InstalledFile.at(f"{parent}/{name}")) is not None:
                     self.files[file.path] = file
                     if file.target:

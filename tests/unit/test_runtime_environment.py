@@ -70,6 +70,18 @@ def test_the_same_files_give_the_same_key_and_a_change_another(prefix: Path) -> 
         first.check_unchanged()
 
 
+def test_another_version_of_prismdbg_is_no_other_environment(prefix: Path) -> None:
+    first = scan(rank(prefix))
+    packages = prefix / "lib/python3.11/site-packages"
+    for name in ("prismdbg/errors.py", "prismdbg-0.2.0.dist-info/RECORD", "_prismdbg.pth", "prismdbg_tui/app.py"):
+        (packages / name).parent.mkdir(exist_ok=True)
+        (packages / name).write_text("ours")
+    (prefix / "bin" / "prismdbg").write_text("our command")
+    assert scan(rank(prefix)).key == first.key
+    (packages / "prismdbg_of_somebody_else").write_text("not ours")
+    assert scan(rank(prefix)).key != first.key
+
+
 def test_what_is_missing_or_changed_is_named_and_the_rest_counted(tmp_path: Path) -> None:
     files = []
     for number in range(6):
