@@ -27,7 +27,7 @@ from prismdbg_tui.themes import THEMES
 from prismdbg_tui.verdicts import Verdicts
 from prismdbg_tui.views import Phase, State
 from prismdbg_tui.widgets.collectives import Collectives
-from prismdbg_tui.widgets.console import Console, Line, Output
+from prismdbg_tui.widgets.console import Console, Output
 from prismdbg_tui.widgets.header import Header
 from prismdbg_tui.widgets.key_bar import KeyBar
 from prismdbg_tui.widgets.peers import Peers
@@ -148,6 +148,8 @@ class PrismApp(App[int]):
         self.source.show(message.source)
         self.stack.show(message.frames, message.frame)
         self.values.show(message.values, (), "recorded")
+        if self.recording is not None:
+            self.peers.show_recorded(self.recording, message.row)
 
     def on_state_changed(self, message: messages.StateChanged) -> None:
         before, self.state = self.state, message.state
@@ -277,7 +279,7 @@ class PrismApp(App[int]):
     def choose_pane(self, pane: str) -> None:
         self.pane = pane
         self._arrange()
-        (self.query_one(Line) if pane == "console" else self.query_one(f"#{pane}")).focus()
+        (self.console_pane.line if pane == "console" else self.query_one(f"#{pane}")).focus()
 
     def maximise_pane(self) -> None:
         self.maximised = not self.maximised
@@ -331,8 +333,6 @@ class PrismApp(App[int]):
             if self.state.peers:
                 self.peers.show_live(self.state.peers)
             return
-        assert self.recording is not None
-        self.peers.show_recorded(self.recording, self.cursor)
         if self._look_timer is not None:
             self._look_timer.stop()
         self._look_timer = self.set_timer(LOOK_AFTER_S, self._look)

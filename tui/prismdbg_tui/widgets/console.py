@@ -59,24 +59,21 @@ class Console(Vertical):
     def __init__(self) -> None:
         super().__init__(id="console", classes="pane")
         self.border_title = "Console"
+        self.log_pane = TextLog("answers")
+        self.line = Line()
 
     def compose(self) -> ComposeResult:
-        yield TextLog("answers")
-        yield Line()
+        yield self.log_pane
+        yield self.line
 
     def say(self, text: str, kind: str) -> None:
         self.log_pane.say(text, kind)
 
-    @property
-    def log_pane(self) -> TextLog:
-        return self.query_one(TextLog)
-
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        line = self.query_one(Line)
-        text = line.value.strip()
-        line.remember(text)
-        line.value = ""
+        text = self.line.value.strip()
+        self.line.remember(text)
+        self.line.value = ""
         self.post_message(LineTyped(text))
 
 

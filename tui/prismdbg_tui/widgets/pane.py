@@ -15,13 +15,14 @@ class Pane(VerticalScroll, can_focus=True):
     def __init__(self, name: str, title: str) -> None:
         super().__init__(id=name, classes="pane")
         self.border_title = title
+        self._body = Static("", expand=True)
 
     def compose(self) -> ComposeResult:
-        yield Static("", expand=True)
+        yield self._body
 
     def put(self, content: RenderableType, note: str = "") -> None:
         """`note` stands in the frame's lower edge."""
-        self.query_one(Static).update(content)
+        self._body.update(content)
         self.border_subtitle = note.replace("[", r"\[")
 
     @property

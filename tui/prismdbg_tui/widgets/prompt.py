@@ -9,25 +9,26 @@ from textual.widgets import Input, Label
 
 from prismdbg_tui.messages import PatternTyped, PromptLeft
 
+_HINT = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -word"
+
 
 class Prompt(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="prompt")
         self._keeps = False
+        self._label = Label("")
+        self._line = Input(placeholder=_HINT, compact=True)
 
     def compose(self) -> ComposeResult:
-        yield Label("")
-        yield Input(
-            placeholder="all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -word", compact=True
-        )
+        yield self._label
+        yield self._line
 
     def ask(self, *, keeps: bool, text: str) -> None:
         self._keeps = keeps
-        self.query_one(Label).update("show only" if keeps else "search")
-        line = self.query_one(Input)
-        line.value = text
+        self._label.update("show only" if keeps else "search")
+        self._line.value = text
         self.display = True
-        line.focus()
+        self._line.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -1,0 +1,135 @@
+"""A rank that answers from a list, under the screen's own thread; and a capsule whose log has something to show."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from capsules import MANIFEST, make_capsule
+from prismdbg_tui.app import PrismApp
+from prismdbg_tui.live import LiveRank
+from textual.pilot import Pilot
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.workflows.replay import LiveReplay, Say
+
+Json = dict[str, Any]
+CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}
+TALLY = {"compared": 2, "fingerprints": 1, "synthesized": 0, "missing": 3}
+FRAMES = [
+    {"filename": "/v/site-packages/torch/c10d.py", "line": 9, "name": "all_reduce"},
+    {"filename": "/job/train.py", "line": 7, "name": "step"},
+    {"filename": "/job/train.py", "line": 20, "name": "main"},
+]
+TENSOR = {
+    "kind": "tensor",
+    "dtype": "float32",
+    "shape": [4],
+    "device": "cpu",
+    "requires_grad": False,
+    "stats": {"min": -1.0, "max": 2.0, "mean": 0.5, "std": 1.0, "nan": 1, "inf": 0},
+    "histogram": {"low": -1.0, "high": 2.0, "counts": [1, 0, 2, 1]},
+    "slice": "",
+    "values": [-1.0, 0.5, 2.0, 0.5],
+}
+MEMBERS = [{"rank": 0, "group_rank": 0, "role": "this rank", "arrived": "here"}]
+MEMBERS += [{"rank": 1, "group_rank": 1, "role": "recorded", "arrived": "unknown"}]
+
+
+def stopped(moment: str, number: int, reason: str = "next") -> Json:
+    return {"event": "stopped", "number": number, "reason": reason, "moment": moment, "collective": CALL}
+
+
+class PlayedRank:
+    """Each `resume` releases the next batch of events; None in a batch: the rank dies. `tell` adds one at any time."""
+
+    def __init__(self, *batches: list[Json | None]) -> None:
+        self.asked: list[tuple[str, Json]] = []
+        self._batches = list(batches)
+        self._events: queue.SimpleQueue[Json | None] = queue.SimpleQueue()
+        self.answers: dict[str, Callable[[Json], Json]] = {
+            "progress": lambda _: {"moment": "0.0", "stopped": "start", "number": 1, "tally": TALLY},
+            "resume": self._resume,
+            "stack": lambda _: {"frames": FRAMES},
+            "source": lambda asked: {"filename": "/job/train.py", "function": "step", "line": 7, "first": 6,
+                                     "lines": ["before", f"line_of_frame_{asked['frame']}()", "after"]},
+            "evaluate": lambda asked: {"value": {"kind": "sequence", "type": "list", "length": 1, "items": [TENSOR]}
+                                       if asked["expression"] in ("input", "out") else
+                                       {"kind": "scalar", "type": "int", "value": 42}},
+            "locals": lambda _: {"locals": [{"from": "local", "name": "loss", "type": "float", "text": "3.5"}]},
+            "peers": lambda _: {"title": "world", "size": 2, "members": MEMBERS, "recorded_ns": 1_000_000},
+            "pause": lambda _: {},
+        }  # fmt: skip
+
+    def tell(self, event: Json | None) -> None:
+        self._events.put(event)
+
+    def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> Json:
+        self.asked.append((verb, arguments))
+        if verb == "quit":
+            raise RankLost("the connection closed")
+        return self.answers[verb](arguments)
+
+    def next_event(self, timeout_s: float | None, what: str) -> Json:
+        try:
+            event = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            raise WaitTimeout(f"waited for {what}") from None
+        if event is None:
+            raise RankLost("the connection closed while waiting")
+        return event
+
+    def _resume(self, _: Json) -> Json:
+        for event in self._batches.pop(0) if self._batches else []:
+            self.tell(event)
+        return {}
+
+
+class _Process:
+    def wait(self, bound_s: float) -> int:
+        return 137
+
+
+def live_over(capsule: Capsule, rank: PlayedRank) -> LiveRank:
+    @contextmanager
+    def opens(say: Say) -> Iterator[LiveReplay]:
+        say("played: starting")
+        yield LiveReplay(
+            capsule=capsule,
+            client=cast(Any, rank),
+            running=cast(Any, _Process()),
+            runtime="played",
+            output=capsule.path / "output",
+            first_record=0,
+            end_record=5,
+        )
+
+    return LiveRank(opens)
+
+
+def small_capsule(folder: Path) -> Capsule:
+    """Three steps of two collectives in `world`, values received."""
+    return make_capsule(folder / "capsule", MANIFEST)
+
+
+@asynccontextmanager
+async def screen(app: PrismApp, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
+    """The application, once its log is read; at the end its rank is gone."""
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: app.recording is not None, pilot)
+        yield pilot
+    if app.live is not None:
+        app.live.close()
+        assert app.live.wait(10), "the thread of the replay ends"
+
+
+async def until(condition: Callable[[], object], pilot: Pilot[int], bound_s: float = 20.0) -> None:
+    async with asyncio.timeout(bound_s):
+        while not condition():
+            await pilot.pause(0.01)
+    await pilot.pause()

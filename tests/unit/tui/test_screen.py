@@ -1,0 +1,232 @@
+"""The screen by its keys, messages and state; what it looks like is in `test_pictures`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from played import PlayedRank, live_over, screen, small_capsule, stopped, until
+from prismdbg_tui.app import PrismApp
+from prismdbg_tui.arrangement import PANES
+from prismdbg_tui.screens.help import Help
+from prismdbg_tui.views import Phase
+from textual.pilot import Pilot
+
+Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]
+
+
+def play(app: PrismApp, part: Play, size: tuple[int, int] = (160, 45)) -> None:
+    async def run() -> None:
+        async with screen(app, size) as pilot:
+            await part(app, pilot)
+
+    asyncio.run(run())
+
+
+def looking(folder: Path) -> PrismApp:
+    return PrismApp(small_capsule(folder), "capsule")
+
+
+def debugging(folder: Path, rank: PlayedRank) -> PrismApp:
+    capsule = small_capsule(folder)
+    return PrismApp(capsule, "capsule", live=live_over(capsule, rank))
+
+
+def said(app: PrismApp) -> str:
+    return "\n".join(text for text, _ in app.console_pane.log_pane._said)
+
+
+def test_it_opens_at_the_incident_and_walks(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert app.recording is not None and str(app.recording.columns.moment(app.cursor)) == "2.2"
+        seen = []
+        for key in ("g", "j", "down", "G", "k", "left"):
+            await pilot.press(key)
+            seen.append(app.cursor)
+        assert seen == [0, 1, 2, 5, 4, 3]
+
+    play(looking(tmp_path), part)
+
+
+def test_search_hits_and_filter(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("g", "slash", *"1.", "enter")
+        await until(lambda: list(app.hits) == [2, 3], pilot)
+        assert app.cursor == 2
+        await pilot.press("full_stop")
+        assert app.cursor == 3
+        await pilot.press("full_stop", "comma")
+        assert app.cursor == 2
+        await pilot.press("ampersand", *"2.", "enter")
+        await until(lambda: app.collectives.count == 2, pilot)
+        await pilot.press("ampersand", "ctrl+u", "enter")
+        await until(lambda: app.collectives.count == 6, pilot)
+
+    play(looking(tmp_path), part)
+
+
+def test_a_wrong_pattern_is_said(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("slash", *">lots", "enter")
+        await until(lambda: "is no limit" in said(app), pilot)
+
+    play(looking(tmp_path), part)
+
+
+def test_the_record_shows_what_was_received(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.values._last[0], pilot)
+        (view,) = app.values._last[0]
+        assert view.title == "out[0]" and view.value["shape"] == [4]
+
+    play(looking(tmp_path), part)
+
+
+def test_nothing_runs_where_one_only_looks(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("n")
+        await until(lambda: len(app._notifications), pilot)
+        (note,) = app._notifications
+        assert "nothing runs here" in note.message
+
+    play(looking(tmp_path), part)
+
+
+def test_a_walk_with_a_rank(tmp_path: Path) -> None:
+    rank = PlayedRank([stopped("0.1", 2)], [stopped("1.2", 3, "until")])
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: str(app.state.moment) == "0.1", pilot)
+        assert app.here == app.cursor == 0
+        assert app.state.frame == 1, "the program's own frame"
+        assert [view.title for view in app.state.values] == ["input[0]", "out[0]"]
+        await pilot.press("u")
+        await until(lambda: app.state.source.lines[1] == "line_of_frame_2()", pilot)
+        await pilot.press("j", "j", "j", "t")
+        await until(lambda: str(app.state.moment) == "1.2", pilot)
+        assert ("resume", {"until": "1.2", "end": 5}) in rank.asked
+        assert app.here == app.cursor == 3
+
+    play(debugging(tmp_path, rank), part)
+    assert rank.asked[-1][0] == "quit"
+
+
+def test_typed_lines_answers_and_history(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: str(app.state.moment) == "0.1", pilot)
+        await pilot.press("colon", *"print x", "enter")
+        await until(lambda: "\n42" in said(app), pilot)
+        assert app.state.values[0].title == "x"
+        await pilot.press(*"print )", "enter")
+        await until(lambda: "^" in said(app), pilot)
+        await pilot.press("up", "up", "enter")
+        await until(lambda: said(app).count("\n42") == 2, pilot)
+        await pilot.press(*"2.1", "enter")
+        assert app.recording is not None and str(app.recording.columns.moment(app.cursor)) == "2.1"
+
+    play(debugging(tmp_path, PlayedRank([stopped("0.1", 2)])), part)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["while it runs", "while it stands"])
+def test_a_rank_that_dies_is_told(tmp_path: Path, running: bool) -> None:
+    rank = PlayedRank([None] if running else [])
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        if running:
+            await pilot.press("n")
+        else:
+            rank.tell(None)
+        await until(lambda: app.state.phase is Phase.LOST, pilot)
+        assert app.state.lost_because == "its process ended with 137"
+        assert app.state.exit_code == 6
+        await pilot.press("g", "j")
+        assert app.cursor == 1, "the record is still there"
+
+    play(debugging(tmp_path, rank), part)
+
+
+def test_what_the_session_cannot_do_is_refused_with_the_reason(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("B")
+        await until(lambda: len(app._notifications), pilot)
+        assert not any(verb == "resume" for verb, _ in rank.asked)
+
+    rank = PlayedRank()
+    play(debugging(tmp_path, rank), part)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45), (250, 70)])
+def test_every_pane_is_reached_by_tab_at_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        reached = set()
+        for _ in PANES:
+            await pilot.press("tab")
+            await pilot.pause()
+            shown = app.query_one(f"#{app.pane}")
+            assert shown.display and shown.size.height > 0, app.pane
+            reached.add(app.pane)
+        assert reached == set(PANES)
+
+    play(debugging(tmp_path, PlayedRank()), part, size)
+
+
+def test_resize_and_maximise_lose_nothing(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("g")
+        await pilot.resize_terminal(80, 24)
+        await until(lambda: not app.source.display, pilot)
+        assert app.collectives.display and app.timeline.display
+        await pilot.press("z")
+        await until(lambda: not app.timeline.display, pilot)
+        await pilot.press("z")
+        await pilot.resize_terminal(160, 45)
+        await until(lambda: app.source.display, pilot)
+        assert app.cursor == 0
+
+    play(looking(tmp_path), part)
+
+
+def test_help_and_time_line_keys(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, Help)
+        await pilot.press("escape", "g")
+        whole = app.timeline.view
+        await pilot.press("plus", "plus")
+        assert app.timeline.view.span < whole.span
+        await pilot.press("0")
+        assert app.timeline.view == whole
+        await pilot.press("o", "right_square_bracket")
+        assert app.collectives.count == 6
+
+    play(looking(tmp_path), part)
+
+
+def test_keys_of_ones_own(tmp_path: Path) -> None:
+    capsule = small_capsule(tmp_path)
+    app = PrismApp(capsule, "capsule", keys={"first": "f9"})
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("f9")
+        assert app.cursor == 0
+        assert app.keys_shown["first"].lower() == "f9"
+
+    play(app, part)
+
+
+def test_the_moment_is_copied(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        copied: list[str] = []
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        await pilot.press("g", "y")
+        assert copied == ["0.1"]
+
+    play(looking(tmp_path), part)
