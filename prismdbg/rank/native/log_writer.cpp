@@ -7,6 +7,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "bytes_of.h"
 #include "clock.h"
 
 namespace prismdbg {
@@ -31,11 +32,6 @@ SegmentHeader header_of(uint32_t segment, int32_t rank, size_t segment_bytes) {
   header.monotonic_ns = monotonic_ns();
   header.segment_bytes = segment_bytes;
   return header;
-}
-
-template <typename T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
 }  // namespace
@@ -112,6 +108,16 @@ uint32_t LogWriter::text(std::string_view text) {
     append(Kind::text, bytes_of(body), text);
   }
   return entry->second;
+}
+
+uint32_t LogWriter::stack(const std::vector<NamedFrame>& frames) {
+  std::vector<FrameEntry> entries;
+  for (const NamedFrame& frame : frames) {
+    entries.push_back({text(frame.file), frame.line, text(frame.function)});
+  }
+  const StackBody body{++stacks_, static_cast<uint32_t>(entries.size())};
+  append(Kind::stack, bytes_of(body), bytes_of(entries));
+  return stacks_;
 }
 
 void LogWriter::close() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "log_format.h"
+#include "python_stack.h"
 #include "segment_supply.h"
 
 namespace prismdbg {
@@ -21,6 +22,8 @@ class LogWriter {
   void append(Kind kind, std::string_view head, std::string_view tail = {});
   // The number of a text, written to the log when it is new. The empty text is 0.
   uint32_t text(std::string_view text);
+  // Writes a stack, innermost frame first, and gives its number.
+  uint32_t stack(const std::vector<NamedFrame>& frames);
 
   // Unmaps everything. Records appended meanwhile are kept in memory and written by `reopen`.
   void close();
@@ -45,6 +48,7 @@ class LogWriter {
   uint64_t written_bytes_ = 0;
   std::vector<std::pair<Kind, std::string>> held_;
   std::unordered_map<std::string, uint32_t> texts_;
+  uint32_t stacks_ = 0;
 };
 
 }  // namespace prismdbg

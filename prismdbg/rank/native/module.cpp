@@ -17,13 +17,13 @@ py::dict stats() {
   Recorder& recorder = state().recorder;
   const Counters counters = recorder.counters();
   py::dict out;
-  out["events"] = counters.record_id;
+  out["events"] = counters.issued();
   out["event_bytes"] = recorder.event_bytes();
   out["payload_bytes"] = recorder.payload_bytes();
   out["payload_oldest_step"] = recorder.payload_oldest_step();
   out["lost"] = recorder.lost();
-  out["step"] = counters.step;
-  out["collective"] = counters.collective;
+  out["step"] = counters.step();
+  out["collective"] = counters.collective();
   out["mode"] = recorder.mode();
   out["inside"] = state().gate.inside();
   return out;
@@ -31,7 +31,7 @@ py::dict stats() {
 
 py::list sequences() {
   py::list out;
-  for (const Sequence& sequence : state().recorder.sequences()) {
+  for (const Sequence& sequence : state().recorder.counters().sequences()) {
     out.append(py::make_tuple(sequence.group, sequence.op, sequence.peer, sequence.tag, sequence.next));
   }
   return out;

@@ -5,20 +5,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <exception>
 #include <stdexcept>
 #include <system_error>
 
+#include "bytes_of.h"
 #include "clock.h"
+#include "guarded.h"
 #include "json.h"
 
 namespace prismdbg {
 namespace {
-
-template <typename T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
 
 uint64_t thread_number() {
   thread_local const auto number = static_cast<uint64_t>(syscall(SYS_gettid));
@@ -31,20 +27,6 @@ bool has_nonfinite(const std::vector<Span>& spans) {
     scan.add(span);
   }
   return scan.nonfinite();
-}
-
-// Runs `action`; what it throws becomes the text that `fail` gets.
-template <typename Action, typename Fail>
-bool guarded(Action&& action, Fail&& fail) noexcept {
-  try {
-    action();
-    return true;
-  } catch (const std::exception& error) {
-    fail(error.what());
-  } catch (...) {
-    fail("unknown error");
-  }
-  return false;
 }
 
 }  // namespace
@@ -78,8 +60,7 @@ void Recorder::begin_step(uint32_t step, uint8_t source) noexcept {
       [&] {
         {
           const std::lock_guard<std::mutex> lock(mutex_);
-          counters_.step = step;
-          counters_.collective = 0;
+          counters_.begin_step(step);
           if (log_ && mode() == 1) {
             StepBody body{};
             body.step = step;
@@ -116,8 +97,8 @@ Ticket Recorder::issue(const Issue& issue) noexcept {
         const uint32_t stack = options_.stacks ? this->stack() : 0;
         const std::lock_guard<std::mutex> lock(mutex_);
         const IssueBody body = encode(issue, stack);
-        in_flight_.push_back(body.record_id);
         log_->append(Kind::issue, bytes_of(body), issue.tensors);
+        in_flight_.push_back(body.record_id);
         ticket = {body.record_id, body.step, log_.get()};
       },
       [&](const char* reason) { lose("events", reason); });
@@ -125,13 +106,9 @@ Ticket Recorder::issue(const Issue& issue) noexcept {
 }
 
 IssueBody Recorder::encode(const Issue& issue, uint32_t stack) {
-  Group& group = groups_[std::string(issue.group)];
-  if (group.text == 0) {
-    group.text = log_->text(issue.group);
-  }
   IssueBody body{};
   body.op_text = log_->text(issue.op);
-  body.group_text = group.text;
+  body.group_text = log_->text(issue.group);
   body.device_text = log_->text(issue.device);
   body.stack = stack;
   body.fingerprint = issue.fingerprint;
@@ -144,35 +121,20 @@ IssueBody Recorder::encode(const Issue& issue, uint32_t stack) {
                (issue.sent_nonfinite ? kIssueSentNonfinite : 0) | (issue.has_fingerprint ? kIssueHasFingerprint : 0);
   body.inputs = issue.inputs;
   body.outputs = issue.outputs;
-  body.record_id = counters_.record_id++;
-  body.sequence = next_sequence(group, issue);
-  body.step = counters_.step;
-  body.collective = ++counters_.collective;
+  const Position position = counters_.issue(issue);
+  body.record_id = position.record_id;
+  body.sequence = position.sequence;
+  body.step = position.step;
+  body.collective = position.collective;
   body.created_ns = monotonic_ns();
   return body;
 }
 
-uint64_t Recorder::next_sequence(Group& group, const Issue& issue) {
-  if (issue.is_p2p) {
-    return group.p2p[{std::string(issue.op), issue.root, issue.tag}]++;
-  }
-  return group.next++;
-}
-
 uint32_t Recorder::stack() {
-  return stacks_.current([this](const std::vector<NamedFrame>& frames) { return write_stack(frames); });
-}
-
-uint32_t Recorder::write_stack(const std::vector<NamedFrame>& frames) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<FrameEntry> entries;
-  for (const NamedFrame& frame : frames) {
-    entries.push_back({log_->text(frame.file), frame.line, log_->text(frame.function)});
-  }
-  const StackBody body{next_stack_, static_cast<uint32_t>(entries.size())};
-  const std::string_view tail{reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(FrameEntry)};
-  log_->append(Kind::stack, bytes_of(body), tail);
-  return next_stack_++;
+  return stacks_.current([this](const std::vector<NamedFrame>& frames) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return log_->stack(frames);
+  });
 }
 
 void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
@@ -254,7 +216,7 @@ void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
       lost_ = text;
     }
     if (log_) {
-      log_->append(Kind::note, lost_note(text, counters_.step, counters_.collective));
+      log_->append(Kind::note, lost_note(text, counters_.step(), counters_.collective()));
     }
   } catch (...) {  // nowhere left to say it; stats() still does
   }
@@ -304,19 +266,6 @@ void Recorder::abandon_in_child() noexcept {
 Counters Recorder::counters() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return counters_;
-}
-
-std::vector<Sequence> Recorder::sequences() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<Sequence> all;
-  for (const auto& [name, group] : groups_) {
-    all.push_back({name, "", kNoPeer, 0, group.next});
-    for (const auto& [key, next] : group.p2p) {
-      const auto& [op, peer, tag] = key;
-      all.push_back({name, op, peer, tag, next});
-    }
-  }
-  return all;
 }
 
 std::vector<uint64_t> Recorder::in_flight() {

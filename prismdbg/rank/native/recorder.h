@@ -4,15 +4,13 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <unordered_map>
 #include <vector>
 
+#include "counters.h"
 #include "fingerprint.h"
 #include "housekeeper.h"
 #include "log_writer.h"
@@ -31,44 +29,11 @@ struct RecorderOptions {
   bool nan_check = true;
 };
 
-// What a kernel knows of a collective when it is issued.
-struct Issue {
-  std::string_view op;
-  std::string_view group;
-  std::string_view device;
-  bool is_p2p = false;
-  bool is_async = false;
-  int32_t root = kNoPeer;
-  int32_t tag = 0;
-  int32_t timeout_ms = -1;
-  uint8_t reduce_op = kNoReduceOp;
-  bool has_fingerprint = false;
-  bool sent_nonfinite = false;
-  uint64_t fingerprint = 0;
-  uint32_t inputs = 0;
-  uint32_t outputs = 0;
-  std::string_view tensors;  // encoded entries of inputs, then outputs
-};
-
 // An issued collective; `log` tells whose, for works outlive logs.
 struct Ticket {
   uint64_t record_id = 0;
   uint32_t step = 0;
   const void* log = nullptr;
-};
-
-struct Counters {
-  uint32_t step = 0;
-  uint32_t collective = 0;
-  uint64_t record_id = 0;
-};
-
-struct Sequence {
-  std::string group;
-  std::string op;
-  int32_t peer;
-  int32_t tag;
-  uint64_t next;
 };
 
 class Recorder {
@@ -102,8 +67,8 @@ class Recorder {
   // Recording ends here, for `reason`.
   void lose(std::string_view what, std::string_view reason) noexcept;
 
+  // A copy, as of now.
   Counters counters();
-  std::vector<Sequence> sequences();
   std::vector<uint64_t> in_flight();
   std::string lost();
   uint64_t event_bytes();
@@ -111,16 +76,8 @@ class Recorder {
   int64_t payload_oldest_step() { return payloads_ ? payloads_->oldest_step() : -1; }
 
  private:
-  struct Group {
-    uint32_t text = 0;
-    uint64_t next = 0;
-    std::map<std::tuple<std::string, int32_t, int32_t>, uint64_t> p2p;
-  };
-
   uint32_t stack();
-  uint32_t write_stack(const std::vector<NamedFrame>& frames);
   IssueBody encode(const Issue& issue, uint32_t stack);
-  uint64_t next_sequence(Group& group, const Issue& issue);
   void keep_payload(const Ticket& ticket, const std::vector<Span>& received, CompleteBody& body) noexcept;
   void remove_in_flight(uint64_t record_id);
 
@@ -135,9 +92,7 @@ class Recorder {
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<LogWriter> log_;
   Counters counters_;
-  std::unordered_map<std::string, Group> groups_;
   std::vector<uint64_t> in_flight_;
-  uint32_t next_stack_ = 1;
   std::string lost_;
 };
 
