@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -45,7 +46,7 @@ NO_ROWS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 class PrismApp(App[int]):
     """Over one capsule; with a rank to run (`live`), or over its record alone."""
 
-    CSS_PATH = "styles.tcss"
+    CSS_PATH = Path(__file__).with_name("styles.tcss")
     TITLE = "prismdbg"
     COMMANDS = App.COMMANDS | {Actions}
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings(), Binding("escape", "leave_line", show=False)]

@@ -9,22 +9,25 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.session.session import Session
-from prismdbg.workflows.replay import LiveReplay, Say
 from prismdbg_tui.conversation import Conversation
 from prismdbg_tui.messages import Failed, LiveEnded, OutputGrew, Said, StateChanged
 from prismdbg_tui.output_tail import OutputTail
 from prismdbg_tui.views import Phase, State
 
+if TYPE_CHECKING:  # to look at a record needs nothing that runs one
+    from prismdbg.workflows.replay import LiveReplay
+
 LOOK_S = 0.1
 END_BOUND_S = 10.0
 Tell = Callable[[Message], object]
-Opens = Callable[[Say], AbstractContextManager[LiveReplay]]
+Say = Callable[[str], None]
+Opens = Callable[[Say], "AbstractContextManager[LiveReplay]"]
 Command = Callable[[Conversation], None]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.workflows.replay import ReplayRequest, open_replay
+
+if TYPE_CHECKING:
+    from prismdbg.workflows.replay import ReplayRequest
 
 END_BOUND_S = 30.0
 
@@ -34,6 +36,7 @@ def look(capsule: Capsule, name: str) -> int:
 
 def debug(request: ReplayRequest, name: str, talk: TextIO) -> int:
     """Runs the rank under the screen; when this returns nothing of the replay is left."""
+    from prismdbg.workflows.replay import open_replay
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.keymap import config_file, read_keys
     from prismdbg_tui.live import LiveRank

@@ -1,0 +1,54 @@
+"""Keys of one's own, and the table they change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prismdbg_tui.actions import ACTIONS
+from prismdbg_tui.deeds import Deeds
+from prismdbg_tui.keymap import RESERVED, in_force, read_keys
+
+from prismdbg.errors import UsageError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "keys.toml"
+    path.write_text(text)
+    return path
+
+
+def test_no_file_changes_nothing(tmp_path: Path) -> None:
+    assert read_keys(tmp_path / "keys.toml") == {}
+    assert in_force({})["next"] == "n"
+
+
+def test_keys_as_they_are_typed(tmp_path: Path) -> None:
+    chosen = read_keys(written(tmp_path, 'next = "F10"\nsearch = ["ctrl+f", "%"]\n'))
+    assert chosen == {"next": "f10", "search": "ctrl+f,percent_sign"}
+    assert in_force(chosen)["search"].endswith("%")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("next = \n", "keys.toml"),
+        ('jump = "x"\n', "there is no action 'jump'"),
+        ("next = 3\n", "next takes a key"),
+        ('next = "ctrl+q"\n', "next cannot have ctrl"),
+        ('next = "c"\n', "c is both"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
+        read_keys(written(tmp_path, text))
+
+
+def test_no_key_does_two_things_and_none_takes_the_toolkits() -> None:
+    keys = [key for action in ACTIONS for key in action.keys.split(",")]
+    assert len(keys) == len(set(keys))
+    assert not set(keys) & set(RESERVED)
+
+
+def test_every_action_does_something() -> None:
+    assert not [action.name for action in ACTIONS if not action.verb and not hasattr(Deeds, action.name)]

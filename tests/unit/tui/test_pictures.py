@@ -1,0 +1,58 @@
+"""What the screen looks like, cell by cell: SVG pictures, compared after what is of no account is taken out.
+
+`--update-golden` writes them again; look at what changed before you commit it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from played import PlayedRank, live_over, screen, small_capsule, stopped, until
+from prismdbg_tui.app import PrismApp
+from prismdbg_tui.views import Phase
+
+PICTURES = Path(__file__).parents[2] / "golden" / "screen"
+SIZES = {"80x24": (80, 24), "160x45": (160, 45)}
+
+
+def settled(svg: str) -> str:
+    """Without the unique number of the picture."""
+    return re.sub(r"terminal-\d+", "terminal", svg)
+
+
+def compare(name: str, svg: str, update: bool) -> None:
+    path = PICTURES / f"{name}.svg"
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(svg)
+    assert path.exists(), f"there is no picture {path.name}: run with --update-golden and look at it"
+    assert svg == path.read_text(), f"{path.name} looks otherwise: run with --update-golden, then look at the change"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_looking(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None:
+    async def picture() -> str:
+        app = PrismApp(small_capsule(tmp_path), "capsule")
+        async with screen(app, SIZES[size]) as pilot:
+            await until(lambda: app.values._last[0], pilot)
+            return settled(app.export_screenshot())
+
+    compare(f"looking-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_stopped(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None:
+    async def picture() -> str:
+        capsule = small_capsule(tmp_path)
+        rank = PlayedRank([stopped("1.2", 2)])
+        app = PrismApp(capsule, "capsule", live=live_over(capsule, rank))
+        async with screen(app, SIZES[size]) as pilot:
+            await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+            await pilot.press("n")
+            await until(lambda: str(app.state.moment) == "1.2", pilot)
+            return settled(app.export_screenshot())
+
+    compare(f"stopped-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))

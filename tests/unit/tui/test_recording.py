@@ -1,0 +1,105 @@
+"""A log as columns says the same as a log as values; patterns and what stands without colours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from capsules import make_capsule
+from prismdbg_tui.pattern import rows_of
+from prismdbg_tui.recording import Recording, read_recording
+from tiny_log import TinyLog
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.graph.log_columns import read_columns
+from prismdbg.model.collective import TensorMeta
+from tests.bench.large_capsule import make_large_capsule
+
+
+def varied(folder: Path) -> Path:
+    """Several segments, groups, kinds, shapes; one never ends, one fails."""
+    log = TinyLog(folder)
+    log.group("0", (0, 1), "default_pg")
+    log.group("7", (0, 2), "mesh_tp")
+    stack = log.stack(("/x/site-packages/torch/a.py", 3, "f"), ("/job/train.py", 61, "main"))
+    many = (TensorMeta((3, 5), "bfloat16"), TensorMeta((), "int64"), TensorMeta((2,), "bool"))
+    log.complete(log.issue(0, 1, stack=stack), b"\1" * 16)
+    log.complete(log.issue(0, 2, op="_allgather_base_", group="7", inputs=many, outputs=many))
+    log.step(1)
+    log.next_segment()
+    log.complete(log.issue(1, 1, op="barrier", inputs=(), outputs=()), status=fmt.Status.FAILED)
+    log.issue(1, 2, op="send", group="7", root=1, flags=fmt.IssueFlag.P2P | fmt.IssueFlag.SENT_NONFINITE)
+    return folder
+
+
+def test_columns_say_what_the_reader_says(tmp_path: Path) -> None:
+    folder = varied(tmp_path / "log")
+    columns, log = read_columns(folder), read_log(folder)
+    assert len(columns) == len(log.collectives) == 4
+    assert columns.groups == log.groups
+    for row, record in enumerate(log.collectives):
+        detail = columns.detail(row)
+        assert columns.moment(row) == record.moment and columns.row_at(record.moment) == row
+        assert (detail.inputs, detail.outputs, detail.frames) == (record.inputs, record.outputs, record.frames)
+        assert detail.payload == record.payload
+        assert columns.texts[int(columns.op[row])] == record.op
+        assert int(columns.ended_ns[row]) == (record.time_completed_ns or -1)
+        assert bool(columns.sent_nonfinite[row]) is record.sent_nonfinite
+    assert columns.size_bytes.tolist() == [16, 30 + 8 + 2, 0, 16]
+
+
+def test_a_damaged_log_shows_what_is_before(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = TinyLog(folder)
+    log.complete(log.issue(0, 1))
+    log.write(log.offset, fmt.RECORD.pack(12, fmt.Kind.ISSUE, 0))
+    columns = read_columns(folder)
+    assert len(columns) == 1 and isinstance(columns.damage, CapsuleError)
+    with pytest.raises(CapsuleError, match="no log"):
+        read_columns(tmp_path)
+
+
+def test_a_large_capsule_is_read_whole(tmp_path: Path) -> None:
+    recording = read_recording(make_large_capsule(tmp_path / "large", 5_000))
+    assert len(recording) == 5_000 and len(recording.lanes) == 4
+    assert len(read_log(recording.capsule.log).collectives) == 5_000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rows"),
+    [
+        ("", [0, 1, 2, 3]),
+        ("all_", [0, 1]),
+        ("-all_", [2, 3]),
+        ("tp", [1, 3]),
+        ("tp >20b", [1]),
+        ("1.", [2, 3]),
+        ("1.2", [3]),
+        ("failed", [2]),
+        ("open", [3]),
+        ("nan p2p", [3]),
+        ("train.py:61", [0]),
+    ],
+)
+def test_patterns(tmp_path: Path, pattern: str, rows: list[int]) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    recording = Recording(capsule, read_columns(varied(tmp_path / "log")))
+    assert rows_of(recording, pattern).tolist() == rows
+
+
+def test_a_wrong_limit_is_named(tmp_path: Path) -> None:
+    recording = read_recording(make_capsule(tmp_path / "capsule"))
+    with pytest.raises(UsageError, match="no limit"):
+        rows_of(recording, ">much")
+
+
+def test_the_screen_imports_neither_torch_nor_the_rank_side_nor_docker(child_environment: dict[str, str]) -> None:
+    code = "import prismdbg_tui.app, sys; print(sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert not [name for name in ("'torch'", "'docker'", "'yaml'", "'prismdbg.rank.agent'") if name in loaded]
