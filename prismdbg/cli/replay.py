@@ -10,6 +10,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.param_types import moment as moment_type
+from prismdbg.cli.stop_text import source_lines
 from prismdbg.errors import FacilityError, PrismError
 from prismdbg.model.moment import Moment
 from prismdbg.session.story import render_story
@@ -94,6 +95,7 @@ def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
         "runtime": runtime,
         "tally": verdict.tally,
         "story": verdict.story,
+        "source": verdict.source,
         "raised": verdict.raised,
         "states": verdict.states,
         "synthesized": verdict.synthesized,
@@ -112,7 +114,7 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     tally = verdict.tally
     compared = f"{tally.get('compared', 0)} collectives compared, {tally.get('fingerprints', 0)} by what the rank sent"
     if verdict.story is not None:
-        render.emit(render_story(verdict.story))
+        render.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     elif verdict.outcome is Outcome.SAME:
         render.emit(f"same: the run that was, to {verdict.moment} ({compared})")
         render.say(f"recorded as: {incident}")

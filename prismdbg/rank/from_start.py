@@ -31,5 +31,5 @@ def begin_replay(config: RankConfig) -> None:
     COUNTER.listen(replaying.on_step)
     COUNTER.install()
     triggers.install(replaying)
-    agent.start()
+    replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
     replaying.hold("start")

@@ -78,6 +78,10 @@ class Gate:
         except TimeoutError:
             raise WaitTimeout(f"waited {ASK_BOUND_S:g} s for the stopped thread to answer") from None
 
+    def first_of_all(self, action: Callable[[], None]) -> None:
+        """Runs `action` at the next stop, in the stopped thread, before what clients ask for."""
+        self._work.put((lambda _: action(), Future()))
+
     def resume(self, until: Moment | None, count: int) -> None:
         """Goes on: to `until`, or for `count` collectives, or to the end where neither is given."""
         if self.current is None:

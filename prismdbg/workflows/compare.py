@@ -11,7 +11,10 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
+from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.workflows.replay import LiveReplay, Say
+
+SOURCE_BOUND_S = 10.0
 
 
 class Outcome(StrEnum):
@@ -23,12 +26,16 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Verdict:
-    """`story`: the divergence event. `raised`: the exception that ended the program, if one did."""
+    """`story`: the divergence event, `source`: what stands there, as the agent's verb of that name gives it.
+
+    `raised`: the exception that ended the program, if one did.
+    """
 
     outcome: Outcome = Outcome.SAME
     moment: str = ""
     tally: dict[str, Any] = field(default_factory=dict)
     story: Message | None = None
+    source: Message | None = None
     raised: Message | None = None
     states: list[Message] = field(default_factory=list)
     synthesized: list[Message] = field(default_factory=list)
@@ -79,6 +86,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
     verdict.tally = event.get("tally", verdict.tally)
     if kind == "diverged":
         verdict.outcome, verdict.story = Outcome.DIVERGED, event
+        verdict.source = _source(live, event)
         return True
     if kind == "exception":
         verdict.raised = event
@@ -99,6 +107,15 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
         verdict.exit_code = int(event["code"])
         return True
     return False
+
+
+def _source(live: LiveReplay, story: Message) -> Message | None:
+    """Around the program's own line, while the rank stands there."""
+    try:
+        frame = own_frame(frames_of(story["actual"]["frames"]))
+        return live.client.ask("source", frame=frame, around=2, timeout_s=SOURCE_BOUND_S)
+    except PrismError:
+        return None
 
 
 def _lost(live: LiveReplay, verdict: Verdict) -> None:

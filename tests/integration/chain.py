@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,10 @@ import psutil
 from jobs import ROOT, Ended, Job, plain_environment, remove_sockets, started
 from waiting import wait_for
 
+from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, RankLog, StepMark, read_log
+from prismdbg.capsule.manifest import FileEntry
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
 CLI = (sys.executable, "-c", "from prismdbg.cli.main import main; main()")  # from the tree: see `cwd`
@@ -181,3 +185,16 @@ class Taken:
     @cached_property
     def manifest(self) -> Any:
         return Capsule.open(self.capsule).manifest
+
+
+def altered(source: Path, target: Path, **rank: Any) -> Path:
+    """A copy of a capsule whose rank is described otherwise; its manifest agrees, as if it had been recorded so."""
+    shutil.copytree(source, target)
+    facts = json.loads((source / layout.RANK).read_text()) | rank
+    data = json.dumps(facts).encode()
+    (target / layout.RANK).write_bytes(data)
+    manifest = Capsule.open(source).manifest
+    entry = FileEntry(len(data), hashlib.sha256(data).hexdigest())
+    whole = replace(manifest, files={**manifest.files, layout.RANK: entry})
+    (target / layout.MANIFEST).write_bytes(whole.to_bytes())
+    return target
