@@ -16,7 +16,12 @@ TRAIN = HERE.parent / "incidents" / "nan" / "train.py"
 RUN = Path("demo-run")
 BIN = Path(sys.executable).parent
 PRISMDBG, TORCHRUN = str(BIN / "prismdbg"), str(BIN / "torchrun")
-JOB = [TORCHRUN, "--nproc-per-node", "4", str(TRAIN.relative_to(Path.cwd()) if TRAIN.is_relative_to(Path.cwd()) else TRAIN)]
+JOB = [
+    TORCHRUN,
+    "--nproc-per-node",
+    "4",
+    str(TRAIN.relative_to(Path.cwd()) if TRAIN.is_relative_to(Path.cwd()) else TRAIN),
+]
 
 
 class Chapter:
@@ -72,7 +77,9 @@ def main() -> None:
         capsules = json.loads((RUN / "supervisor.json").read_text())["capsules"]
         if not capsules:
             sys.exit("the demo ends here: the incident left no capsule; see the problems above")
-        capsule = str(Path(capsules[0]).relative_to(Path.cwd()) if Path(capsules[0]).is_relative_to(Path.cwd()) else capsules[0])
+        capsule = str(
+            Path(capsules[0]).relative_to(Path.cwd()) if Path(capsules[0]).is_relative_to(Path.cwd()) else capsules[0]
+        )
 
     with Chapter("what the incident left behind"):
         run(PRISMDBG, "inspect", capsule)
@@ -92,7 +99,9 @@ def main() -> None:
     print(f"\nThe NaN was born here: {manifest['incident']['text']}")
     print("\nGo on by hand:")
     print(f"    {PRISMDBG.replace(str(Path.cwd()) + '/', '')} debug {capsule}")
-    print(f"    {PRISMDBG.replace(str(Path.cwd()) + '/', '')} replay {capsule} --until {manifest['incident']['moment']}")
+    print(
+        f"    {PRISMDBG.replace(str(Path.cwd()) + '/', '')} replay {capsule} --until {manifest['incident']['moment']}"
+    )
     print(f"\n({time.monotonic() - began:.0f} s in all)")
 
 

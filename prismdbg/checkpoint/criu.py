@@ -27,7 +27,13 @@ class DumpReport:
 
 
 def dump(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: float) -> DumpReport:
-    """Dumps `pid` and its children into the new folder `images`.
+    """Dumps `pid` and its children into the new folder `images`, and says what it cost."""
+    dump_only(criu, pid, images, leave_running=leave_running, timeout_s=timeout_s)
+    return report(criu, images)
+
+
+def dump_only(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: float) -> None:
+    """As `dump`, but returns as soon as criu does: for callers whom somebody waits for.
 
     Connections are recorded as established and closed at the restore, so nothing needs to be locked: what
     arrives meanwhile waits in the kernel for the process that goes on. Killing criu half-way can cost the
@@ -46,7 +52,17 @@ def dump(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: 
         raise CriuError(str(error), hint=f"see {images / LOG}") from error
     if ran.returncode != 0:
         raise explain(f"dump process {pid}", _log_of(images), fallback=ran.output)
-    return _report(criu, images)
+
+
+def report(criu: Criu, images: Path) -> DumpReport:
+    """What a finished dump cost."""
+    stats = load_image(criu, images / "stats-dump")[0]["dump"]
+    return DumpReport(
+        images=images,
+        images_bytes=sum(path.stat().st_size for path in images.iterdir()),
+        frozen_ns=int(stats["frozen_time"]) * 1000,
+        pages_bytes=int(stats["pages_written"]) * 4096,
+    )
 
 
 def _session(pid: int) -> list[str]:
@@ -70,16 +86,6 @@ def _terminal(pid: int) -> list[str]:
         except OSError:
             continue
     return named
-
-
-def _report(criu: Criu, images: Path) -> DumpReport:
-    stats = load_image(criu, images / "stats-dump")[0]["dump"]
-    return DumpReport(
-        images=images,
-        images_bytes=sum(path.stat().st_size for path in images.iterdir()),
-        frozen_ns=int(stats["frozen_time"]) * 1000,
-        pages_bytes=int(stats["pages_written"]) * 4096,
-    )
 
 
 def _log_of(images: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.files import add_files
+from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
 from prismdbg.capsule.log_coverage import receives
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
@@ -100,10 +100,12 @@ def opened_files(log: RankLog, rank: dict[str, Any]) -> list[str]:
 
 
 def _open_in_image(images: Path | None) -> list[str]:
-    """Files that were open at the dump: a restore wants each of them, as long as it was."""
+    """Files that were open at the dump: a restore wants each of them, as long as it was. Of a large one that is only
+    written to, a log for instance, nothing but the length matters, and that is in the image."""
     if images is None:
         return []
-    return [file.path for file in process_images.read(bundle.find(), images).files if not file.is_mapped]
+    files = [file for file in process_images.read(bundle.find(), images).files if not file.is_mapped]
+    return [file.path for file in files if not (file.is_written and file.size_bytes > SMALL_FILE_BYTES)]
 
 
 def replayable_from(records: list[Collective], log: RankLog, folder: Path) -> Moment | None:

@@ -16,7 +16,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint.criu import DumpReport, dump
+from prismdbg.checkpoint.criu import DumpReport, dump_only, report
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
@@ -47,7 +47,7 @@ HUNG = Patience(park_s=2.0, drain_s=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A process image and where it was taken. `paused_ns`: from the request to the release."""
+    """A process image and where it was taken. `paused_ns`: how long the rank was held."""
 
     images: Path
     moment: Moment
@@ -145,29 +145,30 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
     """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails."""
     criu = bundle.find()
     pid = int(read_json(folder / "rank.json")["pid"])
-    started = time.monotonic_ns()
     with AgentClient(socket_of(folder)) as agent:
         agent.ask("park", lease_s=LEASE_S)
         try:
             in_flight = _wait_parked(agent, say, patience)
+            stands_since = time.monotonic_ns()
             where = agent.ask("close_log")
-        except PrismError:
+        except BaseException:
             agent.ask("release")
             raise
     try:
-        report = dump(criu, pid, images, leave_running=True, timeout_s=DUMP_BOUND_S)
+        dump_only(criu, pid, images, leave_running=True, timeout_s=DUMP_BOUND_S)
     finally:
         with AgentClient(socket_of(folder)) as agent:
             agent.ask("release")
-    paused = time.monotonic_ns() - started
-    say(f"rank {folder.name}: image of {report.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; the job goes on")
+    paused = time.monotonic_ns() - stands_since
+    cost = report(criu, images)
+    say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; the job goes on")
     moment = Moment(int(where["step"]), int(where["collective"]))
     return Taken(
         images=images,
         moment=moment,
         past_records=int(where["record_id"]),
         in_flight=tuple(in_flight),
-        report=report,
+        report=cost,
         paused_ns=paused,
     )
 

@@ -17,6 +17,7 @@ from prismdbg.capsule.verify import check_content
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint.images import OpenFile
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
@@ -115,7 +116,6 @@ def _plan_image(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
     agents = session / "agent"
     agents.mkdir(mode=0o700)
     socket = PurePosixPath(str(rank["socket"]))
-    sizes = {file.path: file.size_bytes for file in image.files}
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ImageOrigin(
@@ -137,7 +137,7 @@ def _plan_image(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
             # the change over imports modules that the recorded rank had no need of
             Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
         ),
-        files=_laid(capsule, sizes),
+        files=_laid(capsule, image.files),
         folders=image.folders,
         addresses=image.addresses,
         hostname=str(rank["hardware"].get("node", "")),
@@ -173,7 +173,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
-        files=_laid(capsule, {}),
+        files=_laid(capsule, ()),
         hostname=str(rank["hardware"].get("node", "")),
         uid=os.getuid(),
         gid=os.getgid(),
@@ -209,11 +209,16 @@ def _environment(capsule: Capsule) -> Environment | None:
     return Environment.from_json(data) if data is not None else None
 
 
-def _laid(capsule: Capsule, sizes: dict[str, int]) -> tuple[LaidFile, ...]:
+def _laid(capsule: Capsule, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:
     """The rank's files at the paths it knows; large ones from this machine, if they are still the same."""
-    return tuple(
-        _lay(capsule, file, sizes.get(file.path)) for file in read_files(capsule) if file.place is not Place.MISSING
-    )
+    sizes = {file.path: file.size_bytes for file in open_files}
+    kept = [file for file in read_files(capsule) if file.place is not Place.MISSING]
+    laid = [_lay(capsule, file, sizes.get(file.path)) for file in kept]
+    known = {file.path for file in kept}
+    for file in open_files:
+        if file.is_written and not file.is_mapped and file.path not in known:
+            laid.append(LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=file.size_bytes))
+    return tuple(laid)
 
 
 def _lay(capsule: Capsule, file: RankFile, size_bytes: int | None) -> LaidFile:
