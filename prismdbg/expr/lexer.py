@@ -67,7 +67,7 @@ def _token(text: str, column: int) -> Token:
         return _quoted(text, column)
     if character in "0123456789" or (character == "." and text[column + 1 : column + 2].isdecimal()):
         return _number(text, column)
-    if name := _NAME.match(text, column):
+    if (name := _NAME.match(text, column)) and name.group().isidentifier():
         return Token(Kind.NAME, name.group(), column)
     if sign := _SIGNS.match(text, column):
         return Token(Kind.SIGN, sign.group(), column)

@@ -17,7 +17,7 @@ from prismdbg.capsule.log_reader import LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.criu import DumpReport, dump_only, report
-from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import FacilityError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
