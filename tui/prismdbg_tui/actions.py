@@ -113,8 +113,12 @@ def unavailable(action: Action, *, live: bool, keys: dict[str, str]) -> str:
     return _MISSING[action.section].format(until=until)
 
 
+OPENS_A_LINE = frozenset({"search", "filter", "command"})
+
+
 def bindings() -> list[Binding]:
-    """For the application. Priority goes to the keys that a focused widget would take for itself."""
+    """For the application. What opens a line comes before the focused widget: the next keys, typed or pasted at once,
+    already belong to that line."""
     return [
         Binding(
             action.keys,
@@ -122,6 +126,7 @@ def bindings() -> list[Binding]:
             action.footer or action.title,
             show=bool(action.footer),
             id=action.name,
+            priority=action.name in OPENS_A_LINE,
             tooltip=action.title,
         )
         for action in ACTIONS

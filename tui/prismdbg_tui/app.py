@@ -14,6 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
+from textual.widgets import Input
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg_tui import actions, answers, arrangement, keymap, messages
@@ -222,6 +223,12 @@ class PrismApp(App[int]):
     def action_act(self, name: str) -> None:
         self.act(name)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a line, and in a screen above, every character is its own."""
+        if action == "act" and parameters and parameters[0] in actions.OPENS_A_LINE:
+            return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        return super().check_action(action, parameters)
+
     def action_focus_next(self) -> None:
         self.act("pane_after")
 
@@ -280,7 +287,7 @@ class PrismApp(App[int]):
     def choose_pane(self, pane: str) -> None:
         self.pane = pane
         self._arrange()
-        (self.console_pane.line if pane == "console" else self.query_one(f"#{pane}")).focus()
+        self.screen.set_focus(self.console_pane.line if pane == "console" else self.query_one(f"#{pane}"))
 
     def maximise_pane(self) -> None:
         self.maximised = not self.maximised

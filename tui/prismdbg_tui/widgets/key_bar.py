@@ -12,6 +12,9 @@ from textual.widgets import Static
 from prismdbg_tui.actions import ACTIONS, unavailable
 from prismdbg_tui.colors import color
 
+_ALWAYS = 2
+_GAP = 2
+
 
 class KeyBar(Static):
     class Pressed(Message):
@@ -23,23 +26,36 @@ class KeyBar(Static):
         super().__init__("", id="keys")
         self._keys = dict(keys)
         shown = [a for a in ACTIONS if a.footer and not unavailable(a, live=live, keys=self._keys)]
-        self._entries = [(a.name, f"{self._keys[a.name].split()[0]} ", a.footer) for a in shown]
+        self._all = [(a.name, f"{self._keys[a.name].split()[0]} ", a.footer) for a in shown]
+
+        self._entries = self._all
 
     def on_mount(self) -> None:
         self.paint()
 
+    def on_resize(self) -> None:
+        self.paint()
+
+    def _fitting(self) -> list[tuple[str, str, str]]:
+        """All where there is room; what leads on (help, quit) always."""
+        entries = list(self._all)
+        while len(entries) > _ALWAYS and sum(len(key) + len(word) + _GAP for _, key, word in entries) > self.size.width:
+            del entries[-_ALWAYS - 1]
+        return entries
+
     def paint(self) -> None:
+        self._entries = self._fitting()
         accent = color(self.app, "accent")
         text = Text(" ", no_wrap=True, overflow="ellipsis")
         for _, key, word in self._entries:
             text.append(key, f"bold {accent}")
-            text.append(f"{word}   ", "dim")
+            text.append(word + " " * _GAP, "dim")
         self.update(text)
 
     def on_click(self, event: events.Click) -> None:
         column = 1
         for name, key, word in self._entries:
-            column += len(key) + len(word) + 3
-            if event.x < column - 2:
+            column += len(key) + len(word) + _GAP
+            if event.x < column - 1:
                 self.post_message(self.Pressed(name))
                 return

@@ -28,7 +28,7 @@ class Prompt(Horizontal):
         self._label.update("show only" if keeps else "search")
         self._line.value = text
         self.display = True
-        self._line.focus()
+        self.screen.set_focus(self._line)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
