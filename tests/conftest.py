@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from spawning import Spawn
 from waiting import wait_for
 
 from prismdbg.errors import FacilityError
@@ -27,8 +28,6 @@ settings.register_profile(
 settings.load_profile("prismdbg")
 
 ROOT = Path(__file__).resolve().parent.parent
-
-Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

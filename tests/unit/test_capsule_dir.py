@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
-from conftest import Spawn
+from spawning import Spawn
 
 from prismdbg.capsule import layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
