@@ -26,6 +26,7 @@ _HARMLESS = frozenset(
         "DESKTOP_SESSION",
     }
 )
+_PLACES = re.compile(r"CERTS?$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
 _VALUES = re.compile(
     r"://[^/\s:@]*:[^/\s@]+@"  # a password in a URL
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
@@ -55,9 +56,14 @@ class Environment:
 def looks_secret(name: str, value: str) -> bool:
     if not value:
         return False
-    if name.upper() not in _HARMLESS and _WORDS.search(name.upper()):
+    if name.upper() not in _HARMLESS and _WORDS.search(name.upper()) and not _names_a_place(name, value):
         return True
     return _VALUES.search(value) is not None
+
+
+def _names_a_place(name: str, value: str) -> bool:
+    """Where certificates or a file of secrets lie: libraries read SSL_CERT_FILE and its like in every program."""
+    return value.startswith("/") and _PLACES.search(name.upper()) is not None
 
 
 def redact(environ: Mapping[str, str]) -> Environment:

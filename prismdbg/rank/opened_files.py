@@ -1,4 +1,7 @@
-"""Notes which files the program opens for reading: what a replay must find. Installed before its first line."""
+"""Notes what a replay must find: files the program reads, folders it writes into, and folders it made itself.
+
+Installed before the program's first line.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,36 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
-MAX_FILES = 20_000
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+MAX_PATHS = 20_000
+
+
+class Kind(StrEnum):
+    """Of notes in the log."""
+
+    FILE = "file"  # opened for reading
+    FOLDER = "folder"  # a file in it was opened for writing
+    MADE = "made"  # a folder that was not there before
+
+
+Listener = Callable[[Kind, str], None]
 
 
 class OpenedFiles:
-    """Collects each path once, as the interpreter's audit events name it; opens by native code are not seen.
+    """Collects each path once, as the interpreter's audit events name it; what native code does is not seen.
 
     What is installed and what lies in `own_folder`, the run's, is left out. `listener` gets every path found so far
     when it is set, later ones as they come.
     """
 
     def __init__(self, own_folder: str) -> None:
-        self._seen: set[str] = set()
-        self._waiting: list[str] = []
-        self._listener: Callable[[str], None] | None = None
+        self._seen: set[tuple[Kind, str]] = set()
+        self._waiting: list[tuple[Kind, str]] = []
+        self._listener: Listener | None = None
         self._busy = threading.local()
         installed = {os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)}
         ours = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -31,37 +47,46 @@ class OpenedFiles:
     def install(self) -> None:
         sys.addaudithook(self._hook)
 
-    def listen(self, listener: Callable[[str], None]) -> None:
+    def listen(self, listener: Listener) -> None:
         waiting, self._waiting = self._waiting, []
         self._listener = listener
-        for path in waiting:
-            listener(path)
+        for kind, path in waiting:
+            listener(kind, path)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or getattr(self._busy, "on", False):
+        if event not in ("open", "os.mkdir") or getattr(self._busy, "on", False):
             return
-        path, _mode, flags = arguments
-        if not isinstance(path, str) or (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+        if not isinstance(arguments[0], str):
             return
         self._busy.on = True
         try:
-            self._note(path)
+            self._note(event, arguments)
         except Exception:  # an exception here would fail the program's open()
             self._busy.failed = True
         finally:
             self._busy.on = False
 
-    def _note(self, path: str) -> None:
-        path = _source_of(os.path.abspath(path))
-        if path in self._seen or path.startswith(self._left_out):
-            return
-        if len(self._seen) >= MAX_FILES or not os.path.isfile(path):
-            return
-        self._seen.add(path)
-        if self._listener is not None:
-            self._listener(path)
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        path = os.path.abspath(arguments[0])
+        if event == "os.mkdir":  # told before it is tried
+            if not os.path.lexists(path):
+                self._tell(Kind.MADE, path)
+        elif isinstance(arguments[2], int) and arguments[2] & _WRITES:
+            self._tell(Kind.FOLDER, os.path.dirname(path))
         else:
-            self._waiting.append(path)
+            self._tell(Kind.FILE, _source_of(path))
+
+    def _tell(self, kind: Kind, path: str) -> None:
+        found = (kind, path)
+        if found in self._seen or path.startswith(self._left_out) or len(self._seen) >= MAX_PATHS:
+            return
+        if kind is Kind.FILE and not os.path.isfile(path):
+            return
+        self._seen.add(found)
+        if self._listener is not None:
+            self._listener(kind, path)
+        else:
+            self._waiting.append(found)
 
 
 def _source_of(path: str) -> str:

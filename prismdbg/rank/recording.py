@@ -92,7 +92,7 @@ class Recording:
         described = describe_process(self.rank, socket_path, self.kind)
         _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject")})
         self.note("begin", recorder=self.kind)
-        self.opened_files.listen(lambda path: self.note("file", path=path))
+        self.opened_files.listen(lambda kind, path: self.note(kind, path=path))
         agent.serve_recording(self, socket_path)
 
     def give_up(self, reason: str) -> None:

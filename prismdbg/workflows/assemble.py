@@ -22,6 +22,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import build_slice
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.workflows.rank_paths import needed_folders, opened_files
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -55,14 +56,15 @@ def assemble(parts: Ingredients) -> Capsule:
         environment = redact(rank["environment"])
         described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
-        writer.add_json(layout.RANK, {**described, **origin})
+        a, b = _span(records, log, parts)
+        folders = needed_folders(log, rank, a if parts.origin is Origin.IMAGE else None)
+        writer.add_json(layout.RANK, {**described, **origin, "folders": folders})
         _add_log(writer, parts.folder, records)
         environment_files = environment_of(parts.run, parts.folder)
         add_files(writer, [*opened_files(log, rank), *_open_in_image(parts.images)])
         writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
-        a, b = _span(records, log, parts)
         writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
         return writer.finish(_manifest(parts, log, rank, records, a, b))
 
@@ -90,13 +92,6 @@ def _add_log(writer: CapsuleWriter, folder: Path, records: list[Collective]) -> 
         path = folder / fmt.payload_segment(segment)
         if path.exists():
             writer.add_file(f"{layout.LOG}/{path.name}", path)
-
-
-def opened_files(log: RankLog, rank: dict[str, Any]) -> list[str]:
-    """What the program read, and the program itself."""
-    noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
-    script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
-    return [*noted, str(script)] if script is not None and script.is_file() else noted
 
 
 def _open_in_image(images: Path | None) -> list[str]:

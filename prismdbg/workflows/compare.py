@@ -134,6 +134,8 @@ def _judge(live: LiveReplay, verdict: Verdict) -> None:
         return
     if incident.kind is IncidentKind.NAN:
         verdict.notes.append(f"the NaN is there again, bit for bit: {incident.text}")
+    if verdict.raised is not None and incident.kind not in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY):
+        verdict.notes.append(f"the program raised {verdict.raised['type']}: {verdict.raised['text']}")
     differing = [s for s in verdict.states if not s["equal"]]
     if differing:
         verdict.outcome = Outcome.DIVERGED

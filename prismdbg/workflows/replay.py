@@ -138,7 +138,7 @@ def _plan_image(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
             Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
         ),
         files=_laid(capsule, image.files),
-        folders=image.folders,
+        folders=(*image.folders, *_folders(rank)),
         addresses=image.addresses,
         hostname=str(rank["hardware"].get("node", "")),
         uid=image.uid,
@@ -174,6 +174,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
         environment=_environment(capsule),
         binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
         files=_laid(capsule, ()),
+        folders=_folders(rank),
         hostname=str(rank["hardware"].get("node", "")),
         uid=os.getuid(),
         gid=os.getgid(),
@@ -207,6 +208,11 @@ def _name(capsule: Capsule) -> str:
 def _environment(capsule: Capsule) -> Environment | None:
     data = capsule.part(layout.ENVIRONMENT)
     return Environment.from_json(data) if data is not None else None
+
+
+def _folders(rank: dict[str, Any]) -> tuple[str, ...]:
+    found = [str(path) for path in rank.get("folders", ())]
+    return tuple(path for path in found if path.startswith("/") and os.path.normpath(path) == path)
 
 
 def _laid(capsule: Capsule, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:

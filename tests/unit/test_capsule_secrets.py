@@ -45,6 +45,10 @@ def test_secret_names(name: str) -> None:
         ("HTTP_PROXY", "http://proxy:3128"),
         ("URL", "https://host/path:with@signs"),
         ("HF_TOKEN", ""),
+        ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"),
+        ("SSL_CERT_DIR", "/etc/ssl/certs"),
+        ("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt"),
+        ("POSTGRES_PASSWORD_FILE", "/run/secrets/password"),
     ],
 )
 def test_what_a_replay_needs(name: str, value: str) -> None:
