@@ -15,7 +15,7 @@ for _ in range(3):
     if dist.is_initialized():
         dist.all_reduce(model.weight.grad)
     optimizer.step()
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=False)  # gloo's threads must not be the last to hold a tensor while Python ends
 print(f"result {model.weight.sum().item():.9g}")
 if dist.is_initialized():
     dist.destroy_process_group()

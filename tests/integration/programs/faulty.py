@@ -43,10 +43,8 @@ def main() -> None:
         optimizer.step()
         optimizer.zero_grad()
         output = torch.zeros(3)
-        works = [
-            dist.all_reduce(torch.ones(2), async_op=True),
-            dist.reduce_scatter_tensor(output, torch.ones(3), async_op=True),
-        ]
+        x, y = torch.ones(2), torch.ones(3)
+        works = [dist.all_reduce(x, async_op=True), dist.reduce_scatter_tensor(output, y, async_op=True)]
         for work in works:
             work.wait()
         Path(__file__).read_text()
