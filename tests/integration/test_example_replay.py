@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from jobs import EXAMPLES, Ended, Recorded, Replayed, record, replay, run, torch
 pytestmark = pytest.mark.job
 
 CHECKSUMS = Path(__file__).with_name("checksums.py")
+PROGRAMS = Path(__file__).with_name("programs")
 STEPS = 4
 
 
@@ -140,6 +142,16 @@ def test_a_collective_too_many_is_past_the_end(changed: Callable[..., Replayed])
     replayed = changed("train_ddp.py", "    dist.barrier()", "    dist.barrier(), dist.barrier()")
     assert replayed.divergence is None
     assert replayed.past_the_end is not None
+
+
+def test_another_number_of_threads_shows_in_what_is_sent(tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAMS / "summed.py"), str(tmp_path / "met")]
+    recorded = record(command, tmp_path / "run", native=True)
+    assert recorded.ended.code == 0, recorded.ended.output
+    same = replay(recorded.folder(0))
+    assert (same.code, same.divergence) == (0, None)
+    assert same.tally["fingerprints"] == 1
+    assert difference(replay(recorded.folder(0), env={"OMP_NUM_THREADS": "2"}))["field"] == "sent"
 
 
 def _source(frames: list[dict[str, object]]) -> str:

@@ -37,6 +37,7 @@ PHASES: tuple[Callable[[Place], Any], ...] = (
     collectives.all_reduce_future,
     collectives.futures_collected,
     collectives.wait_with_timeout,
+    collectives.polled,
     collectives.all_gather,
     collectives.all_gather_into_tensor,
     collectives.reduce_scatter,
@@ -97,7 +98,6 @@ def main() -> None:
     results = {}
     for phase in PHASES:
         if not wanted or phase.__name__ in wanted:
-            print(at.rank, phase.__name__, flush=True)
             results[phase.__name__] = phase(at)
     folder = os.environ.get("TOUR_OUT")
     if folder:

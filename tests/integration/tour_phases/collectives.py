@@ -1,5 +1,6 @@
 """Collectives on tensors."""
 
+import time
 from datetime import timedelta
 
 import torch
@@ -65,6 +66,17 @@ def wait_with_timeout(at: Place) -> tuple[bool, Tensor]:
     work = dist.all_reduce(x, async_op=True)
     work.wait(timedelta(seconds=60))
     return work.is_completed(), x
+
+
+def polled(at: Place) -> list[Tensor]:
+    """Works say that they are complete before anybody waits."""
+    x, y = at.filled(), torch.zeros(8 * at.world)
+    works = [dist.all_reduce(x, async_op=True), dist.all_gather_into_tensor(y, at.filled(), async_op=True)]
+    end = time.monotonic() + 30
+    while not all(work.is_completed() for work in works):
+        assert time.monotonic() < end, "not complete within 30 s"
+    assert all(work.is_success() for work in works)
+    return [x.clone(), y.clone(), *[tensor.clone() for tensor in works[0].result()]]
 
 
 def all_gather(at: Place) -> list[Tensor]:
