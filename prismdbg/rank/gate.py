@@ -18,13 +18,15 @@ ASK_BOUND_S = 60.0
 
 @dataclass(slots=True)
 class Stop:
-    """What the stopped thread is at: everything an inspection may need."""
+    """What the stopped thread is at: everything an inspection may need. `told` is an event of its own, published when
+    the thread stands: a client may look at once."""
 
     reason: str
     moment: Moment
     event: dict[str, Any]
     frame: FrameType | None
     names: dict[str, Any]
+    told: dict[str, Any] | None = None
 
 
 class Gate:
@@ -58,6 +60,8 @@ class Gate:
             self.number += 1
             self.current = stop
             moment = str(stop.moment)
+            if stop.told is not None:
+                self._publish(**stop.told)
             self._publish("stopped", number=self.number, reason=stop.reason, moment=moment, collective=stop.event)
             while (item := self._work.get()) is not None:
                 action, future = item

@@ -86,8 +86,8 @@ class Replayer:
             )
             self._diverged(None, moment, event, call, [extra])
         else:
-            self._publish("end_of_log", moment=str(moment), tally=self.tally_json())
-            self._stop("end of the log", moment, event, call, [], None)
+            told = {"event": "end_of_log", "moment": str(moment), "tally": self.tally_json()}
+            self._stop("end of the log", moment, event, call, [], None, told)
         self.beyond_end = True
         return None
 
@@ -117,19 +117,19 @@ class Replayer:
         differences: list[Difference],
     ) -> None:
         group = [r for r in self._log.collectives if r.group == call.group_name and r.record_id in self.tally.served]
-        self._publish(
-            "diverged",
-            moment=str(moment),
-            expected=collective_to_json(record) if record is not None else None,
-            actual={**event, "frames": stack_of(program_frame())},
-            differences=[
+        told: dict[str, Any] = {
+            "event": "diverged",
+            "moment": str(moment),
+            "expected": collective_to_json(record) if record is not None else None,
+            "actual": {**event, "frames": stack_of(program_frame())},
+            "differences": [
                 {"field": d.field, "expected": d.expected, "actual": d.actual, "structural": d.structural}
                 for d in differences
             ],
-            history=[collective_to_json(r) for r in group[-STORY_EVENTS:]],
-            tally=self.tally_json(),
-        )
-        self._stop("diverged", moment, event, call, [], None)
+            "history": [collective_to_json(r) for r in group[-STORY_EVENTS:]],
+            "tally": self.tally_json(),
+        }
+        self._stop("diverged", moment, event, call, [], None, told)
 
     def _stop(
         self,
@@ -139,6 +139,7 @@ class Replayer:
         call: Call,
         before: list[torch.Tensor],
         answer: Answer | None,
+        told: dict[str, Any] | None = None,
     ) -> None:
         names = {
             "input": before or call.inputs,
@@ -148,7 +149,7 @@ class Replayer:
             "step": moment.step,
             "synthesized": answer.synthesized if answer is not None else False,
         }
-        self._gate.stop(Stop(reason, moment, event, program_frame(), names))
+        self._gate.stop(Stop(reason, moment, event, program_frame(), names, told))
 
     def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
         """A work issued before A that had not completed: the recorded answer if there is one, else synthesized."""
