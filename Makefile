@@ -64,7 +64,9 @@ layers: $(INSTALLED) ## May every import be? (import-linter)
 	$(BIN)/lint-imports
 
 test: setup ## All tests; what a test lacks on this machine is said as its reason for being skipped.
-	$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
+		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 
 fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff format .
