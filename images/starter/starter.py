@@ -188,6 +188,7 @@ def make_place(spec: Spec) -> None:
     if spec["isolation"] == "namespaces":
         check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
         switch_root(spec)
+        hide(spec["absent"], [bind["target"] for bind in spec["binds"]])
         if spec.get("hostname"):
             socket.sethostname(spec["hostname"])
     elif spec["isolation"] == "pid":
@@ -301,6 +302,22 @@ def make_kernel_views(root: Path) -> None:
     mount_result("devpts", str(dev / "pts"), "devpts", data="newinstance,ptmxmode=0666,mode=620")
     (dev / "shm").mkdir(mode=0o1777)
     mount("shm", str(dev / "shm"), "tmpfs", data="mode=1777")
+
+
+def hide(paths: list[str], bound: list[str]) -> None:
+    """Removes what the rank made only later from the layers above the machine's own files.
+
+    Called when those layers are all that can be reached; what is bound from outside is left alone.
+    """
+    for path in paths:
+        real = os.path.realpath(path)
+        if any(f"{real}/".startswith(f"{target}/") or f"{target}/".startswith(f"{real}/") for target in bound):
+            continue
+        with contextlib.suppress(OSError):  # gone, or on a file system that is seen read-only
+            if Path(real).is_dir():
+                shutil.rmtree(real, ignore_errors=True)
+            else:
+                Path(real).unlink()
 
 
 def lay_files(spec: Spec) -> None:

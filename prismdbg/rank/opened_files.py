@@ -1,4 +1,4 @@
-"""Notes what a replay must find: files the program reads, folders it writes into, and folders it made itself.
+"""Notes what a replay must find: files the program reads, folders it writes into. And what not: what it made itself.
 
 Installed before the program's first line.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-MAX_PATHS = 20_000
+_EVENTS = frozenset(("open", "os.mkdir", "os.rename"))
 
 
 class Kind(StrEnum):
@@ -22,8 +22,10 @@ class Kind(StrEnum):
 
     FILE = "file"  # opened for reading
     FOLDER = "folder"  # a file in it was opened for writing
-    MADE = "made"  # a folder that was not there before
+    MADE = "made"  # a file or folder that was not there before
 
+
+_MOST = {Kind.FILE: 20_000, Kind.FOLDER: 2_000, Kind.MADE: 5_000}  # a program may make one file after the other
 
 Listener = Callable[[Kind, str], None]
 
@@ -36,7 +38,7 @@ class OpenedFiles:
     """
 
     def __init__(self, own_folder: str) -> None:
-        self._seen: set[tuple[Kind, str]] = set()
+        self._seen: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._waiting: list[tuple[Kind, str]] = []
         self._listener: Listener | None = None
         self._busy = threading.local()
@@ -54,9 +56,7 @@ class OpenedFiles:
             listener(kind, path)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in ("open", "os.mkdir") or getattr(self._busy, "on", False):
-            return
-        if not isinstance(arguments[0], str):
+        if event not in _EVENTS or getattr(self._busy, "on", False):
             return
         self._busy.on = True
         try:
@@ -67,26 +67,35 @@ class OpenedFiles:
             self._busy.on = False
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        path = os.path.abspath(arguments[0])
-        if event == "os.mkdir":  # told before it is tried
-            if not os.path.lexists(path):
-                self._tell(Kind.MADE, path)
-        elif isinstance(arguments[2], int) and arguments[2] & _WRITES:
+        """Events are told before it is tried."""
+        named = arguments[1] if event == "os.rename" else arguments[0]
+        if isinstance(named, int):  # a file that is open
+            return
+        path = os.path.abspath(os.fsdecode(named))
+        if event != "open":
+            self._tell_if_made(path)
+        elif isinstance(flags := arguments[2], int) and flags & _WRITES:
             self._tell(Kind.FOLDER, os.path.dirname(path))
+            if flags & os.O_CREAT:
+                self._tell_if_made(path)
         else:
             self._tell(Kind.FILE, _source_of(path))
 
+    def _tell_if_made(self, path: str) -> None:
+        if path not in self._seen[Kind.MADE] and not os.path.lexists(path):
+            self._tell(Kind.MADE, path)
+
     def _tell(self, kind: Kind, path: str) -> None:
-        found = (kind, path)
-        if found in self._seen or path.startswith(self._left_out) or len(self._seen) >= MAX_PATHS:
+        seen = self._seen[kind]
+        if path in seen or path.startswith(self._left_out) or len(seen) >= _MOST[kind]:
             return
         if kind is Kind.FILE and not os.path.isfile(path):
             return
-        self._seen.add(found)
+        seen.add(path)
         if self._listener is not None:
             self._listener(kind, path)
         else:
-            self._waiting.append(found)
+            self._waiting.append((kind, path))
 
 
 def _source_of(path: str) -> str:

@@ -73,6 +73,7 @@ class ProgramOrigin:
 class ReplaySpec:
     """One start of one rank. `session` is an existing folder that no other start has used.
 
+    folders: to be there, also when empty; absent: not to be there, for the rank made it only later.
     environment: the installed files the rank needs, for places that do not share this machine's.
     allow_writes: the caller accepts that the program's side effects happen again, for real.
     longest_s: the bound of the whole replay; start_s: of the time until the rank runs.
@@ -87,6 +88,7 @@ class ReplaySpec:
     binds: tuple[Bind, ...] = ()
     files: tuple[LaidFile, ...] = ()
     folders: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     hostname: str = ""
     uid: int = 0

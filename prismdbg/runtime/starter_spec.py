@@ -51,6 +51,7 @@ def write_spec(
         "gid": spec.gid,
         "binds": [_bind(bind) for bind in binds],
         "folders": list(spec.folders) if isolation is Isolation.NAMESPACES else [],
+        "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
         "files": [_file(file) for file in files],
         "criu": _criu(spec) if isinstance(spec.origin, ImageOrigin) else None,
         "program": _program(spec.origin) if isinstance(spec.origin, ProgramOrigin) else None,

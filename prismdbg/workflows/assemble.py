@@ -22,7 +22,8 @@ from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import build_slice
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.rank_paths import needed_folders, opened_files
+from prismdbg.runtime.environment import Environment
+from prismdbg.workflows.rank_paths import rank_paths
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -57,11 +58,12 @@ def assemble(parts: Ingredients) -> Capsule:
         described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
         a, b = _span(records, log, parts)
-        folders = needed_folders(log, rank, a if parts.origin is Origin.IMAGE else None)
-        writer.add_json(layout.RANK, {**described, **origin, "folders": folders})
+        paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
+        there = {"folders": paths.folders, "absent": paths.absent}
+        writer.add_json(layout.RANK, {**described, **origin, **there})
         _add_log(writer, parts.folder, records)
         environment_files = environment_of(parts.run, parts.folder)
-        add_files(writer, [*opened_files(log, rank), *_open_in_image(parts.images)])
+        add_files(writer, [*paths.files, *_files_of_image(parts.images, environment_files)])
         writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
@@ -94,13 +96,18 @@ def _add_log(writer: CapsuleWriter, folder: Path, records: list[Collective]) -> 
             writer.add_file(f"{layout.LOG}/{path.name}", path)
 
 
-def _open_in_image(images: Path | None) -> list[str]:
-    """Files that were open at the dump: a restore wants each of them, as long as it was. Of a large one that is only
-    written to, a log for instance, nothing but the length matters, and that is in the image."""
+def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
+    """Files that a restore wants, each as long as it was: those open at the dump, and those mapped that are not
+    installed. Of a large one that is only written to, a log for instance, nothing but the length matters, and that is
+    in the image."""
     if images is None:
         return []
-    files = [file for file in process_images.read(bundle.find(), images).files if not file.is_mapped]
-    return [file.path for file in files if not (file.is_written and file.size_bytes > SMALL_FILE_BYTES)]
+    installed = {file.path for file in environment.files}
+    return [
+        file.path
+        for file in process_images.read(bundle.find(), images).files
+        if file.path not in installed and not (file.is_written and file.size_bytes > SMALL_FILE_BYTES)
+    ]
 
 
 def replayable_from(records: list[Collective], log: RankLog, folder: Path) -> Moment | None:

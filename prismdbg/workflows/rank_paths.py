@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,40 @@ from prismdbg.model.moment import Moment
 MAX_WORD_BYTES = 4096
 
 
-def opened_files(log: RankLog, rank: dict[str, Any]) -> list[str]:
-    """What the program read, and the program itself."""
-    noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
-    script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
-    return [*noted, str(script)] if script is not None and script.is_file() else noted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPaths:
+    """`files` it read, `folders` it may write into, as they were at A; `absent` at A: what it made itself later."""
+
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    absent: tuple[str, ...]
 
 
-def needed_folders(log: RankLog, rank: dict[str, Any], a: Moment | None) -> list[str]:
-    """Folders that were there at A (None: the program's start) and may be written into.
-
-    Those the program was seen to write into, and, since native code is not seen, those that its command line and its
-    environment name.
-    """
-    written = {str(note.data["path"]) for note in log.notes if note.kind == "folder"}
-    made = {
+def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPaths:
+    """`a`: None for the program's start. Folders are those that the program was seen to write into, and, since native
+    code is not seen, those that its command line and its environment name."""
+    absent = {
         Path(note.data["path"])
         for note in log.notes
         if note.kind == "made" and (a is None or Moment.parse(str(note.data["moment"])) >= a)
     }
-    folders = [Path(path) for path in sorted(written | set(_named(rank)))]
-    return [str(path) for path in folders if path.is_dir() and not made & {path, *path.parents}]
+
+    def were_there(paths: Iterable[str]) -> tuple[str, ...]:
+        return tuple(path for path in paths if not absent & {Path(path), *Path(path).parents})
+
+    folders = {str(note.data["path"]) for note in log.notes if note.kind == "folder"} | set(_named(rank))
+    return RankPaths(
+        files=were_there(_read(log, rank)),
+        folders=were_there(path for path in sorted(folders) if _is_folder(Path(path))),
+        absent=tuple(sorted(map(str, absent))),
+    )
+
+
+def _read(log: RankLog, rank: dict[str, Any]) -> list[str]:
+    """What the program read, and the program itself."""
+    noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
+    script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
+    return [*noted, str(script)] if script is not None and script.is_file() else noted
 
 
 def _named(rank: dict[str, Any]) -> Iterator[str]:

@@ -138,7 +138,8 @@ def _plan_image(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
             Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
         ),
         files=_laid(capsule, image.files),
-        folders=(*image.folders, *_folders(rank)),
+        folders=(*image.folders, *_paths(rank, "folders")),
+        absent=_paths(rank, "absent"),
         addresses=image.addresses,
         hostname=str(rank["hardware"].get("node", "")),
         uid=image.uid,
@@ -174,7 +175,8 @@ def _plan_start(request: ReplayRequest, session: Path) -> tuple[ReplaySpec, Path
         environment=_environment(capsule),
         binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
         files=_laid(capsule, ()),
-        folders=_folders(rank),
+        folders=_paths(rank, "folders"),
+        absent=_paths(rank, "absent"),
         hostname=str(rank["hardware"].get("node", "")),
         uid=os.getuid(),
         gid=os.getgid(),
@@ -210,8 +212,9 @@ def _environment(capsule: Capsule) -> Environment | None:
     return Environment.from_json(data) if data is not None else None
 
 
-def _folders(rank: dict[str, Any]) -> tuple[str, ...]:
-    found = [str(path) for path in rank.get("folders", ())]
+def _paths(rank: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Plain absolute ones of a list in the capsule."""
+    found = [str(path) for path in rank.get(name, ())]
     return tuple(path for path in found if path.startswith("/") and os.path.normpath(path) == path)
 
 

@@ -1,0 +1,37 @@
+"""A small training that saves its state in a folder it makes, would go on from there, and reads its rate."""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    out, steps = Path(sys.argv[1]), int(sys.argv[2])
+    saved = out / "later" / "state.pt"
+    settings = (out / "settings.txt").read_text()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(16, 16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=float(settings.split()[1]))
+    first = 1
+    if saved.exists():
+        first = torch.load(saved)["step"]
+        print("goes on from", first, flush=True)
+    print(settings, flush=True)
+    dist.barrier()
+    for step in range(first, steps + 1):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+        if step == steps // 2 and dist.get_rank() == 0:
+            saved.parent.mkdir()
+            torch.save({"step": step, "model": model.state_dict()}, saved.with_suffix(".partial"))
+            saved.with_suffix(".partial").rename(saved)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()

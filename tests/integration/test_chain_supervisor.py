@@ -1,0 +1,96 @@
+"""The supervisor dies, is told to end, or its job restarts: the job is as it would have been, the logs can be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from chain import PARTS, assert_same, prismdbg, recording, replay
+from jobs import EXAMPLES, torchrun
+from waiting import wait_for
+
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.model.collective import State
+
+pytestmark = [pytest.mark.job, pytest.mark.criu]
+
+STEPS = 120
+
+
+@pytest.mark.parametrize("recorder", ["native", "python"])
+def test_a_job_outlives_its_supervisor_and_can_still_be_captured(recorder: str, tmp_path: Path) -> None:
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "1m", "--steps", STEPS, "--log-every", 1, ranks=2)
+    options = ["--python-kernels"] if recorder == "python" else []
+    capsule = tmp_path / "capsule"
+    with recording(job_line, tmp_path, *options) as job:
+        job.wait_for_step(1, 3)
+        ranks = [psutil.Process(job.pid(rank)) for rank in (0, 1)]
+        os.kill(job.job.process.pid, signal.SIGKILL)
+        job.job.process.wait(30)
+        reached = job.step(1)
+        wait_for(lambda: job.step(1) > reached, 60, "the job to go on without its supervisor")
+
+        said = prismdbg("capture", job.run.path, "--rank", 1, "--window", 2, "-o", capsule)
+        assert said.code == 0, said.err
+        assert all(rank.is_running() for rank in ranks)
+        states = prismdbg("status", job.run.path, "--json").json["ranks"]
+        assert [state["state"] for state in states] == ["running", "running"]
+
+        wait_for(lambda: not any(_lives(rank) for rank in ranks), 180, "the job to end by itself")
+        for rank in (0, 1):
+            log = read_log(job.run.latest(rank))
+            assert log.steps[-1].step == STEPS
+            assert [note.data["code"] for note in log.notes if note.kind == "exit"] == [0]
+            assert all(record.state is State.COMPLETED for record in log.collectives)
+        lines = [line for line in job.job.output.splitlines() if " parameters " in line]
+        assert len(lines) == 2 and len({line.split()[-1] for line in lines}) == 1
+        assert prismdbg("why", job.run.path).code == 0
+    assert_same(replay(capsule), capsule)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_signal_that_ends_the_job_is_passed_on_and_is_no_incident(tmp_path: Path) -> None:
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    with recording(job_line, tmp_path, "--window", "all") as job:
+        job.wait_for_step(1, 3)
+        ranks = [psutil.Process(job.pid(rank)) for rank in (0, 1)]
+        job.job.process.send_signal(signal.SIGTERM)
+        assert job.end(60).code != 0
+        assert job.supervisor["incidents"] == [] and job.capsules == []
+        assert not any(_lives(rank) for rank in ranks)
+
+
+def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
+    from prismdbg.rank.config import RankConfig
+
+    with recording(torchrun(PARTS / "incidents.py", "not at all", ranks=2), tmp_path) as job:
+        job.wait_for_step(1, 1)
+        sockets = Path(RankConfig.load(job.run.config).socket_dir)
+        assert {path.name for path in sockets.iterdir()} == {"0.sock", "1.sock"}
+        assert job.end().code == 0
+        assert not sockets.exists()
+
+
+def test_a_restarted_job_has_logs_of_each_attempt(tmp_path: Path) -> None:
+    """The incident is the first attempt's; the second one succeeds."""
+    line = torchrun(PARTS / "fails_once.py", tmp_path / "failed", ranks=2)
+    line.insert(line.index("--nproc-per-node"), "--max-restarts=1")
+    with recording(line, tmp_path, "--window", "all") as job:
+        ended = job.end()
+        assert ended.code == 0, ended.output[-3000:]
+        assert [folder.name for folder in job.run.rank_folders()] == ["0", "0.1", "1", "1.1"]
+        (incident,) = job.supervisor["incidents"]
+        assert incident["rank"] == "1" and incident["text"] == "RuntimeError: the first attempt fails"
+        (capsule,) = job.capsules
+    verdict = replay(capsule)
+    assert verdict["raised"]["text"] == "the first attempt fails"
+    assert_same(verdict, capsule)
