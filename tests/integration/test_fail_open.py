@@ -38,7 +38,7 @@ RANK = "prismdbg.rank"
 
 # what fails, and where it is said: in the log, on stderr where there is none, on both where there is none yet, or
 # nowhere as nothing is lost
-IN_BOTH_RECORDERS = {
+AROUND_THE_RECORDER = {
     f"{RANK}.recording:describe_group": "log",
     f"{RANK}.recording:describe_process": "log",
     f"{RANK}.recording:_claim_folder": "stderr",
@@ -112,21 +112,18 @@ def check(recorded: Recorded, bare: Ended, said: str, words: str) -> None:
     assert all(words in text for text in in_log + on_stderr)
 
 
-@pytest.mark.parametrize("function", [*IN_BOTH_RECORDERS, *IN_THE_PYTHON_RECORDER])
-def test_a_function_that_raises_under_the_python_kernels(
-    function: str, bare: Callable[[str], Ended], tmp_path: Path
-) -> None:
-    said = {**IN_BOTH_RECORDERS, **IN_THE_PYTHON_RECORDER}[function]
-    recorded = record(faulty(function, tmp_path / "met"), tmp_path / "run", native=False)
-    check(recorded, bare(""), said, "broken on purpose")
-
-
-@pytest.mark.parametrize("function", IN_BOTH_RECORDERS)
-def test_a_function_that_raises_under_the_native_kernels(
-    function: str, bare: Callable[[str], Ended], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("function", AROUND_THE_RECORDER)
+def test_a_function_that_raises(function: str, bare: Callable[[str], Ended], tmp_path: Path) -> None:
     recorded = record(faulty(function, tmp_path / "met"), tmp_path / "run", native=True)
-    check(recorded, bare(""), IN_BOTH_RECORDERS[function], "broken on purpose")
+    check(recorded, bare(""), AROUND_THE_RECORDER[function], "broken on purpose")
+
+
+@pytest.mark.parametrize("function", IN_THE_PYTHON_RECORDER)
+def test_a_function_of_the_python_kernels_that_raises(
+    function: str, bare: Callable[[str], Ended], tmp_path: Path
+) -> None:
+    recorded = record(faulty(function, tmp_path / "met"), tmp_path / "run", native=False)
+    check(recorded, bare(""), IN_THE_PYTHON_RECORDER[function], "broken on purpose")
 
 
 def test_what_was_recorded_before_a_failure_is_kept(bare: Callable[[str], Ended], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from prismdbg.model.collective import State
 pytestmark = pytest.mark.job
 
 PROGRAMS = Path(__file__).with_name("programs")
+KILLED = ("killed", 128 + signal.SIGKILL, None, None)
 
 
 def python(program: str, *arguments: object) -> list[str]:
@@ -174,16 +175,28 @@ def test_only_the_ranks_asked_for(tmp_path: Path) -> None:
         ("in a thread", 0, "exception", "exit"),
         ("interrupted", 128 + signal.SIGINT, None, "exit"),
         ("os._exit", 3, None, None),
-        ("killed", 128 + signal.SIGKILL, None, None),
+        KILLED,
         ("terminated", 128 + signal.SIGTERM, None, None),
         ("abort", 128 + signal.SIGABRT, None, None),
     ],
 )
-@pytest.mark.parametrize("kernels", ["native", "python"])
 def test_the_log_is_readable_whatever_ends_the_process(
-    ending: str, code: int, incident: str | None, last: str | None, kernels: str, tmp_path: Path
+    ending: str, code: int, incident: str | None, last: str | None, tmp_path: Path
 ) -> None:
-    options = ["--window", "all", *(["--python-kernels"] if kernels == "python" else [])]
+    ended_well(ending, code, incident, last, [], tmp_path)
+
+
+@pytest.mark.parametrize(("ending", "code", "incident", "last"), [("exception", 1, "exception", "exit"), KILLED])
+def test_the_log_of_the_python_kernels_is_readable(
+    ending: str, code: int, incident: str | None, last: str | None, tmp_path: Path
+) -> None:
+    ended_well(ending, code, incident, last, ["--python-kernels"], tmp_path)
+
+
+def ended_well(
+    ending: str, code: int, incident: str | None, last: str | None, options: list[str], tmp_path: Path
+) -> None:
+    options = ["--window", "all", *options]
     command = python("ends.py", ending, tmp_path / "met")
     recorded = recorded_by_command_line(command, tmp_path / "run", *options)
     assert recorded.ended.code == code, recorded.ended.output
