@@ -134,7 +134,9 @@ class Capsule:
             raise CapsuleError(f"{path} {what}", hint="give a capsule: a folder, or what `prismdbg pack` made")
         file = path / layout.MANIFEST
         if not file.exists():
-            raise CapsuleError(f"{path} is no capsule: it holds no {layout.MANIFEST}")
+            raise CapsuleError(
+                f"{path} is no capsule: it holds no {layout.MANIFEST}", hint="`prismdbg list` says what there is"
+            )
         data = json_border.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
         return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))
 

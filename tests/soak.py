@@ -1,0 +1,88 @@
+"""The main job again and again: record, capture a rank on its way, replay it. `python tests/soak.py 40`.
+
+One line a run; the first run that is not as it should be ends it with exit code 1, and its folder is kept.
+Not collected by pytest.
+"""
+
+# ruff: noqa: E402  the tests' own modules are found only once their folders are on the path
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integration"), str(Path(__file__).parents[1])]
+
+import psutil
+from chain import assert_same, prismdbg, recording, replay
+from jobs import EXAMPLES, plain_environment, run, torchrun
+
+from prismdbg.workflows.session_folder import sessions_base
+
+TRAINING = ("--size", "1m", "--steps", "40", "--log-every", "1")
+WINDOW = 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=int, nargs="?", default=40)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--runtimes", nargs="+", default=["local", "docker"], help="taken in turn")
+    args = parser.parse_args()
+    expected = bare_end(args.ranks)
+    print(f"bare: {expected[0]}", flush=True)
+    turns = zip(itertools.cycle(args.runtimes), itertools.cycle(range(args.ranks)), strict=False)
+    for number, (runtime, rank) in enumerate(itertools.islice(turns, args.runs), start=1):
+        home = Path(tempfile.mkdtemp(prefix="prismdbg-soak-"))
+        began = time.monotonic()
+        try:
+            what = once(home, args.ranks, rank, runtime, expected)
+        except Exception as error:
+            print(f"{number}/{args.runs} rank {rank} {runtime} FAILED: {error}\nkept: {home}", flush=True)
+            return 1
+        shutil.rmtree(home)
+        print(f"{number}/{args.runs} rank {rank} {runtime} {time.monotonic() - began:.1f} s: {what}", flush=True)
+    return 0
+
+
+def bare_end(ranks: int) -> list[str]:
+    """The parameters that every run must end with."""
+    with tempfile.TemporaryDirectory(prefix="prismdbg-soak-") as home:
+        line = torchrun(EXAMPLES / "train_ddp.py", *TRAINING, ranks=ranks)
+        ended = run(line, Path(home) / "output.txt", env=plain_environment())
+    assert ended.code == 0, ended.output[-3000:]
+    return ended.lines("rank ")
+
+
+def once(home: Path, ranks: int, rank: int, runtime: str, expected: list[str]) -> str:
+    capsule = home / "capsule"
+    with recording(torchrun(EXAMPLES / "train_ddp.py", *TRAINING, ranks=ranks), home) as job:
+        job.wait_for_step(rank, 2)
+        said = prismdbg("capture", job.run.path, "--rank", rank, "--window", WINDOW, "-o", capsule)
+        assert said.code == 0, f"capture exits {said.code}: {said.err}\n{job.job.output[-3000:]}"
+        ended = job.end()
+        processes = [psutil.Process(job.pid(number)) for number in range(ranks) if psutil.pid_exists(job.pid(number))]
+    assert ended.code == 0, f"the job exits {ended.code}: {ended.output[-3000:]}"
+    assert ended.lines("rank ") == expected, f"another end than the bare run's: {ended.lines('rank ')}"
+    assert not processes, f"ranks are left: {processes}"
+    verdict = replay(capsule, runtime=runtime)
+    assert_same(verdict, capsule)
+    assert [state["equal"] for state in verdict["states"]] == [True], verdict["states"]
+    left = [path for path in sessions_base().iterdir() if path.is_dir() and _mentions(path, capsule)]
+    assert not left, f"sessions are left: {left}"
+    manifest_span = f"{verdict['tally']['compared']} collectives to {verdict['moment']}"
+    return f"{manifest_span}, replayed in {verdict['elapsed_ns'] / 1e9:.2f} s"
+
+
+def _mentions(session: Path, capsule: Path) -> bool:
+    spec = session / "spec.json"
+    return spec.is_file() and str(capsule) in spec.read_text()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
