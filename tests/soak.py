@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integration"), str(Path(__file__).parents[1])]
 
 import psutil
-from chain import assert_same, prismdbg, recording, replay
+from chain import assert_same, parameters, prismdbg, recording, replay
 from jobs import EXAMPLES, plain_environment, run, torchrun
 
 from prismdbg.workflows.session_folder import sessions_base
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--runtimes", nargs="+", default=["local", "docker"], help="taken in turn")
     args = parser.parse_args()
     expected = bare_end(args.ranks)
-    print(f"bare: {expected[0]}", flush=True)
+    print(f"bare: parameters {expected[0][1]}", flush=True)
     turns = zip(itertools.cycle(args.runtimes), itertools.cycle(range(args.ranks)), strict=False)
     for number, (runtime, rank) in enumerate(itertools.islice(turns, args.runs), start=1):
         home = Path(tempfile.mkdtemp(prefix="prismdbg-soak-"))
@@ -50,16 +50,17 @@ def main() -> int:
     return 0
 
 
-def bare_end(ranks: int) -> list[str]:
+def bare_end(ranks: int) -> list[tuple[str, str]]:
     """The parameters that every run must end with."""
     with tempfile.TemporaryDirectory(prefix="prismdbg-soak-") as home:
         line = torchrun(EXAMPLES / "train_ddp.py", *TRAINING, ranks=ranks)
         ended = run(line, Path(home) / "output.txt", env=plain_environment())
     assert ended.code == 0, ended.output[-3000:]
-    return ended.lines("rank ")
+    assert len(parameters(ended)) == ranks
+    return parameters(ended)
 
 
-def once(home: Path, ranks: int, rank: int, runtime: str, expected: list[str]) -> str:
+def once(home: Path, ranks: int, rank: int, runtime: str, expected: list[tuple[str, str]]) -> str:
     capsule = home / "capsule"
     with recording(torchrun(EXAMPLES / "train_ddp.py", *TRAINING, ranks=ranks), home) as job:
         job.wait_for_step(rank, 2)
@@ -68,7 +69,7 @@ def once(home: Path, ranks: int, rank: int, runtime: str, expected: list[str]) -
         ended = job.end()
         processes = [psutil.Process(job.pid(number)) for number in range(ranks) if psutil.pid_exists(job.pid(number))]
     assert ended.code == 0, f"the job exits {ended.code}: {ended.output[-3000:]}"
-    assert ended.lines("rank ") == expected, f"another end than the bare run's: {ended.lines('rank ')}"
+    assert parameters(ended) == expected, f"another end than the bare run's: {parameters(ended)}"
     assert not processes, f"ranks are left: {processes}"
     verdict = replay(capsule, runtime=runtime)
     assert_same(verdict, capsule)

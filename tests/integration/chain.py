@@ -82,6 +82,11 @@ def assert_same(verdict: dict[str, Any], capsule: Path) -> None:
     assert verdict["story"] is None
 
 
+def parameters(ended: Ended) -> list[tuple[str, str]]:
+    """What each rank of the GPT's training printed at its end; the lines of two ranks may run into each other."""
+    return sorted(re.findall(r"rank (\d+) parameters ([0-9a-f]{16})", ended.output))
+
+
 def span(path: Path) -> list[Any]:
     """The recorded collectives from A to B."""
     capsule = Capsule.open(path)

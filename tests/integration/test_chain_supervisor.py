@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chain import PARTS, assert_same, prismdbg, recording, replay
-from jobs import EXAMPLES, torchrun
+from chain import PARTS, assert_same, parameters, prismdbg, recording, replay
+from jobs import EXAMPLES, Ended, torchrun
 from waiting import wait_for
 
 from prismdbg.capsule.log_reader import read_log
@@ -45,8 +45,8 @@ def test_a_job_outlives_its_supervisor_and_can_still_be_captured(recorder: str, 
             assert log.steps[-1].step == STEPS
             assert [note.data["code"] for note in log.notes if note.kind == "exit"] == [0]
             assert all(record.state is State.COMPLETED for record in log.collectives)
-        lines = [line for line in job.job.output.splitlines() if " parameters " in line]
-        assert len(lines) == 2 and len({line.split()[-1] for line in lines}) == 1
+        found = parameters(Ended(code=0, output=job.job.output))
+        assert [rank for rank, _ in found] == ["0", "1"] and found[0][1] == found[1][1]
         assert prismdbg("why", job.run.path).code == 0
     assert_same(replay(capsule), capsule)
 

@@ -1,0 +1,132 @@
+"""When the logs of a job make an incident, and of whom: decided from events alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log_reader import Completion, Note, StepMark
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.errors import UsageError
+from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.moment import Moment
+from prismdbg.workflows.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
+
+NOW = 10**12
+ALL = parse_triggers("exception,nan,oom,slow=3")
+
+
+def raised(time_ns: int, text: str, *, kind: str = "exception") -> Note:
+    return Note("incident", time_ns, {"incident": kind, "type": "RuntimeError", "text": text, "moment": "3.1"})
+
+
+def collective(time_ns: int, *, sent: bool = False) -> Collective:
+    return Collective(
+        record_id=0,
+        moment=Moment(3, 1),
+        identity=Identity("0", 7),
+        op="allreduce_",
+        group="0",
+        is_p2p=False,
+        is_async=False,
+        root=-1,
+        tag=-1,
+        reduce_op="SUM",
+        timeout_ms=0,
+        inputs=(),
+        outputs=(),
+        fingerprint=None,
+        sent_nonfinite=sent,
+        time_created_ns=time_ns,
+        thread_id=1,
+        frames=(),
+    )
+
+
+def received(issued: Collective, time_ns: int) -> Completion:
+    return Completion(replace(issued, received_nonfinite=True, time_completed_ns=time_ns))
+
+
+def settled(watch: IncidentWatch) -> list[Wanted]:
+    assert watch.due(NOW + SETTLE_NS - 1, ended=False) == []
+    return watch.due(NOW + SETTLE_NS, ended=False)
+
+
+def test_of_those_that_raised_the_first_is_the_incident_whatever_log_was_read_first() -> None:
+    watch = IncidentWatch(ALL)
+    assert watch.feed("0", raised(200, "Connection closed by peer"), NOW) == []
+    assert watch.feed("1", raised(100, "the cause"), NOW) == []
+    assert watch.settling
+    (wanted,) = settled(watch)
+    assert (wanted.folder, wanted.incident.text, wanted.incident.moment) == (
+        "1",
+        "RuntimeError: the cause",
+        Moment(3, 1),
+    )
+    assert not watch.settling
+    watch.feed("2", raised(300, "another"), NOW)
+    assert watch.due(NOW + 9 * SETTLE_NS, ended=True) == [], "an incident of each kind once"
+
+
+def test_a_rank_that_died_without_a_word_is_why_the_others_raised() -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("0", raised(200, "Connection closed by peer"), NOW)
+    (wanted,) = watch.lost("1", Moment(3, 1), "without a word")
+    assert (wanted.folder, wanted.incident.kind) == ("1", IncidentKind.LOST)
+    assert watch.due(NOW + SETTLE_NS, ended=False) == []
+    assert watch.lost("2", Moment(3, 1), "without a word") == []
+
+
+def test_the_end_of_the_job_settles_it() -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("1", raised(100, "can't allocate memory", kind="oom"), NOW)
+    (wanted,) = watch.due(NOW, ended=True)
+    assert wanted.incident.kind is IncidentKind.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(("triggers", "count"), [("oom", 1), ("exception", 1), ("nan", 0), ("none", 0)])
+def test_only_what_was_asked_for(triggers: str, count: int) -> None:
+    watch = IncidentWatch(parse_triggers(triggers))
+    watch.feed("1", raised(100, "can't allocate memory", kind="oom"), NOW)
+    assert len(watch.due(NOW, ended=True)) == count
+    assert watch.lost("1", Moment(0), "") == [] or triggers == "exception"
+
+
+def test_the_first_nan_is_named_by_whoever_sent_it() -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("0", received(collective(10), 50), NOW)
+    watch.feed("2", collective(40, sent=True), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == "2" and wanted.last == Moment(3, 1)
+    assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf: all_reduce in group 0, 3.1")
+
+
+def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("0", received(collective(10), 50), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == "0" and "rank 0 receives the first NaN or Inf" in wanted.incident.text
+
+
+def test_a_step_that_takes_a_multiple_of_the_median() -> None:
+    watch = IncidentWatch(ALL)
+    marks = [*range(0, 110, 10), 129]  # steps of 10, then one of 29 and one of 30 and more
+    found = [w for n, t in enumerate(marks, 1) for w in watch.feed("0", StepMark(n, t, StepSource.OPTIMIZER), NOW)]
+    assert found == []
+    (wanted,) = watch.feed("0", StepMark(13, 129 + 31, StepSource.OPTIMIZER), NOW)
+    assert wanted.incident.kind is IncidentKind.SLOW
+    assert wanted.incident.moment == Moment(12) and wanted.last is not None and wanted.last.step == 12
+    assert watch.feed("0", StepMark(14, 9999, StepSource.OPTIMIZER), NOW) == []
+
+
+@pytest.mark.parametrize("text", ["sloth", "hang=soon", "slow=very"])
+def test_what_is_no_trigger(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_triggers(text)
+
+
+def test_triggers_as_they_are_typed() -> None:
+    assert parse_triggers("nan, hang=2m,slow") == {"nan": "", "hang": "2m", "slow": "3"}
+    assert parse_triggers("none") == parse_triggers("") == {}

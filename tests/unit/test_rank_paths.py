@@ -1,0 +1,66 @@
+"""Which paths of its node a rank will want again, from the notes in its log and what it was told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.capsule.log_reader import Note, RankLog
+from prismdbg.model.moment import Moment
+from prismdbg.workflows.rank_paths import rank_paths
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "train.py").write_text("")
+    return {"argv": ["train.py"], "orig_argv": ["python", "train.py"], "cwd": str(tmp_path), "environment": {}}
+
+
+def log(*notes: tuple[str, Path, str]) -> RankLog:
+    made = RankLog(0, 1, 0)
+    made.notes += [Note(kind, 0, {"path": str(path), "moment": moment}) for kind, path, moment in notes]
+    return made
+
+
+def test_files_are_those_it_read_and_its_script(rank: dict[str, Any], tmp_path: Path) -> None:
+    found = rank_paths(log(("file", tmp_path / "data", "0.0")), rank, None)
+    assert found.files == (str(tmp_path / "data"), str(tmp_path / "train.py"))
+    assert found.absent == ()
+
+
+def test_what_it_made_after_a_was_not_there(rank: dict[str, Any], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "deep").mkdir(parents=True)
+    state = out / "state"
+    notes = log(("made", out, "5.1"), ("made", state, "6.0"), ("file", state, "7.0"), ("folder", out / "deep", "6.0"))
+    from_start = rank_paths(notes, rank, None)
+    assert from_start.absent == (str(out), str(out / "state"))
+    assert from_start.folders == () and from_start.files == (str(tmp_path / "train.py"),)
+    between = rank_paths(notes, rank, Moment(6))
+    assert between.absent == (str(out / "state"),)
+    assert between.folders == (str(out / "deep"),)
+    later = rank_paths(notes, rank, Moment(8))
+    assert later.absent == () and str(out / "state") in later.files
+
+
+@pytest.mark.parametrize("told", ["argument", "option", "relative", "environment", "a file in it"])
+def test_folders_are_also_those_it_was_told_of(rank: dict[str, Any], tmp_path: Path, told: str) -> None:
+    out = tmp_path / "results" / "out"
+    out.mkdir(parents=True)
+    words = {
+        "argument": [str(out)],
+        "option": [f"--out={out}"],
+        "relative": ["results/out"],
+        "a file in it": [str(out / "model.pt")],
+    }
+    rank["orig_argv"] += words.get(told, [])
+    rank["environment"] |= {"OUT": str(out)} if told == "environment" else {}
+    assert str(out) in rank_paths(log(), rank, None).folders
+
+
+def test_words_that_are_no_paths_are_no_folders(rank: dict[str, Any]) -> None:
+    rank["orig_argv"] += ["--lr=1e-3", "a/b\0c", "/" + "x" * 5000, "https://host/data", "no/such/folder"]
+    rank["environment"] = {"PATH": "/bin:/usr/bin", "LS_COLORS": "di=01;34"}
+    assert rank_paths(log(), rank, None).folders == ()

@@ -1,0 +1,53 @@
+"""Reading a variable that was left out of a capsule as a secret: an error by name, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+INJECT = ROOT / "prismdbg" / "rank" / "inject"
+
+
+def run(code: str) -> str:
+    """As a replay from the start does it: `sitecustomize` is there first."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os\n{code}"],
+        env={"PYTHONPATH": f"{INJECT}:{ROOT}", "PRISMDBG_REDACTED": "API_KEY,HF_TOKEN", "PATH": "/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "reading",
+    ["os.environ['API_KEY']", "os.getenv('API_KEY')", "os.environ.get('API_KEY', 1)", "os.environ.pop('API_KEY', 1)"],
+)
+def test_reading_it_says_so_by_name(reading: str) -> None:
+    said = run(reading)
+    assert "RedactedVariable: the environment variable API_KEY is not in this capsule: it looked like a secret" in said
+
+
+def test_also_as_bytes() -> None:
+    assert "variable HF_TOKEN is not in this capsule" in run("os.getenvb(b'HF_TOKEN')")
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("print('API_KEY' in os.environ, 'OTHER' in os.environ)", "True False"),
+        ("print(os.environ['PATH'], os.environ.get('OTHER', 'default'))", "/bin default"),
+        ("print('API_KEY' in dict(os.environ), 'PRISMDBG_REDACTED' in os.environ)", "False False"),
+        ("os.environ['API_KEY'] = 'mine'; print(os.environ['API_KEY'])", "mine"),
+        ("del os.environ['API_KEY']; print('API_KEY' in os.environ, os.environ.get('API_KEY'))", "False None"),
+        ("import subprocess; print(subprocess.run(['true'], env={**os.environ}).returncode)", "0"),
+    ],
+)
+def test_all_else_is_as_ever(code: str, printed: str) -> None:
+    assert run(code) == f"{printed}\n"
