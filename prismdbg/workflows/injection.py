@@ -38,11 +38,3 @@ def job_environment(inject: Path, config: Path, base: Mapping[str, str]) -> dict
 def cache_dir() -> Path:
     """Where the native recorder, the CRIU bundle and Docker's images are kept."""
     return cache_folder()
-
-
-def make_socket_dir() -> Path:
-    """A short path for the agents' sockets: a Unix socket's path ends at 108 bytes."""
-    base = Path("/run") if os.access("/run", os.W_OK) else Path("/tmp")
-    folder = base / f"prismdbg-{os.getuid()}" / secrets.token_hex(4)
-    folder.mkdir(parents=True, mode=0o700)
-    return folder

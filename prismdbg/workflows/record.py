@@ -13,8 +13,9 @@ from pathlib import Path
 import prismdbg
 from prismdbg.errors import UsageError
 from prismdbg.rank.config import Mode, RankConfig
+from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
-from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder, make_socket_dir
+from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.supervisor import Policy, Supervisor
 
@@ -40,6 +41,8 @@ def record(request: RecordRequest, say: Say) -> int:
     try:
         job = subprocess.Popen(request.command, env=environment)
     except OSError as error:
+        shutil.rmtree(sockets, ignore_errors=True)
+        shutil.rmtree(run.path)  # made a moment ago, and holds nothing
         raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
     supervisor = Supervisor(run, request.policy, job, say)
     try:

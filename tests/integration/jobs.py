@@ -21,7 +21,8 @@ from waiting import wait_for
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.protocol.client import connect_when_ready
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
-from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder, make_socket_dir
+from prismdbg.workflows.agent_sockets import make_socket_dir
+from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.workflows.run_folder import RunFolder, rank_of
 
 ROOT = Path(__file__).resolve().parents[2]
