@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +20,14 @@ class Finished:
     output: str
 
 
-def run_bounded(argv: Sequence[str], *, timeout_s: float, what: str, cwd: Path | None = None) -> Finished:
-    """Standard output and error in one text. `WaitTimeout` says `what` was waited for."""
+def run_bounded(
+    argv: Sequence[str], *, timeout_s: float, what: str, cwd: Path | None = None, let_finish: bool = False
+) -> Finished:
+    """Standard output and error in one text. `WaitTimeout` says `what` was waited for.
+
+    `let_finish`: who interrupts us (Ctrl-C, SIGTERM) waits until the program has ended by itself, within the bound.
+    """
+    deadline = time.monotonic() + timeout_s
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -32,6 +40,11 @@ def run_bounded(argv: Sequence[str], *, timeout_s: float, what: str, cwd: Path |
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise WaitTimeout(f"waited {timeout_s:g} s for {what}; it was killed") from None
+    except BaseException:
+        while let_finish and process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(BaseException):  # the second Ctrl-C waits, too
+                process.communicate(timeout=max(deadline - time.monotonic(), 0.01))
+        raise
     finally:
         _end_group(process)
     return Finished(returncode=process.returncode, output=output.decode(errors="replace"))

@@ -47,7 +47,7 @@ def dump_only(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeou
     if leave_running:
         command.append("--leave-running")
     try:
-        ran = run_bounded(command, timeout_s=timeout_s, what=f"criu to dump process {pid}")
+        ran = run_bounded(command, timeout_s=timeout_s, what=f"criu to dump process {pid}", let_finish=True)
     except WaitTimeout as error:
         raise CriuError(str(error), hint=f"see {images / LOG}") from error
     if ran.returncode != 0:

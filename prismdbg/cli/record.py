@@ -64,6 +64,6 @@ def command(
 def _window(text: str) -> int:
     if text == "all":
         return -1
-    if not text.isdigit():
+    if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"--window {text!r} is not a number of steps", hint="give a number, or all")
     return int(text)

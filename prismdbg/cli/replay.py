@@ -78,9 +78,17 @@ def command(
 def _keep_output(capsule: Path, output: str) -> Path | None:
     """Beside the capsule, for the session's folder goes; None where nothing was written or that place is read-only."""
     kept = capsule.parent / f"{capsule.name}.output"
-    if not output or not os.access(capsule.parent, os.W_OK):
+    if not output:
         return None
-    kept.write_text(output)
+    try:
+        kept.unlink(missing_ok=True)
+        # never through a link, never into a file that is there already
+        descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        _say(f"the rank's output is not kept: {kept}: {error.strerror}")
+        return None
+    with os.fdopen(descriptor, "w") as file:
+        file.write(output)
     return kept
 
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
 from prismdbg.protocol.wire import Message
-from prismdbg.rank.recording import Recording, start_ticks
+from prismdbg.rank.recording import Recording, start_ticks, start_ticks_of
 
 if TYPE_CHECKING:
     from prismdbg.rank.agent import Agent, Verb
+
+
+WATCH_S = 0.25
 
 
 class Park:
@@ -24,15 +27,16 @@ class Park:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
         self._ticks = 0
+        self._number = 0
         self.active = False
 
     @property
     def is_restored_elsewhere(self) -> bool:
         return self.active and start_ticks() != self._ticks
 
-    def take(self, lease_s: float) -> None:
+    def take(self, lease_s: float, holder: tuple[int, int]) -> None:
+        """`holder`: PID and start time of the client that will release; when it is gone, the rank goes on."""
         with self._lock:
             if self.active:
                 raise UsageError(
@@ -41,9 +45,9 @@ class Park:
                 )
             self.active, self._ticks = True, start_ticks()
             self._recording.recorder.park(True)
-            self._timer = threading.Timer(lease_s, self._expire)
-            self._timer.daemon = True
-            self._timer.start()
+            self._number += 1
+            arguments = (self._number, time.monotonic() + lease_s, holder)
+            threading.Thread(target=self._watch, args=arguments, name="prismdbg-lease", daemon=True).start()
 
     def close_log(self) -> None:
         """After this nothing of the log is mapped: a process image taken now holds none of it."""
@@ -55,14 +59,19 @@ class Park:
             if not self.active or self.is_restored_elsewhere:
                 return
             self.active = False
-            if self._timer is not None:
-                self._timer.cancel()
             self._recording.recorder.reopen_log()
             self._recording.note("released", how=how)
             self._recording.recorder.park(False)
 
-    def _expire(self) -> None:
-        self.release("the lease ended")
+    def _watch(self, number: int, deadline: float, holder: tuple[int, int]) -> None:
+        """Until this park is over, by its client or by itself."""
+        while self.active and self._number == number and not self.is_restored_elsewhere:
+            gone = start_ticks_of(holder[0]) != holder[1]
+            if gone or time.monotonic() > deadline:
+                self._recording.recorder.window(*self._recording.config.payload_window)
+                self.release("its client is gone" if gone else "the lease ended")
+                return
+            time.sleep(WATCH_S)
 
 
 def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
@@ -82,7 +91,7 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         }
 
     def take(message: Message) -> Message:
-        park.take(float(message.get("lease_s", 60)))
+        park.take(float(message.get("lease_s", 60)), (int(message["holder"]), int(message["holder_ticks"])))
         return {}
 
     def close_log(_: Message) -> Message:

@@ -219,8 +219,16 @@ def program_environment() -> dict[str, str]:
 
 def start_ticks() -> int:
     """This process's start time in clock ticks since boot (proc(5), stat field 22): a restored process has another."""
-    stat = Path("/proc/self/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[19])
+    return start_ticks_of(os.getpid())
+
+
+def start_ticks_of(pid: int) -> int:
+    """0 for a process that is gone, or dead and not yet waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _rank_number() -> int:

@@ -23,7 +23,7 @@ class LocalRuntime:
 
     def refuses(self, spec: ReplaySpec) -> str | None:
         if isinstance(spec.origin, ImageOrigin) and os.geteuid() != 0:
-            return "restoring a process image needs root: run as root, or replay with --origin start"
+            return "restoring a process image needs root: run as root, or capture with --origin start"
         return None
 
     def start(self, spec: ReplaySpec) -> StartedRank:

@@ -120,6 +120,14 @@ def replayable_from(records: list[Collective], log: RankLog, folder: Path) -> Mo
     return start
 
 
+def kept_from_the_start(log: RankLog, folder: Path) -> bool:
+    """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
+    for record in sorted(log.collectives, key=lambda record: record.record_id):
+        if _needs_payload(record, log):
+            return _has_payload(record, folder)
+    return bool(log.collectives)
+
+
 def _needs_payload(record: Collective, log: RankLog) -> bool:
     return record.state is State.COMPLETED and receives(record, log.rank, log.groups.get(record.group))
 

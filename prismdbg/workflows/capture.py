@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import LogReader, StepMark
+from prismdbg.capsule.log_reader import LogReader, StepMark, read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.criu import DumpReport, dump_only, report
-from prismdbg.errors import FacilityError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import CapsuleError, FacilityError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
-from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.workflows.costs import predict_image
-from prismdbg.workflows.ranks_alive import is_alive
+from prismdbg.workflows.ranks_alive import is_alive, start_ticks
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
 LEASE_S = 120.0
+LEFTOVER = ".images-"
 DUMP_BOUND_S = 90.0
 POLL_S = 0.005
 
@@ -79,7 +80,9 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START:
         return _capture_from_start(request, folder, incident)
-    images = request.run.path / f".images-{secrets.token_hex(4)}"
+    images = request.run.path / f"{LEFTOVER}{os.getpid()}-{secrets.token_hex(4)}"
+    socket_of(folder)  # first: a rank out of reach is named as such
+    remove_leftovers(request.run)
     config = RankConfig.load(request.run.config)
     say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
     try:
@@ -107,7 +110,19 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         shutil.rmtree(images, ignore_errors=True)
 
 
+def remove_leftovers(run: RunFolder) -> None:
+    """Images of captures whose process was killed."""
+    for path in run.path.glob(f"{LEFTOVER}*"):
+        if not is_alive(int(path.name.removeprefix(LEFTOVER).split("-")[0])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:
+    if not kept_from_the_start(read_log(folder), folder):
+        raise CapsuleError(
+            f"rank {folder.name} cannot be replayed from the program's start: what it received was not all kept",
+            hint="record with --window all, or capture a process image",
+        )
     return assemble(
         Ingredients(run=request.run, folder=folder, output=request.output, origin=Origin.START, incident=incident)
     )
@@ -146,7 +161,7 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
     criu = bundle.find()
     pid = int(read_json(folder / "rank.json")["pid"])
     with AgentClient(socket_of(folder)) as agent:
-        agent.ask("park", lease_s=LEASE_S)
+        agent.ask("park", lease_s=LEASE_S, holder=os.getpid(), holder_ticks=start_ticks(os.getpid()))
         try:
             in_flight = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()

@@ -68,7 +68,7 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
         if _take(event, verdict, live, say):
             break
     verdict.elapsed_ns = time.monotonic_ns() - started
-    _judge(live, verdict)
+    _judge(live, verdict, until)
     return verdict
 
 
@@ -124,7 +124,7 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
     verdict.outcome = Outcome.RANK_LOST
 
 
-def _judge(live: LiveReplay, verdict: Verdict) -> None:
+def _judge(live: LiveReplay, verdict: Verdict, until: Moment | None) -> None:
     """The recorded end decides what the replayed one must be."""
     incident = live.capsule.manifest.incident
     if verdict.outcome is Outcome.RANK_LOST and incident.kind in (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY):
@@ -132,6 +132,8 @@ def _judge(live: LiveReplay, verdict: Verdict) -> None:
         verdict.notes.append("the rank died here, as it did when it was recorded")
     if verdict.outcome is not Outcome.SAME:
         return
+    if until is not None:
+        verdict.notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
     if incident.kind is IncidentKind.NAN:
         verdict.notes.append(f"the NaN is there again, bit for bit: {incident.text}")
     if verdict.raised is not None and incident.kind not in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY):

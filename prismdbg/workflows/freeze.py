@@ -8,13 +8,12 @@ from itertools import takewhile
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import receives
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.workflows.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.workflows.incidents import Wanted
 from prismdbg.workflows.run_folder import RunFolder
@@ -25,7 +24,7 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     folder = run.ranks / wanted.folder
     log = read_log(folder)
     checkpoint = _origin_before(run, folder, wanted, log)
-    if checkpoint is None and not _from_the_start(log):
+    if checkpoint is None and not kept_from_the_start(log, folder):
         raise CapsuleError(
             f"no capsule of rank {wanted.folder}: nothing before the incident was kept",
             hint="record with --checkpoint-every STEPS, or with --window all to replay from the program's start",
@@ -48,7 +47,7 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
 
 def has_past(run: RunFolder, folder: Path) -> bool:
     """Whether there is something to freeze: a checkpoint, or payloads since the start."""
-    return bool(list_checkpoints(run, folder)) or _from_the_start(read_log(folder))
+    return bool(list_checkpoints(run, folder)) or kept_from_the_start(read_log(folder), folder)
 
 
 def wanted_now(folder: Path, incident: Incident) -> Wanted:
@@ -68,14 +67,6 @@ def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -
     incident = min(at) if at else log.collectives[-1].record_id + 1
     before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
     return before[-1] if before else None
-
-
-def _from_the_start(log: RankLog) -> bool:
-    """Payloads were kept since the first collective: a window that was never cut."""
-    for record in log.collectives:
-        if record.state is State.COMPLETED and receives(record, log.rank, log.groups.get(record.group)):
-            return record.payload is not None
-    return bool(log.collectives)
 
 
 def _free_name(capsules: Path, wanted: Wanted) -> Path:

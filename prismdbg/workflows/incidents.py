@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -39,17 +40,26 @@ def seconds(text: str) -> float:
     """`30s`, `2m`, `30`."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
-    try:
-        return float(number) * units[unit]
-    except ValueError:
-        raise UsageError(f"{text!r} is not a duration", hint="write 30s, 2m or 1h") from None
+    value = _positive(number)
+    if value is None:
+        raise UsageError(f"{text!r} is not a duration", hint="write 30s, 2m or 1h")
+    return value * units[unit]
 
 
 def _factor(text: str) -> float:
+    value = _positive(text)
+    if value is None:
+        raise UsageError(f"slow={text!r}: not a number", hint="write slow=3 for three times the median step")
+    return value
+
+
+def _positive(text: str) -> float | None:
+    """A finite number above zero, else None."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise UsageError(f"slow={text!r}: not a number", hint="write slow=3 for three times the median step") from None
+        return None
+    return value if math.isfinite(value) and value > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,11 @@ def is_alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot (proc(5), stat field 22)."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 class RankProcess:
     """One attempt of a rank, by its log folder."""
 
