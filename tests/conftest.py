@@ -30,6 +30,12 @@ settings.load_profile("prismdbg")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_configure() -> None:
+    """A shell that starts us in the background has SIGINT ignored, and every process below us would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden again")
 
