@@ -111,6 +111,8 @@ class Stopped(Verdict):
 def find_stops(evidence: Evidence) -> list[Verdict]:
     """The causes among all stalls; each group's first only, for a rank that does not come stays away."""
     ranks = evidence.progress()
+    if evidence.is_running and any(progress.is_parked for progress in ranks.values()):
+        return []  # a capture or a checkpoint holds a rank, and those that wait for it do not hang
     stalls = _first_of_each(find_stalls(ranks, _waits(evidence, ranks)))
     found = [_verdict(evidence, ranks, stall, stalls) for stall in causes(stalls)]
     return [verdict for verdict in found if verdict is not None]
