@@ -89,7 +89,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         with AgentClient(socket_of(folder)) as agent:
             agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes)
         try:
-            taken = take_image(folder, images, say, request.patience)
+            taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps)
             end = _follow(folder, taken, request, say)
         finally:
             _window_back(folder, config)
@@ -156,8 +156,12 @@ def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
         raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
 
 
-def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIENT) -> Taken:
-    """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails."""
+def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIENT, *, window_steps: int = 0) -> Taken:
+    """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails.
+
+    `window_steps`: the parameters' hash is wanted that many steps later; asked for while the rank stands, for it may
+    come there before anybody could ask.
+    """
     criu = bundle.find()
     pid = int(read_json(folder / "rank.json")["pid"])
     with AgentClient(socket_of(folder)) as agent:
@@ -166,6 +170,8 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
             in_flight = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()
             where = agent.ask("close_log")
+            if window_steps:
+                agent.ask("hash_at", step=int(where["step"]) + window_steps)
         except BaseException:
             agent.ask("release")
             raise
@@ -215,7 +221,6 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         return None
     target = taken.moment.step + request.window_steps
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
-    _ask_for_hash(folder, target)
     reader, deadline = LogReader(folder), time.monotonic() + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
@@ -234,15 +239,6 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
                 hint="the job is slow or hangs; give a longer --timeout, or --window 0 for what there is",
             )
         time.sleep(0.05)
-
-
-def _ask_for_hash(folder: Path, step: int) -> None:
-    """Parameters' hash at B. A rank that ends right now has none: the replay says what it compared."""
-    try:
-        with AgentClient(socket_of(folder)) as agent:
-            agent.ask("hash_at", step=step)
-    except RankLost:
-        return
 
 
 def _window_back(folder: Path, config: RankConfig) -> None:

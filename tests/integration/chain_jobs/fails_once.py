@@ -20,7 +20,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     again = failed.exists()
     for step in range(6):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=False)  # gloo's threads must not be the last to hold a tensor
         model(torch.ones(2, 4)).sum().backward()
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
