@@ -46,7 +46,11 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "this CRIU is too old for this kernel: `images/criu/build` makes a newer one",
     ),
     (
-        r"can't be dumped|Can't dump|external|Unsupported",
+        r"io_uring",
+        "the rank uses io_uring, which CRIU cannot save: keep its libraries from it, or use --origin start",
+    ),
+    (
+        r"can't be dumped|Can't dump|external|Unsupported|Unknown shit|anon_inode",
         "the rank holds something CRIU cannot save; use --origin start",
     ),
     (r"nvidia|/dev/(?!null)", "the rank holds a device CRIU cannot save; use --origin start"),

@@ -32,7 +32,7 @@ def start() -> None:
 
 
 def _record(config: RankConfig) -> None:
-    from prismdbg.rank import triggers
+    from prismdbg.rank import store, triggers
     from prismdbg.rank.recording import Recording
     from prismdbg.rank.steps import COUNTER
 
@@ -47,6 +47,7 @@ def _record(config: RankConfig) -> None:
         def end(self, code: int) -> None:
             recording.end(code)
 
+    store.prefer_one_that_can_be_saved()
     recording.opened_files.install()
     recorder.on_group(recording.on_group)
     recorder.mode(1)

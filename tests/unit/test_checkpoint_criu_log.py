@@ -50,6 +50,7 @@ def test_the_first_error_that_is_not_noise_decides(log: str, line: str) -> None:
         ("Unable to restore capabilities: -1", "edited copy"),
         ("Can't get 1:16 opt: Operation not supported", "too old"),
         ("Can't open file usr/lib/x.so on restore: No such file or directory", "not there"),
+        ("Unknown shit 600 (anon_inode:[io_uring])", "io_uring, which CRIU cannot save"),
         ("something that nobody has seen yet", "whole log"),
     ],
 )
