@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 
-SPEC, STATUS, LIFELINE, CRIU_LOG = "spec.json", "status.jsonl", "lifeline", "restore.log"
+SPEC, STATUS, LIFELINE, CRIU_LOG, SCRATCH = "spec.json", "status.jsonl", "lifeline", "restore.log", "scratch"
 
 
 class Isolation(StrEnum):
@@ -35,7 +36,7 @@ def write_spec(
     spec: ReplaySpec, isolation: Isolation, *, binds: Iterable[Bind] = (), files: Iterable[LaidFile] = ()
 ) -> Path:
     """Writes the session's spec file. `binds` and `files` are those that the starter itself must make."""
-    scratch = spec.session / "scratch"
+    scratch = spec.session / SCRATCH
     if isolation is Isolation.NAMESPACES:
         scratch.mkdir(mode=0o700)
     text = {
@@ -61,6 +62,15 @@ def write_spec(
         os.fchmod(file.fileno(), 0o600)
         json.dump(text, file, indent=1)
     return path
+
+
+def clear_start(session: Path) -> None:
+    """Removes what belongs to a start that is over, so that the session can be started again: what the starter wrote
+    and was told. The rank's own files and its output stay."""
+    for name in (SPEC, STATUS, LIFELINE, CRIU_LOG):
+        (session / name).unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        (session / SCRATCH).rmdir()
 
 
 def starter_command(python: str, starter: Path, spec_file: Path) -> list[str]:

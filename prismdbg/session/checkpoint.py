@@ -1,0 +1,20 @@
+"""A place in a replay that one can return to at once: an image of the rank was taken there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prismdbg.model.moment import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Number 0 is the capsule's own origin, which takes no room here.
+
+    cost_s: what it took to make; of number 0, what the first start took.
+    """
+
+    number: int
+    moment: Moment
+    size_bytes: int
+    cost_s: float

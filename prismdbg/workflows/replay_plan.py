@@ -1,0 +1,193 @@
+"""What a replay of a capsule is started with: the rank's origin, its files, its environment, what is bound where."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
+from prismdbg.capsule.manifest import Manifest, Origin
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
+from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint.images import OpenFile
+from prismdbg.errors import CapsuleError
+from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
+from prismdbg.rank.redacted import REDACTED_NAMES
+from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.workflows.injection import PACKAGE, make_inject_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """`runtime`: docker, local, plain, or empty for the best there is."""
+
+    capsule: Capsule
+    runtime: str = ""
+    allow_writes: bool = False
+    longest_s: float = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`agent_path`: where the rank's agent will answer."""
+
+    spec: ReplaySpec
+    agent_path: Path
+
+
+def require_replayable(manifest: Manifest) -> None:
+    """A replay starts at A, so what the rank received from A on must be there."""
+    first = manifest.replayable_from
+    if first > manifest.moment_a:
+        raise CapsuleError(
+            f"the capsule starts at {manifest.moment_a}, but what the rank received before {first} is not in it: "
+            f"it fell out of the window, and only from {first} on everything is there",
+            hint="record with a larger --window, or with --checkpoint-every within it; `prismdbg open` shows the rest",
+        )
+
+
+def make_plan(request: ReplayRequest, session: Path) -> Plan:
+    """Writes what the start needs into the session's folder."""
+    require_replayable(request.capsule.manifest)
+    if request.capsule.manifest.origin is Origin.IMAGE:
+        return _plan_image(request, session)
+    return _plan_start(request, session)
+
+
+def _plan_image(request: ReplayRequest, session: Path) -> Plan:
+    capsule, criu = request.capsule, bundle.find()
+    rank = capsule.rank()
+    image = process_images.read(criu, capsule.checkpoint)
+    prepared = session / "images"
+    process_images.prepare_restore(criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint))
+    agents = session / "agent"
+    agents.mkdir(mode=0o700)
+    socket = PurePosixPath(str(rank["socket"]))
+    spec = ReplaySpec(
+        name=_name(capsule),
+        origin=ImageOrigin(
+            criu_folder=criu.folder,
+            command=criu.command(),
+            images=prepared,
+            root_pid=image.root_pid,
+            pids=image.pids,
+            explain=lambda log: explain(f"restore rank {capsule.manifest.rank}", log),
+            leads_session=image.leads_session,
+            standards=tuple((s.number, s.key) for s in image.standards),
+        ),
+        session=session,
+        python=str(rank["executable"]),
+        capsule=capsule.path,
+        environment=_environment(capsule),
+        binds=(
+            Bind(source=agents, target=str(socket.parent), read_only=False),
+            # the change over imports modules that the recorded rank had no need of
+            Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
+        ),
+        files=_laid(capsule, image.files),
+        folders=(*image.folders, *_paths(rank, "folders")),
+        absent=_paths(rank, "absent"),
+        addresses=image.addresses,
+        hostname=str(rank["hardware"].get("node", "")),
+        uid=image.uid,
+        gid=image.gid,
+        longest_s=request.longest_s,
+    )
+    return Plan(spec=spec, agent_path=agents / socket.name)
+
+
+def _plan_start(request: ReplayRequest, session: Path) -> Plan:
+    capsule = request.capsule
+    rank, manifest = capsule.rank(), capsule.manifest
+    make_inject_folder(session / "inject")
+    config = session / "config.json"
+    RankConfig(
+        mode=Mode.REPLAY,
+        socket_dir=str(session),
+        log=str(capsule.log),
+        rank=manifest.rank,
+        world_size=manifest.world_size,
+    ).save(config)
+    spec = ReplaySpec(
+        name=_name(capsule),
+        origin=ProgramOrigin(
+            executable=str(rank["executable"]),
+            argv=tuple(rank["orig_argv"]),
+            env=_program_environment(rank, session, config),
+            cwd=str(rank["cwd"]),
+        ),
+        session=session,
+        python=str(rank["executable"]),
+        capsule=capsule.path,
+        environment=_environment(capsule),
+        binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
+        files=_laid(capsule, ()),
+        folders=_paths(rank, "folders"),
+        absent=_paths(rank, "absent"),
+        hostname=str(rank["hardware"].get("node", "")),
+        uid=os.getuid(),
+        gid=os.getgid(),
+        allow_writes=request.allow_writes,
+        longest_s=request.longest_s,
+    )
+    return Plan(spec=spec, agent_path=session / "replay.sock")
+
+
+def _program_environment(rank: dict[str, Any], session: Path, config: Path) -> dict[str, str]:
+    """The recorded environment, ours in front, and what made the run what it was: threads and instruction set."""
+    environment = {str(k): str(v) for k, v in rank["environment"].items()}
+    path = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{session / 'inject'}{os.pathsep}{path}" if path else str(session / "inject")
+    environment[ENVIRONMENT_NAME] = str(config)
+    environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
+    environment.setdefault("RANK", str(rank["rank"]))
+    environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
+    environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])
+    environment["ATEN_CPU_CAPABILITY"] = {"AVX512": "avx512", "AVX2": "avx2"}.get(
+        str(rank["cpu_capability"]), "default"
+    )
+    environment["PYTHONUNBUFFERED"] = "1"
+    return environment
+
+
+def _name(capsule: Capsule) -> str:
+    return f"rank {capsule.manifest.rank} of {capsule.manifest.job}"
+
+
+def _environment(capsule: Capsule) -> Environment | None:
+    data = capsule.part(layout.ENVIRONMENT)
+    return Environment.from_json(data) if data is not None else None
+
+
+def _paths(rank: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Plain absolute ones of a list in the capsule."""
+    found = [str(path) for path in rank.get(name, ())]
+    return tuple(path for path in found if path.startswith("/") and os.path.normpath(path) == path)
+
+
+def _laid(capsule: Capsule, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:
+    """The rank's files at the paths it knows; large ones from this machine, if they are still the same."""
+    sizes = {file.path: file.size_bytes for file in open_files}
+    kept = [file for file in read_files(capsule) if file.place is not Place.MISSING]
+    laid = [_lay(capsule, file, sizes.get(file.path)) for file in kept]
+    known = {file.path for file in kept}
+    for file in open_files:
+        if file.is_written and not file.is_mapped and file.path not in known:
+            laid.append(LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=file.size_bytes))
+    return tuple(laid)
+
+
+def _lay(capsule: Capsule, file: RankFile, size_bytes: int | None) -> LaidFile:
+    if file.place is Place.INSIDE:
+        return LaidFile(source=content_path(capsule, file), target=file.path, mode=file.mode, size_bytes=size_bytes)
+    if reason := changed(file):
+        raise CapsuleError(
+            f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was"
+        )
+    return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes)
