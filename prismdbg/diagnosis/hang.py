@@ -41,9 +41,9 @@ class HangReport:
     @property
     def text(self) -> str:
         stall, call = self.stall, self.stall.first.collective
-        waiting = f"{rank_list(stall.waiting_ranks)} for {self.waited_ns / NS_PER_S:.0f} s in {call.name}"
+        waiting = f"{rank_list(stall.waiting_ranks)} waited {self.waited_ns / NS_PER_S:.0f} s in {call.name}"
         where = f"group {stall.group.title} {stall.meeting}, {call.moment}"
-        return f"hang: {waiting} ({where}){place(call)}; {self._absent()}"
+        return f"{waiting} ({where}){place(call)}; {self._absent()}"
 
     def _absent(self) -> str:
         stall = self.stall

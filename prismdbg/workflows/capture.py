@@ -167,7 +167,7 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
     with AgentClient(socket_of(folder)) as agent:
         agent.ask("park", lease_s=LEASE_S, holder=os.getpid(), holder_ticks=start_ticks(os.getpid()))
         try:
-            in_flight = _wait_parked(agent, say, patience)
+            in_flight, is_parked = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()
             where = agent.ask("close_log")
             if window_steps:
@@ -182,7 +182,8 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
             agent.ask("release")
     paused = time.monotonic_ns() - stands_since
     cost = report(criu, images)
-    say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; the job goes on")
+    now = "the job goes on" if is_parked and not in_flight else "the rank goes on as it was"
+    say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; {now}")
     moment = Moment(int(where["step"]), int(where["collective"]))
     return Taken(
         images=images,
@@ -194,8 +195,11 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
     )
 
 
-def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> list[int]:
-    """Until a thread is parked and nothing is in flight; what does not drain is captured in flight, as a hang is."""
+def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list[int], bool]:
+    """Until a thread is parked and nothing is in flight; what does not drain is captured in flight, as a hang is.
+
+    What is in flight, and whether a thread is parked: a rank that hangs elsewhere comes to no collective.
+    """
     deadline = time.monotonic() + patience.park_s
     drained_by = 0.0
     while True:
@@ -203,15 +207,15 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> list[int]:
         in_flight = list(status["in_flight"])
         now = time.monotonic()
         if status["parked"] and not in_flight:
-            return []
+            return [], True
         if in_flight:
             drained_by = drained_by or now + patience.drain_s
             if now > drained_by:
                 say(f"{len(in_flight)} collectives do not complete; captured in flight")
-                return in_flight
+                return in_flight, bool(status["parked"])
         if now > deadline:
             say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")
-            return in_flight
+            return in_flight, bool(status["parked"])
         time.sleep(POLL_S)
 
 

@@ -36,7 +36,7 @@ def gather(path: Path) -> Evidence:
         world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
         damaged=damaged,
         silent=silent,
-        died_first=_died_first(supervisor, silent),
+        died_first=_died_first(supervisor, silent, max((_attempt(folder.name) for folder in folders), default=0)),
         is_running=bool(alive),
         ended_wall_ns=time.time_ns() if alive else int(supervisor.get("ended_wall_ns", 0)),
     )
@@ -46,7 +46,7 @@ def _last_attempt(folders: Iterable[Path]) -> list[Path]:
     """A launcher restarts all ranks together: those without a folder of the last attempt were not recorded in it."""
     attempts: dict[int, list[Path]] = {}
     for folder in folders:
-        attempts.setdefault(int(folder.name.partition(".")[2] or 0), []).append(folder)
+        attempts.setdefault(_attempt(folder.name), []).append(folder)
     return attempts[max(attempts)] if attempts else []
 
 
@@ -75,17 +75,21 @@ def _has_said_its_end(log: RankLog) -> bool:
     return any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes)
 
 
-def _died_first(supervisor: dict[str, Any], silent: frozenset[int]) -> int | None:
-    """Whom the supervisor saw die before any other: in the order of deaths, else as its first incident."""
-    for name in supervisor.get("deaths", []):
-        rank = int(str(name).partition(".")[0])
-        if rank in silent:
+def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> int | None:
+    """Whom the supervisor saw die before any other: in the order of deaths, else as the attempt's first incident."""
+    for name in map(str, supervisor.get("deaths", [])):
+        if _attempt(name) == attempt and (rank := int(name.partition(".")[0])) in silent:
             return rank
-    for entry in supervisor.get("incidents", [])[:1]:
-        rank = int(str(entry.get("rank", "-1")).partition(".")[0])
-        if entry.get("kind") == "lost" and rank in silent:
-            return rank
+    incidents = [entry for entry in supervisor.get("incidents", []) if entry.get("attempt", 0) == attempt]
+    for entry in incidents[:1]:
+        if entry.get("kind") == "lost" and (ranks := entry.get("ranks")) and ranks[0] in silent:
+            return int(ranks[0])
     return None
+
+
+def _attempt(name: str) -> int:
+    """Of a log folder."""
+    return int(name.partition(".")[2] or 0)
 
 
 def _json(path: Path) -> dict[str, Any]:

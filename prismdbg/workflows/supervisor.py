@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any
@@ -27,9 +26,10 @@ from prismdbg.workflows.deaths import DeathWatch
 from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.hangs import HangWatch
 from prismdbg.workflows.incidents import IncidentWatch, Wanted
+from prismdbg.workflows.ledger import Entry, Ledger
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_environment import environment_of
-from prismdbg.workflows.run_folder import RunFolder, rank_of, write_json
+from prismdbg.workflows.run_folder import RunFolder, rank_of
 
 POLL_S = 0.2
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
@@ -62,22 +62,21 @@ class Supervisor:
         self._steps: dict[str, int] = {}
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
-        self._unsaved = False
         self._told_to_end = False
-        self._state: dict[str, Any] = {"job_pid": job.pid, "incidents": [], "capsules": [], "problems": []}
+        self._costs: list[dict[str, Any]] = []
+        self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
 
     def watch(self) -> int:
         for number in FORWARDED:
             signal.signal(number, self._forward)
         signal.signal(signal.SIGUSR1, self._on_signal)
-        self._save()
+        self._ledger.save()
         while True:
             code = self._wait()
             self._guarded(lambda ended=code is not None: self._look(ended))  # type: ignore[misc]
             if code is not None:
                 break
-        self._state |= {"exit_code": code, "ended_wall_ns": time.time_ns(), "deaths": self._deaths.order()}
-        self._save()
+        self._ledger.note(exit_code=code, ended_wall_ns=time.time_ns(), deaths=self._deaths.order())
         return code if code >= 0 else 128 - code
 
     def _wait(self) -> int | None:
@@ -103,13 +102,7 @@ class Supervisor:
         try:
             action()
         except Exception as error:
-            self._problem(f"the supervisor failed: {error!r}")
-
-    def _problem(self, text: str, hint: str = "") -> None:
-        if text not in self._state["problems"]:
-            self._state["problems"].append(text)
-            self._say(f"{text}{f'; {hint}' if hint else ''}")
-            self._save()
+            self._ledger.problem(f"the supervisor failed: {error!r}")
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
@@ -136,7 +129,7 @@ class Supervisor:
             try:
                 events += [(folder.name, event) for event in reader.poll()]
             except PrismError as error:
-                self._problem(str(error))
+                self._ledger.problem(str(error))
         return events
 
     def _lost_ranks(self) -> list[Wanted]:
@@ -158,31 +151,15 @@ class Supervisor:
         )
 
     def _make_capsule(self, wanted: Wanted) -> None:
-        incident = wanted.incident
-        entry: dict[str, Any] = {
-            "kind": incident.kind,
-            "rank": wanted.folder,
-            "text": incident.text,
-            "moment": str(incident.moment) if incident.moment else None,
-        }
-        self._state["incidents"].append(entry)
-        self._say(f"incident: {incident.text}")
-        self._save()
-        if len(self._state["capsules"]) >= self._policy.keep:
-            self._problem(f"{self._policy.keep} capsules are kept already; this one is not made", "raise --keep")
+        self._freeze(self._ledger.incident(wanted.incident, [wanted.folder]), wanted)
+
+    def _freeze(self, entry: Entry, wanted: Wanted) -> None:
+        if not self._ledger.has_room():
             return
         try:
-            capsule = freeze(self._run, wanted)
+            self._ledger.capsule(entry, freeze(self._run, wanted).path)
         except PrismError as error:
-            self._problem(str(error), error.hint)
-            return
-        self._keep(capsule.path)
-        entry["capsule"] = str(capsule.path)
-
-    def _keep(self, path: Path) -> None:
-        self._state["capsules"].append(str(path))
-        self._say(f"capsule: {path}")
-        self._save()
+            self._ledger.problem(str(error), error.hint)
 
     def _take_checkpoints(self) -> None:
         """Of every rank that has come past a multiple of `every` since its last one; none while an incident settles,
@@ -199,14 +176,14 @@ class Supervisor:
             taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None)
         except PrismError as error:
             if self._processes[name].is_alive():  # else it came to its end meanwhile
-                self._problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
+                self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
             return
-        costs = self._state.setdefault("checkpoints", [])
+        costs = self._costs
         costs.append(
             {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
         )
         del costs[:-COSTS_KEPT]
-        self._save()
+        self._ledger.note(checkpoints=costs)
         if len(costs) == len(self._processes):
             self._say_checkpoint_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], every)
 
@@ -214,7 +191,7 @@ class Supervisor:
         """After the first round: what the rest of the job will pay."""
         step_ns = self._incidents.median_step_ns()
         slowdown = checkpoint_slowdown(pauses_ns, every, step_ns)
-        self._state["checkpoint_slowdown_predicted"] = slowdown
+        self._ledger.note(checkpoint_slowdown_predicted=slowdown)
         kept = checkpoints.KEPT * sum(sizes) >> 20
         self._say(
             f"checkpoints every {every} steps: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, about "
@@ -223,14 +200,15 @@ class Supervisor:
 
     def _look_for_hang(self, now_ns: int) -> None:
         for report in self._hangs.due(now_ns):
-            self._say(f"incident: {report.text}")
-            self._state["incidents"].append({"kind": "hang", "text": report.text, "ranks": list(report.ranks)})
-            self._save()
             incident = Incident(kind=IncidentKind.HANG, text=report.text, moment=report.moment)
+            folders = [self._run.latest(rank) for rank in report.ranks]
+            entry = self._ledger.incident(incident, [folder.name for folder in folders])
             for rank in report.ranks:
-                self._capture_live(rank, incident)
+                self._capture_live(entry, rank, incident)
 
-    def _capture_live(self, rank: int, incident: Incident) -> None:
+    def _capture_live(self, entry: Entry, rank: int, incident: Incident) -> None:
+        if not self._ledger.has_room():
+            return
         output = self._run.capsules / f"{incident.kind}-rank{rank}-{time.strftime('%H%M%S')}"
         request = CaptureRequest(
             run=self._run,
@@ -242,9 +220,9 @@ class Supervisor:
             patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
         )
         try:
-            self._keep(capture(request, lambda text: self._say(text)).path)
+            self._ledger.capsule(entry, capture(request, self._say).path)
         except PrismError as error:
-            self._problem(f"rank {rank} could not be captured: {error}", error.hint)
+            self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
 
     def _capture_on_signal(self) -> None:
         if not self._asked_by_signal:
@@ -253,22 +231,13 @@ class Supervisor:
         if "signal" not in self._policy.triggers:
             return
         incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
-        for name, process in self._processes.items():
-            if not process.is_alive():
-                continue
+        living = [name for name, process in self._processes.items() if process.is_alive()]
+        entry = self._ledger.incident(incident, living)
+        for name in living:
             if has_past(self._run, self._run.ranks / name):
-                self._make_capsule(wanted_now(self._run.ranks / name, incident))
+                self._freeze(entry, wanted_now(self._run.ranks / name, incident))
             else:
-                self._capture_live(rank_of(self._run.ranks / name), incident)
-
-    def _save(self) -> None:
-        """A disk that is full, or a run folder that is gone, is said once."""
-        try:
-            write_json(self._run.supervisor_json, self._state)
-        except OSError as error:
-            if not self._unsaved:
-                self._unsaved = True
-                self._say(f"what the supervisor sees cannot be kept: {error}")
+                self._capture_live(entry, rank_of(self._run.ranks / name), incident)
 
 
 def _terminal_signals_us() -> bool:

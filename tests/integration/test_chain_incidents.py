@@ -133,6 +133,7 @@ def test_both_sides_of_a_hang_are_captured(hung: tuple[Recording, dict[int, Path
     (incident,) = job.supervisor["incidents"]
     assert incident["kind"] == "hang"
     assert sorted(capsules) == sorted(incident["ranks"]) and 2 in capsules and len(capsules) == 2
+    assert incident["capsules"] == [str(path) for path in job.capsules]
     assert job.supervisor["problems"] == []
     for path in capsules.values():
         manifest = Capsule.open(path).manifest

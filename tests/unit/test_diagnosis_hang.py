@@ -53,7 +53,7 @@ class TestWhatIsAHang:
         assert report.ranks == (0, 2)
         assert str(report.moment) == "3.1"
         assert report.text == (
-            "hang: ranks 0, 1 and 3 for 31 s in all_reduce (group world #3, 3.1)"
+            "ranks 0, 1 and 3 waited 31 s in all_reduce (group world #3, 3.1)"
             " at /job/train.py:42 in main; rank 2 never issued it"
         )
 

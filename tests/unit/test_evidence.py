@@ -44,15 +44,24 @@ def test_logs_and_how_they_ended(tmp_path: Path) -> None:
 def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)
-    supervisor(tmp_path, exit_code=1, incidents=[{"kind": "lost", "rank": "1", "text": "killed"}])
+    supervisor(tmp_path, exit_code=1, incidents=[{"kind": "lost", "ranks": [1], "text": "killed"}])
 
     assert gather(tmp_path).died_first == 1
+
+
+def test_deaths_before_a_restart_say_nothing_of_the_attempt_after_it(tmp_path: Path) -> None:
+    for name in ("0", "1", "0.1", "1.1"):
+        rank_folder(tmp_path, name)
+    lost = {"kind": "lost", "ranks": [1], "attempt": 0}
+    supervisor(tmp_path, exit_code=1, deaths=["1", "0", "0.1", "1.1"], incidents=[lost])
+
+    assert gather(tmp_path).died_first == 0
 
 
 def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)
-    supervisor(tmp_path, exit_code=1, incidents=[{"kind": "exception", "rank": "0"}, {"kind": "lost", "rank": "1"}])
+    supervisor(tmp_path, exit_code=1, incidents=[{"kind": "exception", "ranks": [0]}, {"kind": "lost", "ranks": [1]}])
 
     assert gather(tmp_path).died_first is None
 

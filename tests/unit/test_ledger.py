@@ -1,0 +1,100 @@
+"""What the supervisor keeps of a run, and how many capsules: the same rule for each way that one is made."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from capsules import make_capsule
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.model.moment import Moment
+from prismdbg.workflows import supervisor
+from prismdbg.workflows.capture import CaptureRequest, Say
+from prismdbg.workflows.incidents import parse_triggers
+from prismdbg.workflows.ledger import Ledger
+from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
+from prismdbg.workflows.supervisor import Policy, Supervisor
+
+HANG = Incident(kind=IncidentKind.HANG, text="rank 0 waited 5 s", moment=Moment(3, 1))
+
+
+def test_an_incident_names_its_ranks_and_its_capsules(tmp_path: Path) -> None:
+    said: list[str] = []
+    ledger = Ledger(tmp_path / "supervisor.json", 7, 2, said.append)
+    entry = ledger.incident(HANG, ["0.1", "2.1"])
+    ledger.capsule(entry, tmp_path / "a")
+    ledger.note(exit_code=0)
+    state = read_json(tmp_path / "supervisor.json")
+    assert (state["job_pid"], state["exit_code"], state["capsules"]) == (7, 0, [str(tmp_path / "a")])
+    (kept,) = state["incidents"]
+    assert (kept["kind"], kept["moment"], kept["ranks"], kept["attempt"]) == ("hang", "3.1", [0, 2], 1)
+    assert kept["capsules"] == [str(tmp_path / "a")]
+    assert said == ["incident: rank 0 waited 5 s", f"capsule: {tmp_path / 'a'}"]
+
+
+def test_no_more_capsules_than_were_asked_for_and_it_is_said_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
+    entry = ledger.incident(HANG, ["0"])
+    assert ledger.has_room()
+    ledger.capsule(entry, tmp_path / "a")
+    assert not ledger.has_room() and not ledger.has_room()
+    assert said[2:] == ["no further capsule is made: 1 is the most that are kept; raise --keep"]
+
+
+def test_a_folder_that_takes_nothing_is_said_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    ledger = Ledger(tmp_path / "gone" / "supervisor.json", 7, 1, said.append)
+    ledger.problem("one")
+    ledger.problem("two")
+    assert [text.startswith("what the supervisor sees cannot be kept") for text in said] == [False, True, False]
+
+
+class Captures:
+    """Stands for `capture`: a capsule of the rank, at once."""
+
+    def __init__(self) -> None:
+        self.ranks: list[int] = []
+
+    def __call__(self, request: CaptureRequest, _say: Say) -> Capsule:
+        self.ranks.append(request.rank)
+        return make_capsule(request.output)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Two ranks, of which nothing is kept, in one process that lives until it is told to end."""
+    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    for rank in ("0", "1"):
+        folder = tmp_path / "ranks" / rank
+        folder.mkdir(parents=True)
+        write_json(folder / "rank.json", {"pid": process.pid})
+    yield process
+    process.kill()
+    process.wait(10)
+
+
+@pytest.mark.parametrize(("keep", "captured"), [(1, [0]), (0, []), (4, [0, 1])])
+def test_live_captures_are_counted_too(
+    keep: int, captured: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: subprocess.Popen[bytes]
+) -> None:
+    captures = Captures()
+    monkeypatch.setattr(supervisor, "capture", captures)
+    monkeypatch.setattr(supervisor, "has_past", lambda *_: False)
+    watch = Supervisor(RunFolder(tmp_path), Policy(triggers=parse_triggers("signal"), keep=keep), job, lambda _: None)
+    watch._on_signal(signal.SIGUSR1, None)
+    watch._look(ended=False)
+    assert captures.ranks == captured
+    state = read_json(tmp_path / "supervisor.json")
+    (incident,) = state["incidents"]
+    assert incident["ranks"] == [0, 1]
+    assert len(incident["capsules"]) == len(captured) and incident["capsules"] == state["capsules"]
+    assert bool(state["problems"]) == (keep < 2)
+    assert os.getpid() != state["job_pid"] == job.pid
