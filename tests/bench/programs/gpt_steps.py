@@ -43,8 +43,13 @@ def schedule(rounds: int, block: int, seed: int) -> list[str]:
     for _ in range(rounds):
         order = list(MODES)
         draw.shuffle(order)
-        modes += [mode for mode in order for _ in range(block)]
+        modes += [mode for mode in order for _ in range(block + window_of(mode))]
     return modes
+
+
+def window_of(mode: str) -> int:
+    """Steps whose payloads are kept; a block begins with as many steps in which the window fills."""
+    return int(mode.rpartition(" ")[2]) if mode.startswith("window") else 0
 
 
 def switch() -> Callable[[str], None]:
@@ -64,7 +69,7 @@ def switch() -> Callable[[str], None]:
             (recorder.install if wanted else recorder.uninstall)()
             installed = wanted
         recorder.mode(0 if mode == "off" or not wanted else 1)
-        steps = int(mode.rpartition(" ")[2]) if mode.startswith("window") else 0
+        steps = window_of(mode)
         recorder.window(steps > 0, max(steps, 1), WINDOW_BYTES)
 
     return to
