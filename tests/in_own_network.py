@@ -4,7 +4,7 @@ and restores it where that address is given and where it is not. Prints one JSON
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 from dataclasses import replace
@@ -19,7 +19,7 @@ from prismdbg.runtime.starter_spec import starter_file
 
 
 def main(address: str) -> dict[str, Any]:
-    _starter().bring_up_loopback([address])
+    _place().bring_up_loopback([address])
     with short_folder() as home, short_folder() as capsule, counting(home, address) as one:
         taken = capture(bundle.find(), one, capsule)
         with short_folder() as session:
@@ -39,12 +39,10 @@ def main(address: str) -> dict[str, Any]:
         return {"addresses": taken.image.addresses, "count": count, "refusal": refusal}
 
 
-def _starter() -> Any:
-    spec = importlib.util.spec_from_file_location("starter", starter_file())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _place() -> Any:
+    """The starter's part of that name."""
+    sys.path.append(str(starter_file().parent))
+    return importlib.import_module("place")
 
 
 if __name__ == "__main__":

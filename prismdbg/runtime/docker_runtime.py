@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,11 +17,12 @@ from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
-from prismdbg.runtime.starter_spec import Isolation, starter_command, starter_file, write_spec
+from prismdbg.runtime.starter_spec import SPEC, Isolation, copy_starter, starter_command, starter_file, write_spec
 from prismdbg.runtime.tar_stream import stream
 
 # For criu, not for the rank: SYS_TIME is for its time namespace.
 CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
+_STARTER = "starter"
 _NO_LABELS = "label=disable"  # SELinux would hide the session from the container
 _COPIED_BYTES = 16 << 20
 _SHM_BYTES = 16 << 30  # a limit, not a reservation: DataLoader workers keep their batches there
@@ -53,7 +53,7 @@ class DockerRuntime:
             restores = isinstance(spec.origin, ImageOrigin)
             late = [file for file in spec.files if _is_late(file)]
             write_spec(spec, Isolation.PID if restores else Isolation.NONE, files=late)
-            shutil.copyfile(starter_file(), spec.session / "starter.py")
+            copy_starter(spec.session / _STARTER)
             _hand_over(spec)
             container = engine.create(image, self._command(spec), **container_options(spec))
         except BaseException:
@@ -75,7 +75,7 @@ class DockerRuntime:
         return rank.until_running()
 
     def _command(self, spec: ReplaySpec) -> list[str]:
-        return starter_command(spec.python, spec.session / "starter.py", spec.session / "spec.json")
+        return starter_command(spec.python, spec.session / _STARTER / starter_file().name, spec.session / SPEC)
 
 
 class ContainerPlace:

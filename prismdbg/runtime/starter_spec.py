@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,10 +27,18 @@ class Isolation(StrEnum):
 
 
 def starter_file() -> Path:
-    """The starter, in a checkout or in an installed package."""
+    """The starter, in a checkout or in an installed package; what it imports lies beside it."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "_images" / "starter" / "starter.py"
     return installed if installed.is_file() else package.parent / "images" / "starter" / "starter.py"
+
+
+def copy_starter(into: Path) -> Path:
+    """For a place that does not see ours."""
+    into.mkdir(exist_ok=True)
+    for source in starter_file().parent.glob("*.py"):
+        shutil.copyfile(source, into / source.name)
+    return into / starter_file().name
 
 
 def write_spec(

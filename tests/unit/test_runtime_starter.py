@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,13 @@ OWNER = (os.getuid(), os.getgid())
 
 @pytest.fixture(scope="module")
 def starter() -> Any:
-    spec = importlib.util.spec_from_file_location("starter", starter_file())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """All names of its parts."""
+    sys.path.append(str(starter_file().parent))
+    try:
+        parts = [importlib.import_module(name) for name in ("syscalls", "place", "rank", "starter")]
+    finally:
+        sys.path.remove(str(starter_file().parent))
+    return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
 
 
 def file(source: Path | None, target: Path, **more: object) -> dict[str, object]:

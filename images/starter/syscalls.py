@@ -1,0 +1,53 @@
+"""System calls that the standard library does not know, and what went wrong in words. Standard library only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+CAPABILITY_VERSION_3 = 0x20080522
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class PlaceError(Exception):
+    """Something the place needs could not be made; the text is what the user sees."""
+
+
+def check(result: int, what: str) -> None:
+    if result != 0:
+        raise PlaceError(f"cannot {what}: {os.strerror(ctypes.get_errno())}")
+
+
+def prctl(option: int, value: int) -> None:
+    check(libc.prctl(option, value, 0, 0, 0), f"set process option {option}")
+
+
+def mount_result(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> int:
+    return int(libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, data.encode() or None))
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
+    check(mount_result(source, target, kind, flags, data), f"mount {kind} on {target}")
+
+
+def bind_mount(source: str, target: str, *, read_only: bool = False) -> None:
+    """Makes the mount point as well: a folder for a folder, an empty file for anything else."""
+    if Path(source).is_dir():
+        Path(target).mkdir(parents=True, exist_ok=True)
+    elif not os.path.lexists(target):
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(target).touch()
+    bind = MS_BIND | MS_REC
+    check(libc.mount(os.fsencode(source), os.fsencode(target), None, bind, None), f"bind {source} on {target}")
+    if read_only:
+        for flags in (0, MS_NOSUID | MS_NODEV, MS_NOSUID | MS_NODEV | 8):
+            if libc.mount(None, os.fsencode(target), None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, None) == 0:
+                return
+        raise PlaceError(f"cannot make {target} read-only: {os.strerror(ctypes.get_errno())}")
