@@ -74,9 +74,9 @@ class HangDetector:
             self._ranks[rank] = Progress(rank)
         self._ranks[rank].feed(event)
 
-    def died(self, rank: int) -> None:
+    def died(self, rank: int, attempt: int = 0) -> None:
         """The process is gone: it waits no more, and what it has not issued it never will."""
-        if rank in self._ranks:
+        if self._attempts.get(rank) == attempt:
             self._ranks[rank].has_died = True
 
     def due(self, now_ns: int) -> list[HangReport]:

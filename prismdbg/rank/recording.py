@@ -238,9 +238,13 @@ def _rank_number() -> int:
 
 
 def _claim_folder(ranks: Path, rank: int) -> Path:
-    """`<rank>`, or `<rank>.<n>` for the n-th restart of that rank; mkdir decides between two that ask at once."""
+    """`<rank>`, or `<rank>.<n>` for the n-th restart of that rank; mkdir decides between two that ask at once.
+
+    torchrun says which it is: a rank that never got as far as its first collective was restarted all the same.
+    """
     ranks.mkdir(parents=True, exist_ok=True)
-    attempt = 0
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    attempt = int(count) if count.isdecimal() else 0
     while True:
         folder = ranks / (f"{rank}.{attempt}" if attempt else str(rank))
         try:

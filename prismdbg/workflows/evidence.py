@@ -10,6 +10,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import LogReader, RankLog, fold
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.workflows.incidents import attempt_of
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
@@ -36,7 +37,7 @@ def gather(path: Path) -> Evidence:
         world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
         damaged=damaged,
         silent=silent,
-        died_first=_died_first(supervisor, silent, max((_attempt(folder.name) for folder in folders), default=0)),
+        died_first=_died_first(supervisor, silent, max((attempt_of(folder.name) for folder in folders), default=0)),
         is_running=bool(alive),
         ended_wall_ns=time.time_ns() if alive else int(supervisor.get("ended_wall_ns", 0)),
     )
@@ -46,7 +47,7 @@ def _last_attempt(folders: Iterable[Path]) -> list[Path]:
     """A launcher restarts all ranks together: those without a folder of the last attempt were not recorded in it."""
     attempts: dict[int, list[Path]] = {}
     for folder in folders:
-        attempts.setdefault(_attempt(folder.name), []).append(folder)
+        attempts.setdefault(attempt_of(folder.name), []).append(folder)
     return attempts[max(attempts)] if attempts else []
 
 
@@ -78,18 +79,13 @@ def _has_said_its_end(log: RankLog) -> bool:
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> int | None:
     """Whom the supervisor saw die before any other: in the order of deaths, else as the attempt's first incident."""
     for name in map(str, supervisor.get("deaths", [])):
-        if _attempt(name) == attempt and (rank := int(name.partition(".")[0])) in silent:
+        if attempt_of(name) == attempt and (rank := int(name.partition(".")[0])) in silent:
             return rank
     incidents = [entry for entry in supervisor.get("incidents", []) if entry.get("attempt", 0) == attempt]
     for entry in incidents[:1]:
         if entry.get("kind") == "lost" and (ranks := entry.get("ranks")) and ranks[0] in silent:
             return int(ranks[0])
     return None
-
-
-def _attempt(name: str) -> int:
-    """Of a log folder."""
-    return int(name.partition(".")[2] or 0)
 
 
 def _json(path: Path) -> dict[str, Any]:

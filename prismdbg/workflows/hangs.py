@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prismdbg.capsule.log_reader import Event
 from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
-from prismdbg.workflows.incidents import seconds
+from prismdbg.workflows.incidents import attempt_of, seconds
 
 
 class HangWatch:
@@ -15,12 +15,11 @@ class HangWatch:
 
     def feed(self, folder: str, event: Event) -> None:
         if self._detector is not None:
-            rank, _, attempt = folder.partition(".")
-            self._detector.feed(int(rank), event, int(attempt or 0))
+            self._detector.feed(int(folder.partition(".")[0]), event, attempt_of(folder))
 
     def died(self, folder: str) -> None:
         if self._detector is not None:
-            self._detector.died(int(folder.partition(".")[0]))
+            self._detector.died(int(folder.partition(".")[0]), attempt_of(folder))
 
     def due(self, now_ns: int) -> list[HangReport]:
         return self._detector.due(now_ns) if self._detector is not None else []

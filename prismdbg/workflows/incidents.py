@@ -83,9 +83,44 @@ class _Nonfinite:
         return self.record.time_created_ns if self.sent else self.record.time_completed_ns or 0
 
 
+def attempt_of(folder: str) -> int:
+    """How often the rank of this log folder was restarted before."""
+    return int(folder.partition(".")[2] or 0)
+
+
+def _title(folder: str) -> str:
+    """`rank 2`, and of a restarted one `rank 2 (attempt 2)`."""
+    rank, _, restarts = folder.partition(".")
+    return f"rank {rank} (attempt {int(restarts) + 1})" if restarts else f"rank {rank}"
+
+
 @dataclass(slots=True)
-class IncidentWatch:
-    """Fed with every event of every rank; each kind of incident fires once for a run."""
+class StepTimes:
+    """When the last steps of each rank began."""
+
+    _begun_ns: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, folder: str, mark: StepMark) -> None:
+        times = self._begun_ns.setdefault(folder, [])
+        times.append(mark.time_ns)
+        del times[: -SLOW_HISTORY - 2]
+
+    def median_ns(self) -> int:
+        gaps = sorted(b - a for times in self._begun_ns.values() for a, b in pairwise(times))
+        return gaps[len(gaps) // 2] if gaps else 0
+
+    def last_against_median(self, folder: str) -> tuple[int, int] | None:
+        """How long the last step took, and the median of those before it; None while there are too few."""
+        times = self._begun_ns[folder]
+        if len(times) < SLOW_HISTORY + 2:
+            return None
+        gaps = sorted(b - a for a, b in pairwise(times[:-1]))
+        return times[-1] - times[-2], gaps[len(gaps) // 2]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One start of the job: a launcher that restarts it restarts all ranks together."""
 
     triggers: Mapping[str, str]
     _nonfinite: list[_Nonfinite] = field(default_factory=list)
@@ -93,27 +128,12 @@ class IncidentWatch:
     _raised: list[tuple[str, Note]] = field(default_factory=list)
     _raised_since_ns: int | None = None
     _fired: set[str] = field(default_factory=set)
-    _steps: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def settling(self) -> bool:
-        """Something was seen and it is not yet decided who was first."""
         return self._nan_since_ns is not None or self._raised_since_ns is not None
 
-    def feed(self, folder: str, event: Event, now_ns: int) -> list[Wanted]:
-        match event:
-            case Collective() if event.sent_nonfinite:
-                self._note_nonfinite(folder, event, True, now_ns)
-            case Completion() if event.collective.received_nonfinite:
-                self._note_nonfinite(folder, event.collective, False, now_ns)
-            case Note(kind="incident"):
-                self._note_raised(folder, event, now_ns)
-            case StepMark():
-                return self._slow(folder, event)
-        return []
-
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
-        """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
         return [*self._first_raised(now_ns, ended), *self._first_nonfinite(now_ns, ended)]
 
     def _first_nonfinite(self, now_ns: int, ended: bool) -> list[Wanted]:
@@ -126,11 +146,11 @@ class IncidentWatch:
         verb = "sends" if first.sent else "receives"
         place = f" at {record.source}" if record.source else ""
         what = f"{record.name} in group {record.group}, {record.moment}{place}"
-        text = f"rank {first.folder} {verb} the first NaN or Inf: {what}"
+        text = f"{_title(first.folder)} {verb} the first NaN or Inf: {what}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
 
-    def _note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
+    def note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
         if "nan" in self.triggers and "nan" not in self._fired:
             self._nonfinite.append(_Nonfinite(folder, record, sent))
             if self._nan_since_ns is None:
@@ -142,10 +162,10 @@ class IncidentWatch:
             return []
         self._fired.add("exception")
         self._raised_since_ns = None
-        incident = Incident(kind=IncidentKind.LOST, text=f"rank {folder} died {how}", moment=moment)
+        incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} died {how}", moment=moment)
         return [Wanted(folder=folder, incident=incident)]
 
-    def _note_raised(self, folder: str, note: Note, now_ns: int) -> None:
+    def note_raised(self, folder: str, note: Note, now_ns: int) -> None:
         wanted = "exception" in self.triggers or (_kind(note) is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
         if wanted and "exception" not in self._fired:
             self._raised.append((folder, note))
@@ -163,25 +183,60 @@ class IncidentWatch:
         incident = Incident(kind=_kind(note), text=text, moment=Moment.parse(str(note.data["moment"])))
         return [Wanted(folder=folder, incident=incident)]
 
-    def median_step_ns(self) -> int:
-        """Of the last steps of all ranks; 0 where there are none yet."""
-        gaps = sorted(b - a for times in self._steps.values() for a, b in pairwise(times))
-        return gaps[len(gaps) // 2] if gaps else 0
-
-    def _slow(self, folder: str, mark: StepMark) -> list[Wanted]:
-        history = self._steps.setdefault(folder, [])
-        history.append(mark.time_ns)
-        del history[: -SLOW_HISTORY - 2]
-        if "slow" not in self.triggers or "slow" in self._fired or len(history) < SLOW_HISTORY + 2:
+    def slow(self, folder: str, mark: StepMark, steps: StepTimes) -> list[Wanted]:
+        found = steps.last_against_median(folder)
+        if "slow" not in self.triggers or "slow" in self._fired or found is None:
             return []
-        gaps = sorted(b - a for a, b in pairwise(history[-SLOW_HISTORY - 2 : -1]))
-        median, last = gaps[len(gaps) // 2], history[-1] - history[-2]
+        last, median = found
         if last < float(self.triggers["slow"]) * median:
             return []
         self._fired.add("slow")
         text = f"step {mark.step - 1} took {last / 1e9:.2f} s, {last / median:.1f} times the median"
         incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(max(mark.step - 1, 0)))
         return [Wanted(folder=folder, incident=incident, last=Moment(max(mark.step - 1, 0), 1 << 60))]
+
+
+@dataclass(slots=True)
+class IncidentWatch:
+    """Fed with every event of every rank; each kind of incident fires once for an attempt of the job."""
+
+    triggers: Mapping[str, str]
+    _attempts: dict[int, _Attempt] = field(default_factory=dict)
+    _steps: StepTimes = field(default_factory=StepTimes)
+
+    @property
+    def settling(self) -> bool:
+        """Something was seen and it is not yet decided who was first."""
+        return any(attempt.settling for attempt in self._attempts.values())
+
+    def feed(self, folder: str, event: Event, now_ns: int) -> list[Wanted]:
+        attempt = self._attempt(folder)
+        match event:
+            case Collective() if event.sent_nonfinite:
+                attempt.note_nonfinite(folder, event, True, now_ns)
+            case Completion() if event.collective.received_nonfinite:
+                attempt.note_nonfinite(folder, event.collective, False, now_ns)
+            case Note(kind="incident"):
+                attempt.note_raised(folder, event, now_ns)
+            case StepMark():
+                self._steps.add(folder, event)
+                return attempt.slow(folder, event, self._steps)
+        return []
+
+    def due(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
+        return [wanted for attempt in self._attempts.values() for wanted in attempt.due(now_ns, ended)]
+
+    def lost(self, folder: str, moment: Moment, how: str) -> list[Wanted]:
+        """A rank died without a word."""
+        return self._attempt(folder).lost(folder, moment, how)
+
+    def median_step_ns(self) -> int:
+        """Of the last steps of all ranks; 0 where there are none yet."""
+        return self._steps.median_ns()
+
+    def _attempt(self, folder: str) -> _Attempt:
+        return self._attempts.setdefault(attempt_of(folder), _Attempt(self.triggers))
 
 
 def _has_settled(since_ns: int | None, now_ns: int, ended: bool) -> bool:

@@ -25,7 +25,7 @@ from prismdbg.workflows.costs import checkpoint_slowdown
 from prismdbg.workflows.deaths import DeathWatch
 from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.hangs import HangWatch
-from prismdbg.workflows.incidents import IncidentWatch, Wanted
+from prismdbg.workflows.incidents import IncidentWatch, Wanted, attempt_of
 from prismdbg.workflows.ledger import Entry, Ledger
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_environment import environment_of
@@ -133,7 +133,8 @@ class Supervisor:
         return events
 
     def _lost_ranks(self) -> list[Wanted]:
-        """The first that did not end by itself, if it said nothing: launchers and lost peers end the others."""
+        """Of each attempt the first that did not end by itself, if it said nothing: launchers and lost peers end the
+        others."""
         for folder in self._run.rank_folders():
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
@@ -141,14 +142,18 @@ class Supervisor:
                 if self._policy.checkpoint_every and len(self._processes) == 1:
                     # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
+        failed: dict[int, str] = {}  # by attempt
         for name in self._deaths.order():
             self._hangs.died(name)
-        failed = next((n for n in self._deaths.order() if not self._processes[n].ended_by_itself()), None)
-        if failed is None or not self._processes[failed].died_without_a_word():
+            if not self._processes[name].ended_by_itself():
+                failed.setdefault(attempt_of(name), name)
+        return [wanted for name in failed.values() for wanted in self._died(name)]
+
+    def _died(self, name: str) -> list[Wanted]:
+        process = self._processes[name]
+        if not process.died_without_a_word():
             return []
-        return self._incidents.lost(
-            failed, self._processes[failed].last_moment(), "without a word: killed from outside?"
-        )
+        return self._incidents.lost(name, process.last_moment(), "without a word: killed from outside?")
 
     def _make_capsule(self, wanted: Wanted) -> None:
         self._freeze(self._ledger.incident(wanted.incident, [wanted.folder]), wanted)

@@ -147,6 +147,19 @@ class TestWhatIsAHang:
         assert report.stall.waiting_ranks == (0, 2)
         assert report.stall.never_came == (1,)
 
+    def test_whoever_died_before_a_restart_may_hang_after_it(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = HangDetector(BOUND_NS)
+        for rank in job.ranks:
+            for event in events_of(job, rank):
+                detector.feed(rank, event, attempt=1)
+        detector.died(0, attempt=0)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.waiting_ranks == (0,)
+
 
 class TestWhatIsNone:
     def test_while_a_rank_is_parked_nothing_is_due(self) -> None:

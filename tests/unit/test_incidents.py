@@ -79,6 +79,21 @@ def test_a_rank_that_died_without_a_word_is_why_the_others_raised() -> None:
     assert watch.lost("2", Moment(3, 1), "without a word") == []
 
 
+def test_each_attempt_of_a_restarted_job_has_its_own() -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("1", raised(100, "the first attempt"), NOW)
+    watch.feed("2", collective(90, sent=True), NOW)
+    assert len(settled(watch)) == 2
+    watch.feed("0.1", raised(300, "the second attempt"), NOW)
+    watch.feed("1", raised(400, "late, of the first"), NOW)
+    watch.feed("2.1", collective(290, sent=True), NOW)
+    found = watch.due(NOW, ended=True)
+    assert [(w.folder, w.incident.kind) for w in found] == [("0.1", "exception"), ("2.1", "nan")]
+    assert found[1].incident.text.startswith("rank 2 (attempt 2) sends the first NaN")
+    (lost,) = watch.lost("1.2", Moment(3, 1), "without a word")
+    assert lost.incident.text == "rank 1 (attempt 3) died without a word"
+
+
 def test_the_end_of_the_job_settles_it() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("1", raised(100, "can't allocate memory", kind="oom"), NOW)

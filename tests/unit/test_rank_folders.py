@@ -1,0 +1,23 @@
+"""Each start of a rank has a log folder of its own, named by rank and attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismdbg.rank.recording import _claim_folder
+
+
+def test_a_folder_for_each_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    assert [_claim_folder(tmp_path, 3).name for _ in range(3)] == ["3", "3.1", "3.2"]
+
+
+@pytest.mark.parametrize(("count", "name"), [("0", "1"), ("2", "1.2"), ("many", "1")])
+def test_the_launcher_says_which_attempt_it_is(
+    count: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that attempts of different ranks have the same number, also where one did not get far enough to be logged."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
+    assert _claim_folder(tmp_path, 1).name == name
