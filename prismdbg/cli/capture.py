@@ -8,6 +8,7 @@ import click
 
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli import render
+from prismdbg.cli.param_types import seconds
 from prismdbg.workflows.capture import CaptureRequest, capture
 from prismdbg.workflows.run_folder import RunFolder
 
@@ -19,7 +20,7 @@ from prismdbg.workflows.run_folder import RunFolder
     "--window", type=click.IntRange(min=0), default=1, show_default=True, metavar="STEPS", help="Steps after A."
 )
 @click.option("--origin", type=click.Choice(["image", "start"]), default="image", show_default=True)
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds to wait for the window.")
+@click.option("--timeout", type=seconds, default=600.0, show_default=True, help="Seconds to wait for the window.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="CAPSULE")
 def command(run: Path, rank: int, window: int, origin: str, timeout: float, output: Path) -> None:
     """Take RANK of the recorded job in RUN into CAPSULE; the job goes on.

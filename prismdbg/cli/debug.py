@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.param_types import seconds
 from prismdbg.cli.repl import PROMPT, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
 from prismdbg.errors import PrismError
@@ -25,7 +26,7 @@ END_BOUND_S = 10.0
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="[default: the best there is]")
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option(
-    "--timeout", type=float, default=600.0, show_default=True, help="Seconds without a collective or a command."
+    "--timeout", type=seconds, default=600.0, show_default=True, help="Seconds without a collective or a command."
 )
 @click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
 def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: float, plain: bool) -> int:

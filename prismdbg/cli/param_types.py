@@ -1,7 +1,8 @@
-"""Values people write on the command line, for `type=` of an option: sizes and moments."""
+"""Values people write on the command line, for `type=` of an option: sizes, durations, moments, ranks."""
 
 from __future__ import annotations
 
+import math
 import re
 
 import click
@@ -10,6 +11,8 @@ from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 
 _SIZE = re.compile(r"([0-9]{1,15})\s*([KMGT]?)(iB|B)?", re.IGNORECASE)
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_S = 366 * 24 * 3600.0
 _SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
@@ -19,6 +22,19 @@ def size(text: str) -> int:
     if match is None:
         raise click.BadParameter(f"{text!r} is not a size: write 512MiB or 4GiB")
     return int(match[1]) << _SHIFT[match[2].upper()]
+
+
+def seconds(text: str | float) -> float:
+    """`30`, `30s`, `2m`, `1h`: finite, above zero, at most a year. The system takes no longer waits."""
+    given = str(text).strip()
+    unit = _SECONDS.get(given[-1:], 0.0)
+    try:
+        value = float(given[:-1]) * unit if unit else float(given)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= _LONGEST_S:  # false for nan, too
+        raise click.BadParameter(f"{given!r} is not a time to wait: write 600, 30s, 10m or 1h")
+    return value
 
 
 def moment(text: str) -> Moment:

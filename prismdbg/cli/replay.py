@@ -10,6 +10,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.param_types import moment as moment_type
+from prismdbg.cli.param_types import seconds
 from prismdbg.cli.stop_text import source_lines
 from prismdbg.errors import FacilityError, PrismError
 from prismdbg.model.moment import Moment
@@ -21,6 +22,8 @@ from prismdbg.workflows.replay import ReplayRequest, open_replay
 BISECT_SKIP = 125
 _CODES = {
     Outcome.SAME: ExitCode.OK,
+    Outcome.UNHUNG: ExitCode.OK,
+    Outcome.NOTHING: ExitCode.OK,
     Outcome.STOPPED: ExitCode.OK,
     Outcome.DIVERGED: ExitCode.DIVERGED,
     Outcome.RANK_LOST: ExitCode.RANK_LOST,
@@ -34,7 +37,7 @@ OUTPUT_SHOWN_BYTES = 4000
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop there.")
 @click.option("--strict", is_flag=True, help="Pickled objects that differ (a pid, a time) count, too.")
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds for the whole replay.")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for the whole replay.")
 @click.option("--bisect", is_flag=True, help="Exit 125 where this code or this machine cannot run the capsule.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def command(
@@ -49,8 +52,8 @@ def command(
 ) -> int:
     """Run the rank in CAPSULE from A to B with no network, no peers and no capabilities, and compare.
 
-    Exits 0 when it was the run that was, 5 when it diverged, 3 for a bad capsule, 4 when this machine lacks
-    something, 124 when the time is over.
+    Exits 0 when it was the run that was, or when a rank that hung was un-hung; 5 when it diverged, 3 for a bad
+    capsule, 4 when this machine lacks something, 124 when the time is over.
     """
     try:
         with opened(capsule) as whole:
@@ -99,7 +102,9 @@ def _say(text: str) -> None:
 def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
     return {
         "outcome": verdict.outcome,
+        "summary": verdict.summary,
         "moment": verdict.moment,
+        "went_on_to": verdict.went_on_to or None,
         "runtime": runtime,
         "tally": verdict.tally,
         "story": verdict.story,
@@ -120,14 +125,12 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         for line in output[-OUTPUT_SHOWN_BYTES:].splitlines():
             render.say(f"  | {line}")
     tally = verdict.tally
-    compared = f"{tally.get('compared', 0)} collectives compared, {tally.get('fingerprints', 0)} by what the rank sent"
     if verdict.story is not None:
         render.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
-    elif verdict.outcome is Outcome.SAME:
-        render.emit(f"same: the run that was, to {verdict.moment} ({compared})")
-        render.say(f"recorded as: {incident}")
     else:
-        render.emit(f"{verdict.outcome}: at {verdict.moment} ({compared})")
+        render.emit(verdict.summary)
+    if verdict.outcome in (Outcome.SAME, Outcome.UNHUNG):
+        render.say(f"recorded as: {incident}")
     for note in verdict.notes:
         render.say(note)
     if tally.get("object_notes"):

@@ -19,6 +19,8 @@ SOURCE_BOUND_S = 10.0
 
 class Outcome(StrEnum):
     SAME = "same"
+    UNHUNG = "un-hung"  # what the rank waited in was answered and it went on; nothing recorded was left to compare
+    NOTHING = "nothing to compare"  # between A and B there is no collective
     DIVERGED = "diverged"
     STOPPED = "stopped"
     RANK_LOST = "rank lost"
@@ -26,13 +28,16 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Verdict:
-    """`story`: the divergence event, `source`: what stands there, as the agent's verb of that name gives it.
+    """`moment`: what the outcome reaches to. `went_on_to`: the first call past the recorded ones, where it came to one.
+
+    `story`: the divergence event, `source`: what stands there, as the agent's verb of that name gives it.
 
     `raised`: the exception that ended the program, if one did.
     """
 
     outcome: Outcome = Outcome.SAME
     moment: str = ""
+    went_on_to: str = ""
     tally: dict[str, Any] = field(default_factory=dict)
     story: Message | None = None
     source: Message | None = None
@@ -42,15 +47,35 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     exit_code: int | None = None
     elapsed_ns: int = 0
-    first_answer_ns: int = 0
+
+    @property
+    def compared(self) -> str:
+        collectives, sent = self.tally.get("compared", 0), self.tally.get("fingerprints", 0)
+        return f"{collectives} collectives compared, {sent} by what the rank sent"
+
+    @property
+    def summary(self) -> str:
+        """In one line; of a divergence the story says more."""
+        match self.outcome:
+            case Outcome.SAME:
+                return f"same: the run that was, to {self.moment} ({self.compared})"
+            case Outcome.UNHUNG:
+                synthesized = self.tally.get("synthesized")
+                answer = "a synthesized peer's answer" if synthesized else "its recorded answer"
+                there = f"went on to {self.went_on_to}" if self.went_on_to else "came to its end"
+                return f"un-hung: what the rank waited in at {self.moment} got {answer}, and it {there}"
+            case Outcome.NOTHING:
+                return f"nothing to compare: the rank issued no collective between A and B, {self.moment}"
+        return f"{self.outcome}: at {self.moment} ({self.compared})"
 
 
 def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:
     """Resumes the rank once and follows it to B, to `until`, or to its own end."""
     started = time.monotonic_ns()
     if live.end_record < live.first_record:
-        text = "the rank issued no collective between A and B: nothing to compare; look at it with `prismdbg debug`"
-        return Verdict(moment=str(live.capsule.manifest.moment_b), notes=[text])
+        verdict = Verdict(outcome=Outcome.NOTHING, moment=str(live.capsule.manifest.moment_b))
+        verdict.notes.append("it was brought back to A and stands there: look at it with `prismdbg debug`")
+        return verdict
     live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
     verdict = Verdict()
     deadline = time.monotonic() + timeout_s
@@ -101,7 +126,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
         verdict.tally = live.client.ask("progress")["tally"]
         return True
     elif kind == "end_of_log":
-        verdict.moment = str(live.capsule.manifest.moment_b)
+        verdict.moment, verdict.went_on_to = str(live.capsule.manifest.moment_b), str(event["moment"])
         return True
     elif kind == "finished":
         verdict.exit_code = int(event["code"])
@@ -153,3 +178,15 @@ def _judge(live: LiveReplay, verdict: Verdict, until: Moment | None) -> None:
     elif incident.kind is IncidentKind.EXCEPTION and verdict.exit_code == 0:
         verdict.outcome = Outcome.DIVERGED
         verdict.notes.append("the recorded exception was not raised")
+    if verdict.outcome is Outcome.SAME and verdict.tally.get("compared") == 0:
+        _judge_uncompared(live, verdict)
+
+
+def _judge_uncompared(live: LiveReplay, verdict: Verdict) -> None:
+    """ "Same" would rest on nothing: the rank was captured in works that did not complete, or A is B."""
+    verdict.moment = str(live.capsule.manifest.moment_b)
+    if not live.capsule.rank().get("in_flight"):
+        verdict.outcome = Outcome.NOTHING
+        return
+    verdict.outcome = Outcome.UNHUNG
+    verdict.notes.append("nothing recorded was left to compare; what follows the answer never was")

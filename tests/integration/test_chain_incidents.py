@@ -146,19 +146,20 @@ def test_the_waiting_rank_is_unhung_and_it_is_said(hung: tuple[Recording, dict[i
     (waiting,) = (path for rank, path in capsules.items() if rank != 2)
     assert Capsule.open(waiting).rank()["in_flight"]
     verdict = replay(waiting, runtime=runtime)
-    assert verdict["outcome"] == "same"
+    assert (verdict["outcome"], verdict["tally"]["compared"]) == ("un-hung", 0)
     assert verdict["tally"]["synthesized"] == len(verdict["synthesized"]) > 0
     assert verdict["tally"]["missing"] == 0
     shown = prismdbg("replay", waiting, "--runtime", runtime)
     assert shown.code == 0
+    assert shown.out.startswith("un-hung: what the rank waited in at") and "a synthesized peer's answer" in shown.out
     assert "answers were synthesized: nothing was recorded there; what follows is assumed" in shown.err
 
 
 def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[int, Path]]) -> None:
     _, capsules = hung
     verdict = replay(capsules[2])
-    assert verdict["outcome"] == "same"
-    assert any("no collective between A and B" in note for note in verdict["notes"])
+    assert verdict["outcome"] == "nothing to compare"
+    assert "the rank issued no collective between A and B" in verdict["summary"]
 
 
 def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:

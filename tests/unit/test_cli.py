@@ -15,7 +15,7 @@ from capsules import IMAGE, MANIFEST, make_capsule
 from prismdbg import errors
 from prismdbg.cli import main, registry, render
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.param_types import moment, size
+from prismdbg.cli.param_types import moment, seconds, size
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.pack import pack
 
@@ -251,3 +251,18 @@ def test_text_of_a_capsule_may_not_steer_the_terminal() -> None:
 def test_a_table_cuts_nothing_and_stays_on_its_lines() -> None:
     table = render.columns(("n", "what"), [("1", "a\nb"), ("10", "x" * 200)], right=("n",))
     assert table.splitlines() == [" n  what", " 1  a b", "10  " + "x" * 200]
+
+
+@pytest.mark.parametrize(("text", "value"), [("30", 30), ("0.5", 0.5), ("45s", 45), ("10m", 600), ("2h", 7200), (9, 9)])
+def test_times_to_wait(text: str | float, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "0", "", "s", "1e300", "1e9h", "soon", "1 2"])
+@pytest.mark.parametrize("command", ["replay", "debug", "capture"])
+def test_what_is_no_time_to_wait_is_wrong_usage(
+    command: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--rank=0", f"-o{tmp_path}/capsule"] if command == "capture" else []
+    assert main.run([command, str(tmp_path), f"--timeout={text}", *more]) == ExitCode.USAGE
+    assert "is not a time to wait: write 600" in capsys.readouterr().err
