@@ -1,4 +1,4 @@
-"""One typed line into a verb and its argument. The table is what `help` and completion show."""
+"""One typed line into a verb and its argument. The table is what `help`, completion and palettes show."""
 
 from __future__ import annotations
 
@@ -13,16 +13,44 @@ MAX_LINE = 4000
 
 class Verb(StrEnum):
     NEXT = "next"
+    REVERSE_NEXT = "reverse-next"
+    STEP = "step"
+    REVERSE_STEP = "reverse-step"
+    FINISH = "finish"
+    REVERSE_FINISH = "reverse-finish"
     CONTINUE = "continue"
+    REVERSE_CONTINUE = "reverse-continue"
     UNTIL = "until"
+    NEXT_STEP = "next-step"
+    GOTO = "goto"
+    BACK = "back"
+    FORWARD = "forward"
+    BREAK = "break"
+    TBREAK = "tbreak"
+    CONDITION = "condition"
+    IGNORE = "ignore"
+    LOG_ONLY = "log-only"
+    DELETE = "delete"
+    STOPS = "stops"
+    WATCH = "watch"
+    UNWATCH = "unwatch"
+    WHO = "who"
+    ORIGIN = "origin"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINTS = "checkpoints"
+    RESTART = "restart"
     INFO = "info"
     WHERE = "where"
     UP = "up"
     DOWN = "down"
     LIST = "list"
     PRINT = "print"
+    STATS = "stats"
+    DIFF = "diff"
     LOCALS = "locals"
     PEERS = "peers"
+    MEMORY = "memory"
+    TRACE = "trace"
     HELP = "help"
     QUIT = "quit"
 
@@ -34,6 +62,16 @@ class Takes(StrEnum):
     MOMENT = "MOMENT"
     EXPRESSION = "EXPRESSION"
     VERB = "[VERB]"
+    STOP = "WHAT [if CONDITION]"
+    CONDITION = "N [CONDITION]"
+    COUNT = "N COUNT"
+    ONE = "N"
+    WATCH = "[EXPRESSION]"
+    WHO = "wrote|allocated EXPRESSION"
+    ORIGIN = "[EXPRESSION]"
+    WHERE = "[from nan]"
+    MEMORY = "[peak | diff M1 M2 | export FILE | ...]"
+    SWITCH = "[on | off]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +83,99 @@ class Usage:
 
 VERBS: dict[Verb, Usage] = {
     Verb.NEXT: Usage(Takes.NUMBER, "n", "go on to the next collective, or the N-th from here"),
-    Verb.CONTINUE: Usage(Takes.NOTHING, "c", "go on to the end, or to what is not as recorded"),
-    Verb.UNTIL: Usage(Takes.MOMENT, "u", "go on to the first collective at or after a moment: 12.3 or 12"),
+    Verb.REVERSE_NEXT: Usage(Takes.NUMBER, "rn", "back to the collective before, or the N-th before"),
+    Verb.STEP: Usage(Takes.NUMBER, "s", "go on by one event: an operator, an allocation, a free"),
+    Verb.REVERSE_STEP: Usage(Takes.NUMBER, "rs", "back by one event"),
+    Verb.FINISH: Usage(Takes.NOTHING, "f", "go on to the first collective after this module, or after this step"),
+    Verb.REVERSE_FINISH: Usage(Takes.NOTHING, "rf", "back to the last collective before this module, or this step"),
+    Verb.CONTINUE: Usage(Takes.NOTHING, "c", "go on to a stop, to the end, or to what is not as recorded"),
+    Verb.REVERSE_CONTINUE: Usage(Takes.NOTHING, "rc", "back to the stop that was hit last before here, or to A"),
+    Verb.UNTIL: Usage(Takes.MOMENT, "u", "go on to a moment (12.3 or 12), unless a stop is hit before"),
+    Verb.NEXT_STEP: Usage(Takes.NUMBER, "ns", "go on to the first collective of the next step, or the N-th"),
+    Verb.GOTO: Usage(Takes.MOMENT, "g", "to a moment, forwards or backwards: 12.3 or 12.3.6; stops are passed"),
+    Verb.BACK: Usage(Takes.NUMBER, "", "to the place where you looked before"),
+    Verb.FORWARD: Usage(Takes.NUMBER, "", "to the place where you looked before `back`"),
+    Verb.BREAK: Usage(
+        Takes.STOP,
+        "b",
+        "stop at: OP, on GROUP, #SEQ, FILE:LINE, in MODULE, exception, nan, divergence, peer RANK, "
+        "allocation, change EXPRESSION",
+    ),
+    Verb.TBREAK: Usage(Takes.STOP, "tb", "as break, but only once"),
+    Verb.CONDITION: Usage(Takes.CONDITION, "cond", "stop N only if this holds, too; alone: whenever"),
+    Verb.IGNORE: Usage(Takes.COUNT, "", "let the next COUNT hits of stop N pass"),
+    Verb.LOG_ONLY: Usage(Takes.ONE, "", "stop N only tells its hits; once more: it stops again"),
+    Verb.DELETE: Usage(Takes.NUMBER, "del", "remove stop N, or all"),
+    Verb.STOPS: Usage(Takes.NOTHING, "", "the stops, with their hits"),
+    Verb.WATCH: Usage(
+        Takes.WATCH, "", "show a value at every stop; alone: list them. watch! also stops when it changes"
+    ),
+    Verb.UNWATCH: Usage(Takes.ONE, "", "no longer show watch N"),
+    Verb.WHO: Usage(Takes.WHO, "", "back to what last wrote a tensor, or allocated its memory"),
+    Verb.ORIGIN: Usage(Takes.ORIGIN, "", "back to where the first NaN or infinity came from, in all or in a value"),
+    Verb.CHECKPOINT: Usage(Takes.NOTHING, "m", "keep an image of the rank as it stands"),
+    Verb.CHECKPOINTS: Usage(Takes.NOTHING, "", "the images, with moment, size and cost"),
+    Verb.RESTART: Usage(Takes.NUMBER, "", "to checkpoint N, or to A; also when the rank is gone"),
     Verb.INFO: Usage(Takes.NOTHING, "i", "this collective, and what was compared so far"),
-    Verb.WHERE: Usage(Takes.NOTHING, "w", "the Python stack"),
+    Verb.WHERE: Usage(Takes.WHERE, "w", "the Python stack; where from nan: as origin"),
     Verb.UP: Usage(Takes.NUMBER, "", "look from the caller's frame"),
-    Verb.DOWN: Usage(Takes.NUMBER, "", "look from the called frame"),
+    Verb.DOWN: Usage(Takes.NUMBER, "d", "look from the called frame"),
     Verb.LIST: Usage(Takes.LINE, "l", "source around this line, or around LINE"),
-    Verb.PRINT: Usage(Takes.EXPRESSION, "p", "a value: print out[0], print nan(model.head.weight)"),
+    Verb.PRINT: Usage(Takes.EXPRESSION, "p", "a value: print out[0][3:8], print nan(model.head.weight)"),
+    Verb.STATS: Usage(Takes.EXPRESSION, "", "statistics and histogram of a tensor, without its values"),
+    Verb.DIFF: Usage(Takes.EXPRESSION, "", "a tensor of this collective against what was recorded: diff out[0]"),
     Verb.LOCALS: Usage(Takes.NOTHING, "", "names of this frame"),
-    Verb.PEERS: Usage(Takes.NOTHING, "", "who takes part in this collective, and how each is played"),
+    Verb.PEERS: Usage(Takes.NOTHING, "", "who takes part here, how each is played, when it arrived"),
+    Verb.MEMORY: Usage(Takes.MEMORY, "mem", "live memory here; its peak; a difference; a snapshot for memory_viz"),
+    Verb.TRACE: Usage(
+        Takes.SWITCH, "", "operators, allocations and frees between collectives are traced, or no longer"
+    ),
     Verb.HELP: Usage(Takes.VERB, "h", "this list"),
     Verb.QUIT: Usage(Takes.NOTHING, "q", "end the replay"),
 }
 
+_NEEDED = (
+    Takes.MOMENT, Takes.EXPRESSION, Takes.STOP, Takes.CONDITION, Takes.COUNT, Takes.ONE, Takes.WHO,
+)  # fmt: skip
+_NUMBERS = (Takes.NUMBER, Takes.LINE, Takes.ONE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """`number` where one was given; `text` is what an expression or a verb is read from."""
+    """`number` where one was given; `text` is what an expression or a verb is read from.
+
+    insists: the verb was typed with an exclamation mark: `continue!`.
+    """
 
     verb: Verb
     number: int | None = None
     moment: Moment | None = None
     text: str = ""
+    insists: bool = False
 
 
 def parse_line(text: str) -> Line:
-    """`UsageError` says what the verb takes. Verbs may be cut short where that is not ambiguous."""
+    """`UsageError` says what the verb takes. Verbs may be cut short where that is not ambiguous; a bare moment is
+    where to go."""
     if len(text) > MAX_LINE:
         raise UsageError(f"a line has at most {MAX_LINE} characters")
     word, _, argument = text.strip().partition(" ")
-    verb, argument = verb_of(word), argument.strip()
+    if word[:1].isascii() and word[:1].isdigit() and not argument:
+        return Line(verb=Verb.GOTO, moment=Moment.parse(word))
+    insists = len(word) > 1 and word.endswith("!")
+    verb, argument = verb_of(word.removesuffix("!") if insists else word), argument.strip()
     takes = VERBS[verb].takes
     if takes is Takes.NOTHING and argument:
         raise UsageError(f"{verb} takes nothing after it", hint=f"write {verb} alone")
-    if takes in (Takes.MOMENT, Takes.EXPRESSION) and not argument:
+    if takes in _NEEDED and not argument:
         raise UsageError(f"{verb} takes {takes}", hint=f"{verb}: {VERBS[verb].meaning}")
     if takes is Takes.MOMENT:
-        return Line(verb=verb, moment=Moment.parse(argument))
-    if takes in (Takes.NUMBER, Takes.LINE) and argument:
-        return Line(verb=verb, number=_number(verb, argument))
-    return Line(verb=verb, text=argument)
+        return Line(verb=verb, moment=Moment.parse(argument), insists=insists)
+    if takes in (Takes.CONDITION, Takes.COUNT):
+        return _numbered(verb, argument, insists)
+    if takes in _NUMBERS and argument:
+        return Line(verb=verb, number=_number(verb, argument), insists=insists)
+    return Line(verb=verb, text=argument, insists=insists)
 
 
 def verb_of(word: str) -> Verb:
@@ -93,14 +183,27 @@ def verb_of(word: str) -> Verb:
         if word and word == usage.short:
             return verb
     found = [verb for verb in VERBS if word and verb.startswith(word)]
-    if len(found) == 1 or word in found:
-        return found[0]
+    if word in found:
+        return Verb(word)
+    first = found[0] if found else None
+    if first is not None and all(verb.startswith(first) for verb in found):
+        return first
     if found:
         raise UsageError(f"{word!r} may be {' or '.join(found)}")
     raise UsageError(f"there is no {word!r}", hint="help lists what there is")
 
 
+def _numbered(verb: Verb, argument: str, insists: bool) -> Line:
+    """`N` and what follows it."""
+    first, _, rest = argument.partition(" ")
+    number = _number(verb, first)
+    if VERBS[verb].takes is Takes.COUNT and not (rest.strip().isascii() and rest.strip().isdigit() and len(rest) <= 9):
+        raise UsageError(f"{verb} takes {Takes.COUNT}", hint=f"{verb} 1 10")
+    return Line(verb=verb, number=number, text=rest.strip(), insists=insists)
+
+
 def _number(verb: Verb, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
-        raise UsageError(f"{verb} takes a number from 1, not {text!r}")
+    least = 0 if verb is Verb.RESTART else 1
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+        raise UsageError(f"{verb} takes a number from {least}, not {text!r}")
     return int(text)

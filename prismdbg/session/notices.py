@@ -13,15 +13,29 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """`reason`: start, next, until, paused, diverged, end of the log, ...; `collective` is empty at the start.
+    """`reason`: start, next, until, stop, paused, diverged, end of the log, ...; `collective` is empty at the start.
 
     number: the n-th stop of the rank, 0 where that is not known; told twice, it is one stop.
+    stops: numbers of those that were hit; ignored: what each of them still lets pass, by number.
+    answered: the peers' answer is there; place: digests of everything up to here; hits: what was noted on the way.
     """
 
     reason: str
     moment: Moment
     number: int = 0
     collective: Json = field(default_factory=dict)
+    stops: tuple[int, ...] = ()
+    ignored: dict[int, int] = field(default_factory=dict)
+    answered: bool = True
+    place: dict[str, str] = field(default_factory=dict)
+    hits: tuple[Json, ...] = ()
+
+    @property
+    def side(self) -> str:
+        """Two stops at one moment may lie before and after the answer, or later."""
+        if self.reason == "exception":
+            return "raised"
+        return "answered" if self.answered else "asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +91,69 @@ class Finished:
     tally: Json
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A stop that only tells was hit; the rank went on."""
+
+    moment: Moment
+    stop: int
+    collective: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFailed:
+    """A stop's condition could not be evaluated; told once, the rank went on."""
+
+    moment: Moment
+    stop: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlike:
+    """A place was reached again and is not as it was: the replay is not deterministic. `what` in words."""
+
+    moment: Moment
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The rank or its place is gone; `restart` or any way back brings it again."""
+
+    moment: Moment
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Of long work: `done` of `total` collectives where both are known (total 0: not known)."""
+
+    text: str
+    moment: Moment
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointMade:
+    """An image of the rank was taken. `asked`: by a person, not by the spacing."""
+
+    number: int
+    moment: Moment
+    size_bytes: int
+    cost_s: float
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """The rank stands where a checkpoint was taken."""
+
+    number: int
+    moment: Moment
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """Anything else worth a line."""
@@ -84,7 +161,23 @@ class Said:
     text: str
 
 
-Notice = Stopped | Diverged | Synthesized | EndOfLog | StateCompared | ProgramRaised | Finished | Said
+Notice = (
+    Stopped
+    | Diverged
+    | Synthesized
+    | EndOfLog
+    | StateCompared
+    | ProgramRaised
+    | Finished
+    | Hit
+    | StopFailed
+    | Unlike
+    | Lost
+    | Progress
+    | CheckpointMade
+    | Returned
+    | Said
+)
 
 
 def parse_notice(event: Json) -> Notice:
@@ -99,8 +192,7 @@ def _parse(event: Json) -> Notice:
     moment = Moment.parse(str(event["moment"])) if "moment" in event else Moment(0)
     match event["event"]:
         case "stopped":
-            number, collective = int(event.get("number", 0)), dict(event["collective"])
-            return Stopped(reason=str(event["reason"]), moment=moment, number=number, collective=collective)
+            return parse_stop(event, str(event["reason"]))
         case "diverged":
             return Diverged(moment=moment, story=event)
         case "synthesized":
@@ -116,7 +208,26 @@ def _parse(event: Json) -> Notice:
             return ProgramRaised(moment=moment, kind=str(event["type"]), text=str(event["text"]), traceback=traceback)
         case "finished":
             return Finished(moment=moment, code=int(event["code"]), tally=dict(event["tally"]))
+        case "hit":
+            return Hit(moment=moment, stop=int(event["stop"]), collective=dict(event["collective"]))
+        case "stop_failed":
+            return StopFailed(moment=moment, stop=int(event["stop"]), error=str(event["error"]))
         case "note":
             return Said(str(event["text"]))
         case other:
             return Said(f"event {other!r}")
+
+
+def parse_stop(event: Json, reason: str) -> Stopped:
+    """A `stopped` event, or the answer to `progress` while the rank stands."""
+    return Stopped(
+        reason=reason,
+        moment=Moment.parse(str(event["moment"])),
+        number=int(event.get("number", 0)),
+        collective=dict(event.get("collective", {})),
+        stops=tuple(int(number) for number in event.get("stops", ())),
+        ignored={int(number): int(left) for number, left in dict(event.get("ignored", {})).items()},
+        answered=bool(event.get("answered", True)),
+        place={str(name): str(digest) for name, digest in dict(event.get("place") or {}).items()},
+        hits=tuple(dict(hit) for hit in event.get("hits", ())),
+    )

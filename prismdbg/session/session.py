@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.session.answers import Phase
 from prismdbg.session.frames import frames_of, own_frame
-from prismdbg.session.notices import Diverged, Finished, Notice, ProgramRaised, Stopped
+from prismdbg.session.notices import Diverged, Finished, Hit, Notice, ProgramRaised, StopFailed, Stopped, parse_stop
+from prismdbg.session.places import Places
+from prismdbg.session.stops import StopList
+from prismdbg.session.visits import Visits
+from prismdbg.session.watches import WatchList
+
+__all__ = ["PARKED", "Ask", "Phase", "Session"]
 
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 PARKED = "parked"
-
-
-class Phase(StrEnum):
-    RUNNING = "running"
-    STOPPED = "stopped"
-    FINISHED = "finished"
-    LOST = "lost"
+END_OF_LOG = "end of the log"
+GONE_HINT = "restart, or any way back, brings it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,15 @@ class Ask:
 class Session:
     """One rank, one replay. Front ends hand it every notice and every stack, and send what it gives them."""
 
-    def __init__(self, end_record: int | None = None) -> None:
-        """`end_record`: the last record that belongs to the capsule, where that is not the log's last."""
+    def __init__(self, end_record: int | None = None, recorded: Sequence[Moment] = ()) -> None:
+        """`end_record`: the last record that belongs to the capsule, where that is not the log's last.
+        `recorded`: the moments of the capsule's collectives, where a front end has them."""
         self._end_record = end_record
+        self.recorded = tuple(recorded)
         self.phase = Phase.RUNNING
         self.moment = Moment(0)
         self.visited: list[Stopped] = []
+        self.visits = Visits()
         self.frames: tuple[Frame, ...] = ()
         self.frame = 0
         self.pending: Ask | None = None
@@ -50,6 +55,12 @@ class Session:
         self.raised: ProgramRaised | None = None
         self.finished: Finished | None = None
         self.lost_because = ""
+        self.stops = StopList()
+        self.watches = WatchList()
+        self.places = Places()
+        self.ever_diverged = False
+        self._failed: set[tuple[int, str]] = set()
+        self._asked_beyond = False
         self._last_stop = 0
 
     @property
@@ -58,17 +69,21 @@ class Session:
         return self.visited[-1] if self.phase is Phase.STOPPED else None
 
     def notice(self, notice: Notice) -> bool:
-        """Takes in what the rank tells; False for a stop that is known already."""
+        """Takes in what the rank tells; False for what is known already."""
         match notice:
             case Stopped() if notice.number and notice.number <= self._last_stop:
                 return False
             case Stopped():
-                self._last_stop = max(notice.number, self._last_stop)
-                self.phase, self.moment, self.pending = Phase.STOPPED, notice.moment, None
-                self.frames, self.frame = (), 0
-                self.visited.append(notice)
+                self._stopped(notice)
+                self.stops.stopped(notice.stops, notice.ignored)
+            case Hit():
+                self.stops.hit(notice.stop)
+            case StopFailed():
+                return self._newly_failed(notice)
             case Diverged():
-                self.divergence = notice
+                known = self.divergence is not None and self.divergence.moment == notice.moment
+                self.divergence, self.ever_diverged = notice, True
+                return not known
             case ProgramRaised():
                 self.raised = notice
             case Finished():
@@ -78,34 +93,75 @@ class Session:
                 pass
         return True
 
+    def _stopped(self, stop: Stopped) -> None:
+        self._last_stop = max(stop.number, self._last_stop)
+        self.phase, self.moment, self.pending = Phase.STOPPED, stop.moment, None
+        self.frames, self.frame = (), 0
+        self.visited.append(stop)
+
+    def _newly_failed(self, notice: StopFailed) -> bool:
+        known = (notice.stop, notice.error) in self._failed
+        self._failed.add((notice.stop, notice.error))
+        return not known
+
     def begin(self, reply: dict[str, Any]) -> None:
         """Takes in the first answer to `progress`: a stop that happened before anybody listened."""
         self.moment = Moment.parse(str(reply["moment"]))
         if reply["stopped"] and self.phase is Phase.RUNNING:
-            number, collective = int(reply.get("number", 0)), dict(reply.get("collective", {}))
-            reason = str(reply["stopped"])
-            self.notice(Stopped(reason=reason, moment=self.moment, number=number, collective=collective))
+            self.notice(parse_stop(reply, str(reply["stopped"])))
+
+    def returned(self, reply: dict[str, Any]) -> None:
+        """Takes in the answer to `progress` of a rank that is again where it was: its stops are counted from there."""
+        self.phase, self.pending, self.lost_because = Phase.RUNNING, None, ""
+        self.finished = self.raised = None
+        self._last_stop = 0
+        self._stopped(parse_stop(reply, str(reply["stopped"])))
 
     def lost(self, why: str) -> None:
         """The rank or its agent is gone. After the program's end that is as it should be."""
         if self.phase is not Phase.FINISHED:
             self.phase, self.lost_because, self.pending = Phase.LOST, why, None
 
+    def passed(self, stop: Stopped) -> bool:
+        """Takes in a stop at which the rank goes on at once; False for one that is known already."""
+        if stop.number and stop.number <= self._last_stop:
+            return False
+        self._last_stop = max(stop.number, self._last_stop)
+        self.moment = stop.moment
+        return True
+
+    def unlike(self, stop: Stopped) -> tuple[str, ...]:
+        """What is not as it was at the first visit of this place, in words."""
+        return self.places.visit(stop.moment, stop.side, stop.place)
+
     def next(self, count: int = 1) -> Ask:
         if not 1 <= count <= MAX_COUNT:
             raise UsageError(f"next takes a count from 1 to {MAX_COUNT}")
-        return self._resume(count=count)
+        return self.resume(count=count)
 
     def continue_(self) -> Ask:
-        return self._resume()
+        return self.resume()
 
     def until(self, moment: Moment) -> Ask:
-        self._require_stop()
+        self.require_stop()
         if moment <= self.moment:
+            raise UsageError(f"{moment} is not ahead: the rank is at {self.moment}", hint=f"back to it: goto {moment}")
+        return self.resume(until=str(moment))
+
+    def next_step(self, count: int = 1) -> Ask:
+        self.require_stop()
+        return self.resume(until=str(Moment(self.moment.step + count)))
+
+    def may_go_beyond(self, insists: bool) -> None:
+        """At the record's end going on is asked for once: everything later is made up."""
+        if self.stop is None or self.stop.reason != END_OF_LOG or self._asked_beyond:
+            return
+        self._asked_beyond = True
+        if not insists:
             raise UsageError(
-                f"{moment} is not ahead: the rank is at {self.moment}", hint="a replay goes forward; start it again"
+                "the record ends here: whoever answers from now on is synthesized, and so is every later value",
+                hint="once more, or continue!, goes on",
             )
-        return self._resume(until=str(moment))
 
     def pause(self) -> Ask:
         if self.phase is not Phase.RUNNING:
@@ -113,7 +169,7 @@ class Session:
         return Ask("pause")
 
     def stack(self) -> Ask:
-        self._require_view()
+        self.require_view()
         return Ask("stack")
 
     def stack_known(self, frames: list[dict[str, Any]]) -> None:
@@ -125,7 +181,7 @@ class Session:
 
     def move(self, outwards: int) -> Frame:
         """Chooses another frame, `outwards` up the stack or down where negative."""
-        self._require_view()
+        self.require_view()
         chosen = self.frame + outwards
         if not self.frames:
             raise UsageError("there is no Python frame here")
@@ -137,31 +193,41 @@ class Session:
     def evaluate(self, text: str) -> Ask:
         """Reads the expression first: what is wrong in it is said here, with a caret."""
         expression = parse(text)
-        self._require_view()
+        self.require_view()
         return Ask("evaluate", {"expression": expression.text, "frame": self.frame})
 
+    def difference(self, text: str) -> Ask:
+        expression = parse(text)
+        self.require_view()
+        return Ask("difference", {"expression": expression.text, "frame": self.frame})
+
     def local_names(self) -> Ask:
-        self._require_view()
+        self.require_view()
         return Ask("locals", {"frame": self.frame})
 
     def source(self, line: int | None = None, around: int = AROUND_LINES) -> Ask:
-        self._require_view()
+        self.require_view()
         return Ask("source", {"frame": self.frame, "around": around, "line": line})
 
     def peers(self) -> Ask:
-        self._require_view()
+        self.require_view()
         return Ask("peers")
 
     def tally(self) -> Ask:
-        self._require_alive()
+        self.require_alive()
         return Ask("progress")
+
+    def history(self, count: int) -> Ask:
+        """The moments of the last collectives before here."""
+        self.require_view()
+        return Ask("history", {"count": count})
 
     def quit(self) -> Ask | None:
         """None where there is nothing left to end."""
         return Ask("quit") if self.phase in (Phase.RUNNING, Phase.STOPPED) else None
 
-    def _resume(self, **arguments: Any) -> Ask:
-        self._require_stop()
+    def resume(self, **arguments: Any) -> Ask:
+        self.require_stop()
         if self._end_record is not None:
             arguments["end"] = self._end_record
         self.pending = Ask("resume", arguments, resumes=True)
@@ -172,19 +238,19 @@ class Session:
         self.phase = Phase.RUNNING
         self.frames, self.frame = (), 0
 
-    def _require_alive(self) -> None:
+    def require_alive(self) -> None:
         if self.phase is Phase.FINISHED:
-            raise UsageError("the program has ended", hint="quit, and start the replay again")
+            raise UsageError("the program has ended", hint="a way back still works: reverse-next, goto, restart")
         if self.phase is Phase.LOST:
-            raise UsageError(f"the rank is gone: {self.lost_because}", hint="quit, and start the replay again")
+            raise UsageError(f"the rank is gone: {self.lost_because}", hint=GONE_HINT)
 
-    def _require_stop(self) -> None:
-        self._require_alive()
+    def require_stop(self) -> None:
+        self.require_alive()
         if self.phase is not Phase.STOPPED:
             raise UsageError("the rank is running", hint="wait until it stops")
 
-    def _require_view(self) -> None:
+    def require_view(self) -> None:
         """A thread of the rank waits for questions: everywhere but where a restored rank stands at first."""
-        self._require_stop()
+        self.require_stop()
         if self.visited[-1].reason == PARKED:
             raise UsageError("the rank is as it was captured; nothing can be looked at yet", hint="go on first: next")

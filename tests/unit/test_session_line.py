@@ -39,7 +39,7 @@ def test_lines(text: str, line: Line) -> None:
     [
         ("", "no ''"),
         ("dance", "no 'dance'"),
-        ("lo 3", "takes nothing"),
+        ("loc 3", "takes nothing"),
         ("next two", "number from 1"),
         ("next 0", "number from 1"),
         ("next -3", "number from 1"),

@@ -1,0 +1,200 @@
+"""What a verb answers, as values; a front end makes text or widgets of them. Parts that a rank rendered stay JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.line import Verb
+from prismdbg.session.notices import Finished, Stopped
+from prismdbg.session.stops import StopSpec
+from prismdbg.session.watches import Watched
+
+Json = dict[str, Any]
+
+
+class Phase(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """After every verb that moves. `stop`: where the rank stands; None where it runs, has ended or is gone.
+
+    beginning: it went back as far as the capsule goes. watched: every watch's value here.
+    """
+
+    phase: Phase
+    moment: Moment
+    stop: Stopped | None = None
+    beginning: bool = False
+    watched: tuple[Watched, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """`only_stats`: the values themselves are not asked for."""
+
+    text: str
+    value: Json
+    only_stats: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    frames: tuple[Frame, ...]
+    chosen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    source: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    names: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    peers: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    phase: Phase
+    moment: Moment
+    tally: Json
+    stop: Stopped | None = None
+    finished: Finished | None = None
+    visited: tuple[Moment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTable:
+    """`hits` by number. `said`: what was done, where something was changed."""
+
+    stops: tuple[StopSpec, ...]
+    hits: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopSet:
+    """A stop was made or changed; removed where `gone`."""
+
+    stop: StopSpec
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchTable:
+    watched: tuple[Watched, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTable:
+    """`here`: the moment now. `why_none`: why no images can be taken, where they cannot."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    here: Moment
+    why_none: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrote:
+    """Who changed a value last before the place where it was asked for; the rank stands at the change now.
+
+    after: the last collective at which the value was still the old one. op: the operator, empty where only the
+    collective it came by is known. exact: found between two operators, not only between two collectives.
+    """
+
+    text: str
+    moment: Moment
+    after: Moment | None
+    op: str
+    frames: tuple[Frame, ...]
+    exact: bool
+    stop: Stopped | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Originated:
+    """Where the first NaN or infinity came from. born: its inputs were all finite; else it came in from outside.
+
+    seen_at: the first collective that sent or received one.
+    """
+
+    moment: Moment
+    op: str
+    born: bool
+    what: str
+    seen_at: Moment
+    frames: tuple[Frame, ...]
+    exact: bool
+    stop: Stopped | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs:
+    """A tensor of the stopped collective against the recorded bytes. `value`: the difference, as rendered."""
+
+    text: str
+    equal: bool
+    differing: int
+    elements: int
+    largest: float | None
+    value: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """`answer` is a value of `prismdbg.memory`."""
+
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Help:
+    verbs: tuple[Verb, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """In words; nothing more to show."""
+
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """`quit`."""
+
+
+Answer = (
+    Arrived
+    | Value
+    | Stack
+    | Source
+    | Names
+    | Peers
+    | Info
+    | StopTable
+    | StopSet
+    | WatchTable
+    | CheckpointTable
+    | Wrote
+    | Originated
+    | Differs
+    | Memory
+    | Help
+    | Done
+    | Ended
+)

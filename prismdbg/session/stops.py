@@ -1,0 +1,141 @@
+"""Where the rank is to stop: values that the session keeps and sends, numbered from 1. What is in them is evaluated in
+the rank."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.errors import UsageError
+from prismdbg.expr.parser import parse
+
+MAX_STOPS = 100
+
+
+class StopKind(StrEnum):
+    COLLECTIVE = "collective"
+    ALLOCATION = "allocation"
+    EXCEPTION = "exception"
+    NAN = "nan"  # also an infinity, in what is sent or received
+    DIVERGENCE = "divergence"
+    PEER = "peer"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopSpec:
+    """Everything that is given must hold. `ignore`: hits that are still let pass; `expression`: whose change is meant.
+
+    once: gone after its first stop; log_only: its hits are told and the rank goes on.
+    """
+
+    kind: StopKind
+    number: int = 0
+    op: str = ""
+    group: str = ""
+    seq: int | None = None
+    file: str = ""
+    line: int | None = None
+    module: str = ""
+    peer: int | None = None
+    condition: str = ""
+    expression: str = ""
+    ignore: int = 0
+    once: bool = False
+    log_only: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in ("", None, False) or name == "seq"}
+
+    @property
+    def title(self) -> str:
+        """As one would type it."""
+        parts = [] if self.kind is StopKind.COLLECTIVE else [_WORDS[self.kind]]
+        parts += [self.op] if self.op else []
+        parts += [self.expression] if self.expression else []
+        parts += [str(self.peer)] if self.peer is not None else []
+        parts += [f"on {self.group}"] if self.group else []
+        parts += [f"#{self.seq}"] if self.seq is not None else []
+        parts += [f"{self.file}:{self.line}"] if self.file else []
+        parts += [f"in {self.module}"] if self.module else []
+        parts += [f"if {self.condition}"] if self.condition else []
+        return " ".join(parts)
+
+
+_WORDS = {kind: str(kind) for kind in StopKind}
+
+
+class StopList:
+    """Numbers are given once and never again."""
+
+    def __init__(self) -> None:
+        self._stops: dict[int, StopSpec] = {}
+        self._next = 1
+        self.hits: dict[int, int] = {}
+
+    def __iter__(self) -> Any:
+        return iter(self.all)
+
+    @property
+    def all(self) -> tuple[StopSpec, ...]:
+        return tuple(self._stops.values())
+
+    @property
+    def needs_trace(self) -> bool:
+        """Whether one of them looks at what happens between collectives."""
+        return any(stop.kind is StopKind.ALLOCATION for stop in self.all)
+
+    def add(self, spec: StopSpec) -> StopSpec:
+        if len(self._stops) >= MAX_STOPS:
+            raise UsageError(f"there are {MAX_STOPS} stops already", hint="delete some")
+        numbered = replace(spec, number=self._next)
+        self._stops[self._next] = numbered
+        self._next += 1
+        return numbered
+
+    def get(self, number: int) -> StopSpec:
+        if number not in self._stops:
+            raise UsageError(f"there is no stop {number}", hint="`stops` lists them")
+        return self._stops[number]
+
+    def remove(self, number: int) -> StopSpec:
+        gone = self.get(number)
+        del self._stops[number]
+        return gone
+
+    def clear(self) -> None:
+        self._stops.clear()
+
+    def condition(self, number: int, text: str) -> StopSpec:
+        """Another condition, read here; empty for none."""
+        if text:
+            parse(text)
+        return self._change(number, condition=text)
+
+    def ignore(self, number: int, count: int) -> StopSpec:
+        return self._change(number, ignore=count)
+
+    def log_only(self, number: int) -> StopSpec:
+        """Switched on, or off again."""
+        return self._change(number, log_only=not self.get(number).log_only)
+
+    def hit(self, number: int) -> None:
+        self.hits[number] = self.hits.get(number, 0) + 1
+
+    def stopped(self, numbers: tuple[int, ...], left: dict[int, int]) -> None:
+        """The rank stands because of these; `left`: how many hits each still lets pass."""
+        for number, count in left.items():
+            if number in self._stops:
+                self._change(number, ignore=count)
+        for number in numbers:
+            self.hit(number)
+            if number in self._stops and self._stops[number].once:
+                del self._stops[number]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [stop.to_json() for stop in self.all]
+
+    def _change(self, number: int, **changes: Any) -> StopSpec:
+        self._stops[number] = replace(self.get(number), **changes)
+        return self._stops[number]

@@ -1,0 +1,155 @@
+"""The debugger that a REPL, a screen and a script have in common: a line in, a typed answer out, notices meanwhile.
+
+Decides nothing that the session can decide from values; renders nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
+from prismdbg.session.session import AROUND_LINES, Phase, Session
+from prismdbg.workflows.driver import Driver, Interrupted, Settings, Tell, Travel
+from prismdbg.workflows.journeys import Journeys
+from prismdbg.workflows.looks import Looks
+from prismdbg.workflows.stop_verbs import StopVerbs
+
+__all__ = ["Debugger", "OnlyForward", "Settings", "Travel"]
+
+Json = dict[str, Any]
+
+
+class Debugger:
+    """One rank in one replay. `do` is called by one thread at a time; `interrupt` from any, or a signal handler.
+
+    After `begin` the rank stands. Every `PrismError` but a lost rank is the caller's to show; a rank that is gone is
+    told as a notice, the phase is LOST, and any way back brings it again.
+    """
+
+    def __init__(
+        self,
+        travel: Travel,
+        tell: Tell,
+        *,
+        end_record: int | None = None,
+        recorded: Sequence[Moment] = (),
+        settings: Settings | None = None,
+        how_it_ended: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known."""
+        self.session = Session(end_record, recorded)
+        self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
+        self.looks = Looks(self.driver)
+        self._journeys = Journeys(self.driver, self.looks)
+        self._verbs: dict[Verb, Callable[[Line], Answer]] = {
+            **self._journeys.verbs(),
+            **self.looks.verbs(),
+            **StopVerbs(self.driver, self.looks).verbs(),
+            Verb.HELP: _help,
+            Verb.QUIT: lambda _: answers.Ended(),
+        }
+
+    def begin(self) -> Answer:
+        """Until the rank stands still for the first time."""
+        return self._carry_out(self._journeys.begin)
+
+    def do(self, text: str) -> Answer:
+        """Carries out one line. `UsageError` and the like leave everything as it was."""
+        line = parse_line(text)
+        if line.verb not in self._verbs:
+            raise UsageError(f"{line.verb} cannot be done in this replay")
+        return self._carry_out(lambda: self._verbs[line.verb](line))
+
+    def poll(self, timeout_s: float) -> None:
+        """Takes in what the rank tells while nothing is asked of it: also a stopped one may die."""
+        try:
+            self.driver.take(self.driver.travel.client.next_event(timeout_s, "what the rank tells"))
+        except WaitTimeout:
+            return
+        except RankLost as error:
+            self.driver.lost(error)
+
+    def interrupt(self) -> None:
+        """The rank stops at its next collective; twice: whoever waits gets the prompt back, the rank runs on."""
+        self.driver.interrupt()
+
+    def end(self) -> None:
+        """Ends the rank."""
+        self.driver.end()
+
+    # what front ends show at a stop without being asked; each answer as the rank gives it
+
+    def stack(self) -> answers.Stack:
+        return self.looks.stack()
+
+    def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
+        return self.looks.source(line, around)
+
+    def evaluate(self, text: str) -> Json:
+        return self.looks.value(text)
+
+    def local_names(self) -> tuple[Json, ...]:
+        return self.looks.local_names()
+
+    def peers(self) -> Json:
+        return self.looks.peers()
+
+    def tally(self) -> Json:
+        return self.looks.tally()
+
+    def choose_frame(self, outwards: int) -> answers.Stack:
+        return self.looks.choose_frame(outwards)
+
+    def _carry_out(self, action: Callable[[], Answer]) -> Answer:
+        self.driver.listen()
+        try:
+            return action()
+        except RankLost as error:
+            self.driver.lost(error)
+            return self.looks.arrived()
+        except Interrupted as given_up:
+            if self.session.phase is not Phase.STOPPED:
+                raise
+            self.driver.say(str(given_up))
+            return self.looks.arrived()
+
+
+def _help(line: Line) -> Answer:
+    return answers.Help(verbs=(verb_of(line.text),) if line.text else tuple(VERBS))
+
+
+class OnlyForward:
+    """A rank without a way back: what `Travel` is where nothing can start or restore it again."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self.client = client
+        self.checkpoints: tuple[Checkpoint, ...] = (Checkpoint(number=0, moment=Moment(0), size_bytes=0, cost_s=0.0),)
+
+    def save(self, moment: Moment) -> Checkpoint:
+        raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
+
+    def return_to(self, number: int) -> None:
+        raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
+
+    def forget(self, number: int) -> None:
+        return None
+
+
+def recorded_moments(travel_or_live: Any) -> tuple[Moment, ...]:
+    """The moments of the capsule's collectives from A to B, in order; empty where its log cannot be read."""
+    from prismdbg.capsule.log_reader import read_log
+
+    capsule = travel_or_live.capsule
+    first, last = int(capsule.rank().get("past_records", 0)), travel_or_live.end_record
+    try:
+        records = read_log(capsule.log).collectives
+    except PrismError:
+        return ()
+    return tuple(r.moment for r in records if first <= r.record_id <= last)

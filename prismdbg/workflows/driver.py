@@ -1,0 +1,315 @@
+"""One rank driven for a session: requests sent, events taken in, images taken at their spacing, returns carried out.
+
+Knows no verb. One thread at a time; `interrupt` from any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.session import notices
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.notices import Notice, Stopped
+from prismdbg.session.reverse import to_drop
+from prismdbg.session.session import Ask, Phase, Session
+
+LOOK_S = 0.2
+PROGRESS_S = 1.0
+ANSWER_BOUND_S = 90.0
+END_BOUND_S = 5.0
+MADE_EVENTS = ("diverged", "exception", "end of the log")
+
+Json = dict[str, Any]
+Tell = Callable[[Notice], object]
+
+
+class Travel(Protocol):
+    """The way back, carried out by `workflows.travel`. `client` is another one after each return."""
+
+    @property
+    def client(self) -> AgentClient: ...
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]: ...
+
+    def save(self, moment: Moment) -> Checkpoint: ...
+
+    def return_to(self, number: int) -> None: ...
+
+    def forget(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """bound_s: how long the rank may run without another collective. spacing_s: replay time between images, at least
+    three times what one costs. most, most_bytes: of images kept."""
+
+    bound_s: float = 600.0
+    spacing_s: float = 1.0
+    most: int = 24
+    most_bytes: int = 16 << 30
+    images: bool = True
+
+
+class Interrupted(PrismError):
+    """Somebody did not want to wait; the rank stands where it came to, or runs on."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run to a stop is about. silent: it goes over places that were told about already."""
+
+    target: Moment | None
+    silent: bool
+    noted: list[Json]
+
+
+class Driver:
+    def __init__(
+        self, travel: Travel, session: Session, tell: Tell, settings: Settings, how_it_ended: Callable[[], str]
+    ) -> None:
+        self.travel = travel
+        self.session = session
+        self.no_images = ""
+        self._tell = tell
+        self._settings = settings
+        self._how_it_ended = how_it_ended
+        self._stops_sent: list[Json] = []
+        self._interrupts = 0
+        self._clock_s = 0.0  # of running, on this line of time
+        self._since: float | None = None
+        self._saved_at_s = {0: 0.0}
+        self._last_save_s = float("-inf")
+        self._asked_for: set[int] = set()
+
+    def ask(self, ask: Ask, timeout_s: float = ANSWER_BOUND_S) -> Json:
+        return self.travel.client.ask(ask.verb, timeout_s=timeout_s, **ask.arguments)
+
+    def begin(self) -> None:
+        self.session.begin(self.ask(Ask("progress")))
+        if self.session.phase is Phase.RUNNING:
+            self.wait()
+
+    def run(self, ask: Ask, *, stops: str = "apply", silent: bool = False) -> list[Json]:
+        """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted."""
+        until = ask.arguments.get("until")
+        self.send_stops()
+        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True))
+        return self.wait(Run(Moment.parse(until) if until else None, silent, []))
+
+    def send_stops(self) -> None:
+        """The rank knows the stops of the time it comes from: it is told them again."""
+        wanted = self.session.stops.to_json()
+        if wanted != self._stops_sent:
+            self.ask(Ask("stops", {"stops": wanted}))
+            self._stops_sent = wanted
+
+    def wait(self, run: Run | None = None) -> list[Json]:
+        """Until the rank stands, has ended or is gone. Interrupted once, it is asked to stop; twice, it runs on."""
+        run = run or Run(None, False, [])
+        watch = _Patience(self._settings.bound_s, self.session.moment)
+        paused = False
+        while self.session.phase is Phase.RUNNING:
+            if self._interrupts > 1:
+                raise Interrupted("the rank runs on", hint="continue waits for it, quit ends it")
+            try:
+                if self._interrupts and not paused:
+                    self.ask(self.session.pause())
+                    paused = True
+                event = self.travel.client.next_event(
+                    min(LOOK_S, max(self._settings.bound_s, 0.01)), "the rank to stop"
+                )
+            except WaitTimeout:
+                self._look(watch, run)
+            except RankLost as error:
+                self.lost(error)
+            else:
+                self.take(event, run)
+        self._stop_clock()
+        if self._interrupts and run.silent:
+            raise Interrupted(f"given up at {self.session.moment}", hint="")
+        return run.noted
+
+    def take(self, event: Json, run: Run | None = None) -> None:
+        """One event of the rank."""
+        notice = notices.parse_notice(event)
+        if isinstance(notice, Stopped) and run is not None and self._passes(notice, run):
+            return
+        fresh = self.session.notice(notice)
+        if isinstance(notice, Stopped) and fresh:
+            self._arrived(notice, run)
+        if fresh and not (run is not None and run.silent and _is_old_news(notice)):
+            self._tell(notice)
+
+    def lost(self, error: PrismError) -> None:
+        if self.session.phase in (Phase.FINISHED, Phase.LOST):
+            return
+        self.session.lost(self._how_it_ended() or str(error))
+        self._tell(notices.Lost(moment=self.session.moment, why=self.session.lost_because))
+
+    def say(self, text: str) -> None:
+        self._tell(notices.Said(text))
+
+    def interrupt(self) -> None:
+        self._interrupts += 1
+
+    def listen(self) -> None:
+        """From here on an interrupt is of what follows."""
+        self._interrupts = 0
+
+    def save(self, *, asked: bool) -> Checkpoint | None:
+        """An image of the rank as it stands, which is in the gate; None where that cannot be done."""
+        if not asked and (self.no_images or not self._settings.images):
+            return None
+        began = time.monotonic()
+        try:
+            made = self.travel.save(self.session.moment)
+        except FacilityError as error:
+            if asked:
+                raise
+            self.no_images = str(error)
+            self._tell(notices.Said(f"no images of the rank can be taken: {error}; {error.hint}".rstrip("; ")))
+            return None
+        self._last_save_s = time.monotonic() - began
+        self._saved_at_s[made.number] = self._clock_s
+        if asked:
+            self._asked_for.add(made.number)
+        self._tell(
+            notices.CheckpointMade(
+                number=made.number, moment=made.moment, size_bytes=made.size_bytes, cost_s=made.cost_s, asked=asked
+            )
+        )
+        self._thin()
+        return made
+
+    def return_to(self, number: int) -> None:
+        """The rank stands again where that image was taken."""
+        moment = next(c.moment for c in self.travel.checkpoints if c.number == number)
+        self._tell(notices.Progress(text=f"returning to {moment}", moment=moment))
+        self.travel.return_to(number)
+        self._clock_s = self._saved_at_s.get(number, 0.0)
+        self._stops_sent = [{"unknown": True}]
+        self.session.returned(self.ask(Ask("progress")))
+        self._tell(notices.Returned(number=number, moment=self.session.moment))
+
+    def end(self) -> None:
+        """Ends the rank; it answers by being gone."""
+        ask = self.session.quit()
+        if ask is not None:
+            try:
+                self.ask(ask, END_BOUND_S)
+            except PrismError:
+                pass  # whoever started the rank waits for its process, with a bound
+
+    def _resume(self, ask: Ask) -> None:
+        arguments = dict(ask.arguments)
+        if self._settings.images and not self.no_images:
+            arguments["pause_after_s"] = self._until_spacing_s()
+        self.ask(Ask(ask.verb, arguments, resumes=True))
+        self.session.resumed()
+        self._since = time.monotonic()
+
+    def _stop_clock(self) -> None:
+        if self._since is not None:
+            self._clock_s += time.monotonic() - self._since
+            self._since = None
+
+    def _until_spacing_s(self) -> float:
+        """Running time until another image is due: none is, where one lies close by."""
+        spacing = max(self._settings.spacing_s, 3 * max(self._last_save_s, 0.0))
+        taken = [at for number, at in self._saved_at_s.items() if number or self._last_save_s > 0]
+        before = max((at for at in taken if at <= self._clock_s), default=float("-inf"))
+        return max(before + spacing - self._clock_s, 0.0)
+
+    def _passes(self, stop: Stopped, run: Run) -> bool:
+        """A stop on the way, at which the rank goes on at once."""
+        spacing = stop.reason == "spacing"
+        on_the_way = run.silent and stop.reason in MADE_EVENTS and run.target is not None and stop.moment < run.target
+        if not (spacing or on_the_way):
+            run.noted.extend(stop.hits)
+            return False
+        self._stop_clock()
+        if self.session.passed(stop):
+            if spacing:
+                self.save(asked=False)
+            else:
+                run.noted.append({"moment": str(stop.moment), "reason": stop.reason, "stop": 0})
+            self._resume(Ask("resume", {"continued": True}, resumes=True))
+        return True
+
+    def _arrived(self, stop: Stopped, run: Run | None) -> None:
+        if differs := self.session.unlike(stop):
+            self._tell(notices.Unlike(moment=stop.moment, what=differs))
+        self._stop_clock()
+        first = len(self._saved_at_s) == 1 and stop.collective
+        if first and self.session.phase is Phase.STOPPED:
+            self.save(asked=False)
+
+    def _look(self, watch: _Patience, run: Run) -> None:
+        """Nothing was told for a while: is the rank getting on?"""
+        if not watch.due():
+            return
+        try:
+            reached = Moment.parse(str(self.ask(Ask("progress"), PROGRESS_S * 5)["moment"]))
+        except WaitTimeout:  # native code holds the interpreter's lock
+            reached = watch.moment
+        except RankLost as error:
+            self.lost(error)
+            return
+        if not watch.gets_on(reached):
+            raise WaitTimeout(
+                f"waited {self._settings.bound_s:g} s for the rank's next collective after {watch.moment}",
+                hint="it may compute for longer than that, or hang; give a longer --timeout",
+            )
+        self._tell(self._progress(watch.began_at, reached, run.target))
+
+    def _progress(self, began: Moment, reached: Moment, target: Moment | None) -> notices.Progress:
+        recorded = self.session.recorded
+        end = target or (recorded[-1] if recorded else reached)
+        total = sum(began < moment <= end for moment in recorded)
+        done = sum(began < moment <= reached for moment in recorded)
+        return notices.Progress(text="running", moment=reached, done=done, total=total)
+
+    def _thin(self) -> None:
+        settings = self._settings
+        while True:
+            asked = frozenset(self._asked_for)
+            number = to_drop(self.travel.checkpoints, self._saved_at_s, asked, settings.most, settings.most_bytes)
+            if number is None:
+                return
+            self.travel.forget(number)
+            self._saved_at_s.pop(number, None)
+
+
+class _Patience:
+    """How long the rank may be silent: the bound starts anew with every collective."""
+
+    def __init__(self, bound_s: float, moment: Moment) -> None:
+        self._bound_s = bound_s
+        self._last = self._looked = time.monotonic()
+        self.moment = self.began_at = moment
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked < min(PROGRESS_S, self._bound_s):
+            return False
+        self._looked = now
+        return True
+
+    def gets_on(self, reached: Moment) -> bool:
+        """False when it is over."""
+        if reached != self.moment:
+            self.moment, self._last = reached, time.monotonic()
+        return time.monotonic() - self._last <= self._bound_s
+
+
+def _is_old_news(notice: Notice) -> bool:
+    """Told when this place was first passed."""
+    old = notices.Synthesized | notices.StateCompared | notices.EndOfLog | notices.ProgramRaised | notices.Hit
+    return isinstance(notice, old | Stopped)

@@ -1,0 +1,122 @@
+"""What is asked of a rank that stands: values, stack, source, names, peers, and every watch. Moves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from prismdbg.errors import PrismError, RankLost
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.line import Line, Verb
+from prismdbg.session.session import AROUND_LINES, PARKED, Ask, Phase
+from prismdbg.session.watches import Watch, Watched
+from prismdbg.workflows.driver import Driver
+
+Json = dict[str, Any]
+
+
+class Looks:
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._session = driver.session
+
+    def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
+        return {
+            Verb.INFO: lambda _: self.info(),
+            Verb.UP: lambda line: self._moved(line.number or 1),
+            Verb.DOWN: lambda line: self._moved(-(line.number or 1)),
+            Verb.LIST: lambda line: answers.Source(source=self.source(line.number)),
+            Verb.PRINT: lambda line: answers.Value(text=line.text, value=self.value(line.text)),
+            Verb.STATS: lambda line: answers.Value(text=line.text, value=self.value(line.text), only_stats=True),
+            Verb.DIFF: self._difference,
+            Verb.LOCALS: lambda _: answers.Names(names=self.local_names()),
+            Verb.PEERS: lambda _: answers.Peers(peers=self.peers()),
+        }
+
+    def arrived(self, *, beginning: bool = False) -> answers.Arrived:
+        """Where the rank is now, with every watch."""
+        session = self._session
+        stop = session.stop
+        if stop is not None:
+            session.visits.arrive(stop.moment)
+        can_look = stop is not None and stop.reason != PARKED
+        watched = tuple(self.watched(watch) for watch in session.watches.all) if can_look else ()
+        return answers.Arrived(
+            phase=session.phase, moment=session.moment, stop=stop, beginning=beginning, watched=watched
+        )
+
+    def watched(self, watch: Watch) -> Watched:
+        try:
+            ask = self._session.evaluate(watch.text)
+            self._know_frames()
+            arguments = {**ask.arguments, "frame": self._session.frame, "digest": True}
+            value = self._driver.ask(Ask(ask.verb, arguments))["value"]
+        except RankLost:
+            raise
+        except PrismError as error:
+            return Watched(number=watch.number, text=watch.text, error=str(error))
+        return self._session.watches.seen(watch, dict(value))
+
+    def stack(self) -> answers.Stack:
+        session = self._session
+        session.stack_known(self._driver.ask(session.stack())["frames"])
+        return answers.Stack(frames=session.frames, chosen=session.frame)
+
+    def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
+        self._know_frames()
+        return self._driver.ask(self._session.source(line, around))
+
+    def value(self, text: str) -> Json:
+        self._session.evaluate(text)  # refused before anything is asked
+        self._know_frames()
+        return dict(self._driver.ask(self._session.evaluate(text))["value"])
+
+    def local_names(self) -> tuple[Json, ...]:
+        self._know_frames()
+        return tuple(self._driver.ask(self._session.local_names())["locals"])
+
+    def peers(self) -> Json:
+        return self._driver.ask(self._session.peers())
+
+    def tally(self) -> Json:
+        return dict(self._driver.ask(self._session.tally())["tally"])
+
+    def choose_frame(self, outwards: int) -> answers.Stack:
+        self._know_frames()
+        self._session.move(outwards)
+        return answers.Stack(frames=self._session.frames, chosen=self._session.frame)
+
+    def info(self) -> answers.Info:
+        session = self._session
+        tally = session.finished.tally if session.finished is not None else self.tally()
+        return answers.Info(
+            phase=session.phase,
+            moment=session.moment,
+            tally=tally,
+            stop=session.stop,
+            finished=session.finished if session.phase is Phase.FINISHED else None,
+            visited=session.visits.moments,
+        )
+
+    def _moved(self, outwards: int) -> Answer:
+        self.choose_frame(outwards)
+        return answers.Source(source=self.source(None, 2))
+
+    def _difference(self, line: Line) -> Answer:
+        self._session.difference(line.text)
+        self._know_frames()
+        found = self._driver.ask(self._session.difference(line.text))
+        return answers.Differs(
+            text=line.text,
+            equal=bool(found["equal"]),
+            differing=int(found["differing"]),
+            elements=int(found["elements"]),
+            largest=found["largest"],
+            value=found.get("value"),
+        )
+
+    def _know_frames(self) -> None:
+        """The program's own frame is looked from, also before anybody asked for the stack."""
+        if not self._session.frames:
+            self.stack()
