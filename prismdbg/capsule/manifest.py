@@ -67,8 +67,9 @@ def _no_files() -> Mapping[str, FileEntry]:
 class Manifest:
     """A replay runs from `moment_a` to `moment_b`. `files` names every other file of the capsule.
 
-    replayable_from: the first moment from which everything the rank received is there; `moment_a` unless a
-    byte limit cut into the window. `created_ns` counts from 1970. `notes` are sentences for people.
+    replayable_from: the first moment from which everything the rank received is there; `moment_a` unless the window
+    was too small, and past `moment_b` where nothing is there. `created_ns` counts from 1970. `notes` are sentences
+    for people.
     """
 
     created_ns: int
@@ -89,6 +90,15 @@ class Manifest:
     files: Mapping[str, FileEntry] = field(default_factory=_no_files)
     format: int = FORMAT
     oldest_reader: int = OLDEST_READER
+
+    @property
+    def not_replayable(self) -> str:
+        """Why a replay from A cannot be, in a few words; empty where it can."""
+        if self.replayable_from <= self.moment_a:
+            return ""
+        if self.replayable_from > self.moment_b:
+            return "not replayable: nothing of what the rank received is there"
+        return f"not replayable before {self.replayable_from}: what the rank received from A on is not all there"
 
     @property
     def size_bytes(self) -> int:

@@ -19,6 +19,7 @@ from prismdbg.errors import CapsuleError
 
 class Severity(StrEnum):
     FATAL = "fatal"  # not to be used
+    INCOMPLETE = "incomplete"  # unharmed, to be looked at; it cannot be replayed
     NOTE = "note"  # worth knowing; a replay is still what it says
 
 
@@ -152,7 +153,7 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
 def _notes(manifest: Manifest) -> Iterator[Finding]:
     if manifest.contains_raw_memory:
         yield Finding(Severity.NOTE, layout.CHECKPOINT, "holds the rank's raw memory: whatever it knew is in there")
-    if manifest.replayable_from > manifest.moment_a:
-        yield Finding(Severity.NOTE, layout.LOG, f"is not replayable before {manifest.replayable_from}")
+    if manifest.not_replayable:
+        yield Finding(Severity.INCOMPLETE, layout.LOG, manifest.not_replayable)
     for text in manifest.notes:
         yield Finding(Severity.NOTE, layout.MANIFEST, text)

@@ -41,4 +41,6 @@ def command(run: Path, rank: int, window: int, origin: str, timeout: float, outp
     render.say(
         f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {render.size(manifest.size_bytes)}"
     )
+    if manifest.not_replayable:
+        render.say(f"warning: {manifest.not_replayable}; record with a larger --window-bytes, or capture fewer steps")
     render.emit(str(output))

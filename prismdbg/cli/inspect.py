@@ -38,7 +38,7 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
         ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
         ("from", f"{manifest.moment_a} to {manifest.moment_b}"),
         ("origin", _origin(manifest)),
-        *([("replayable", _replayable(manifest))] if manifest.replayable_from > manifest.moment_a else []),
+        *([("replay", manifest.not_replayable)] if manifest.not_replayable else []),
         ("groups", "\n".join(f"{g.title}: {_ranks(g.ranks)} ({g.backend or '?'})" for g in manifest.groups)),
         ("devices", ", ".join(manifest.device_kinds)),
         ("versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))),
@@ -51,12 +51,6 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
 def _origin(manifest: Manifest) -> str:
     memory = "holds the rank's raw memory" if manifest.contains_raw_memory else "holds no raw memory"
     return f"{manifest.origin}, {memory}"
-
-
-def _replayable(manifest: Manifest) -> str:
-    if manifest.replayable_from > manifest.moment_b:
-        return "no: what the rank received fell out of the window"
-    return f"not before {manifest.replayable_from}"
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

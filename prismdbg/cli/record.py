@@ -19,7 +19,9 @@ from prismdbg.workflows.supervisor import Policy
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
 @click.option("--ranks", type=rank_list, default="", help="Record only these: 0,2 or 0-3.  [default: all]")
-@click.option("--window", default="0", metavar="STEPS", help="Keep what the ranks received in the last STEPS, or all.")
+@click.option(
+    "--window", default="0", metavar="STEPS", help="Keep what ranks received in the last STEPS (or more), or all."
+)
 @click.option("--window-bytes", type=size, default="4GiB", show_default=True, help="At most this much per rank.")
 @click.option("--checkpoint-every", type=click.IntRange(min=0), default=0, metavar="STEPS", help="Image of every rank.")
 @click.option("--trigger", "triggers", default=DEFAULT_TRIGGERS, show_default=True, help="Incidents, or none.")

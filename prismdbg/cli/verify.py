@@ -11,6 +11,8 @@ from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.workflows.pack import opened
 
+_WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "note"}
+
 
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
@@ -23,14 +25,20 @@ def command(capsule: Path, as_json: bool) -> int:
     with opened(capsule) as whole:
         found = list(findings(whole.path))
     bad = sum(finding.severity is Severity.FATAL for finding in found)
+    incomplete = any(finding.severity is Severity.INCOMPLETE for finding in found)
     if as_json:
         listed = [{"severity": f.severity, "where": f.where, "text": f.text} for f in found]
-        render.emit_json({"capsule": str(capsule), "whole": not bad, "findings": listed})
+        render.emit_json(
+            {"capsule": str(capsule), "whole": not bad, "replayable": not (bad or incomplete), "findings": listed}
+        )
     else:
         for finding in found:
-            render.emit(f"{'bad ' if finding.severity is Severity.FATAL else 'note'}  {finding}")
+            render.emit(f"{_WORDS[finding.severity]}  {finding}")
     if bad:
         render.say(f"error: {capsule} is not whole: {bad} faults\n  what to do: make or fetch it again; do not use it")
+        return ExitCode.BAD_CAPSULE
+    if incomplete:
+        render.say(f"error: {capsule} is unaltered but incomplete\n  what to do: record with a larger --window")
         return ExitCode.BAD_CAPSULE
     manifest = whole.manifest
     render.say(f"whole: {len(manifest.files)} files, {render.size(manifest.size_bytes)}, ready to replay")

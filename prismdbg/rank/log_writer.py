@@ -162,6 +162,7 @@ def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
 class PayloadWriter:
     """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place.
 
+    Whole segments go: at least the window's steps are there, at most its bytes (0: no limit) and the newest payload.
     Nothing is mapped and nothing stays open: a process image holds none of it, and a full disk is an `OSError`.
     """
 
@@ -182,12 +183,15 @@ class PayloadWriter:
         size = sum(part.nbytes for part in parts)
         with self._lock:
             start = self._sizes.get(self._index, 0)
-            if self._index < 0 or start + size > self._segment_bytes:
+            # a quarter of the limit at most, or removing one segment would empty the window
+            longest = min(self._segment_bytes, limit_bytes // 4) if limit_bytes else self._segment_bytes
+            if self._index < 0 or start + size > longest:
                 self._index, start = self._index + 1, 0
             self._append(parts, start)
             self._sizes[self._index] = -(-(start + size) // 64) * 64
             self._last_step[self._index] = step
-            self._drop_above(limit_bytes)
+            if limit_bytes:
+                self._drop_above(limit_bytes)
             return self._index, start, size
 
     def drop_before(self, step: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,14 +63,15 @@ def assemble(parts: Ingredients) -> Capsule:
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
         there = {"folders": paths.folders, "absent": paths.absent}
         writer.add_json(layout.RANK, {**described, **origin, **there})
-        _add_log(writer, parts.folder, records)
+        segments = _add_log(writer, parts.folder, records)
         environment_files = environment_of(parts.run, parts.folder)
         add_files(writer, [*paths.files, *_files_of_image(parts.images, environment_files)])
         writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
-        return writer.finish(_manifest(parts, log, rank, records, a, b))
+        whole_from = replayable_from(records, log, segments) if records else a
+        return writer.finish(_manifest(parts, log, rank, records, (a, b, whole_from)))
 
 
 def _records(log: RankLog, parts: Ingredients) -> list[Collective]:
@@ -86,14 +89,20 @@ def _span(records: list[Collective], log: RankLog, parts: Ingredients) -> tuple[
     return here, here
 
 
-def _add_log(writer: CapsuleWriter, folder: Path, records: list[Collective]) -> None:
-    """All event segments, for they define each other's texts; payload segments that A to B needs."""
+def _add_log(writer: CapsuleWriter, folder: Path, records: list[Collective]) -> frozenset[int]:
+    """All event segments, for they define each other's texts; payload segments that A to B needs.
+
+    Gives the payload segments that are in the capsule: of a live rank one may leave the window meanwhile.
+    """
     for path in sorted(folder.glob("events.*.seg")):
         writer.add_file(f"{layout.LOG}/{path.name}", path)
+    added = set()
     for segment in sorted({r.payload.segment for r in records if r.payload is not None}):
         path = folder / fmt.payload_segment(segment)
-        if path.exists():
+        with contextlib.suppress(FileNotFoundError):
             writer.add_file(f"{layout.LOG}/{path.name}", path)
+            added.add(segment)
+    return frozenset(added)
 
 
 def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
@@ -110,11 +119,12 @@ def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
     ]
 
 
-def replayable_from(records: list[Collective], log: RankLog, folder: Path) -> Moment | None:
-    """The first moment from which everything the rank received is still there; None where nothing is."""
-    start: Moment | None = None
+def replayable_from(records: list[Collective], log: RankLog, segments: Container[int]) -> Moment:
+    """The first moment from which everything the rank received is in `segments`; past B where nothing is."""
+    last = records[-1].moment
+    start = Moment(last.step, last.collective + 1)
     for record in reversed(records):
-        if _needs_payload(record, log) and not _has_payload(record, folder):
+        if _needs_payload(record, log) and (record.payload is None or record.payload.segment not in segments):
             break
         start = record.moment
     return start
@@ -124,7 +134,7 @@ def kept_from_the_start(log: RankLog, folder: Path) -> bool:
     """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
     for record in sorted(log.collectives, key=lambda record: record.record_id):
         if _needs_payload(record, log):
-            return _has_payload(record, folder)
+            return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
     return bool(log.collectives)
 
 
@@ -132,19 +142,19 @@ def _needs_payload(record: Collective, log: RankLog) -> bool:
     return record.state is State.COMPLETED and receives(record, log.rank, log.groups.get(record.group))
 
 
-def _has_payload(record: Collective, folder: Path) -> bool:
-    return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
-
-
 def _manifest(
-    parts: Ingredients, log: RankLog, rank: dict[str, Any], records: list[Collective], a: Moment, b: Moment
+    parts: Ingredients,
+    log: RankLog,
+    rank: dict[str, Any],
+    records: list[Collective],
+    span: tuple[Moment, Moment, Moment],
 ) -> Manifest:
-    whole_from = replayable_from(records, log, parts.folder)
+    """`span`: A, B, and from where on it can be replayed."""
+    a, b, whole_from = span
     notes = list(parts.notes)
-    if records and whole_from != a:
-        notes.append(
-            f"not replayable before {whole_from or 'its end'}: what was received earlier fell out of the window"
-        )
+    if whole_from > a:
+        where = "" if whole_from > b else f" before {whole_from}"
+        notes.append(f"not replayable{where}: what the rank received until then fell out of the window")
     devices = {t.device.split(":")[0] for r in records for t in (*r.inputs, *r.outputs)}
     return Manifest(
         created_ns=time.time_ns(),
@@ -156,7 +166,7 @@ def _manifest(
         incident=parts.incident,
         origin=parts.origin,
         contains_raw_memory=parts.origin is Origin.IMAGE,
-        replayable_from=whole_from or b,
+        replayable_from=whole_from,
         groups=tuple(log.groups.values()),
         device_kinds=tuple(sorted(devices)) or ("cpu",),
         versions={k: str(v) for k, v in rank["versions"].items()},

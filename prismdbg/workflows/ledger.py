@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident
 from prismdbg.workflows.run_folder import write_json
 
@@ -47,11 +48,13 @@ class Ledger:
         self.problem(f"no further capsule is made: {self._keep} is the most that are kept", "raise --keep")
         return False
 
-    def capsule(self, entry: Entry, path: Path) -> None:
-        entry["capsules"].append(str(path))
-        self._state["capsules"].append(str(path))
-        self._say(f"capsule: {path}")
+    def capsule(self, entry: Entry, capsule: Capsule) -> None:
+        entry["capsules"].append(str(capsule.path))
+        self._state["capsules"].append(str(capsule.path))
+        self._say(f"capsule: {capsule.path}")
         self.save()
+        if lack := capsule.manifest.not_replayable:
+            self.problem(f"{capsule.path.name} is {lack}", "record with a larger --window or --window-bytes")
 
     def problem(self, text: str, hint: str = "") -> None:
         if text not in self._state["problems"]:

@@ -43,11 +43,9 @@ class Plan:
 
 def require_replayable(manifest: Manifest) -> None:
     """A replay starts at A, so what the rank received from A on must be there."""
-    first = manifest.replayable_from
-    if first > manifest.moment_a:
+    if manifest.not_replayable:
         raise CapsuleError(
-            f"the capsule starts at {manifest.moment_a}, but what the rank received before {first} is not in it: "
-            f"it fell out of the window, and only from {first} on everything is there",
+            f"the capsule starts at {manifest.moment_a} and is {manifest.not_replayable}",
             hint="record with a larger --window, or with --checkpoint-every within it; `prismdbg open` shows the rest",
         )
 

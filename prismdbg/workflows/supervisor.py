@@ -162,7 +162,7 @@ class Supervisor:
         if not self._ledger.has_room():
             return
         try:
-            self._ledger.capsule(entry, freeze(self._run, wanted).path)
+            self._ledger.capsule(entry, freeze(self._run, wanted))
         except PrismError as error:
             self._ledger.problem(str(error), error.hint)
 
@@ -225,7 +225,7 @@ class Supervisor:
             patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
         )
         try:
-            self._ledger.capsule(entry, capture(request, self._say).path)
+            self._ledger.capsule(entry, capture(request, self._say))
         except PrismError as error:
             self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
 

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from capsules import make_capsule
+from capsules import MANIFEST, make_capsule
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
@@ -29,7 +30,7 @@ def test_an_incident_names_its_ranks_and_its_capsules(tmp_path: Path) -> None:
     said: list[str] = []
     ledger = Ledger(tmp_path / "supervisor.json", 7, 2, said.append)
     entry = ledger.incident(HANG, ["0.1", "2.1"])
-    ledger.capsule(entry, tmp_path / "a")
+    ledger.capsule(entry, make_capsule(tmp_path / "a"))
     ledger.note(exit_code=0)
     state = read_json(tmp_path / "supervisor.json")
     assert (state["job_pid"], state["exit_code"], state["capsules"]) == (7, 0, [str(tmp_path / "a")])
@@ -44,9 +45,18 @@ def test_no_more_capsules_than_were_asked_for_and_it_is_said_once(tmp_path: Path
     ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
     entry = ledger.incident(HANG, ["0"])
     assert ledger.has_room()
-    ledger.capsule(entry, tmp_path / "a")
+    ledger.capsule(entry, make_capsule(tmp_path / "a"))
     assert not ledger.has_room() and not ledger.has_room()
     assert said[2:] == ["no further capsule is made: 1 is the most that are kept; raise --keep"]
+
+
+def test_a_capsule_that_cannot_be_replayed_is_a_problem(tmp_path: Path) -> None:
+    said: list[str] = []
+    ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
+    lacking = replace(MANIFEST, replayable_from=Moment(1, 1))
+    ledger.capsule(ledger.incident(HANG, ["0"]), make_capsule(tmp_path / "a", lacking))
+    (problem,) = read_json(tmp_path / "supervisor.json")["problems"]
+    assert problem.startswith("a is not replayable before 1.1: ") and said[-1].startswith(problem)
 
 
 def test_a_folder_that_takes_nothing_is_said_once(tmp_path: Path) -> None:

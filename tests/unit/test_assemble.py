@@ -1,0 +1,114 @@
+"""A capsule made of a run folder: from where on it can be replayed is what is really in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.capsule.verify import Severity, findings
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import CapsuleError
+from prismdbg.model.moment import Moment
+from prismdbg.runtime.environment import Environment
+from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.replay import ReplayRequest, open_replay
+from prismdbg.workflows.run_folder import RunFolder, write_json
+
+LOST = range(100)
+
+
+def run_folder(path: Path) -> RunFolder:
+    """One rank, two steps of three collectives, each with a payload segment of its own."""
+    run = RunFolder(path)
+    log = TinyLog(run.ranks / "0")
+    log.group("0", (0, 1), "default_pg")
+    for step in range(2):
+        for number in range(1, 4):
+            record = log.issue(step, number)
+            size = 16
+            (log.folder / fmt.payload_segment(record)).write_bytes(bytes(size))
+            flags = fmt.CompleteFlag.PAYLOAD
+            body = fmt.COMPLETE.pack(record, 3000, 0, size, record, -1, fmt.Status.OK, flags, 0, 0)
+            log.append(fmt.Kind.COMPLETE, body)
+        log.step(step + 1)
+    facts = {"rank": 0, "world_size": 2, "environment": {}, "cwd": str(path), "argv": [], "orig_argv": ["python"]}
+    write_json(log.folder / "rank.json", {**facts, "versions": {}, "hardware": {}})
+    write_json(run.environment, Environment(()).to_json())
+    return run
+
+
+def made(path: Path, lost: range) -> Capsule:
+    run = run_folder(path / "run")
+    folder = run.ranks / "0"
+    for record in lost:
+        (folder / fmt.payload_segment(record)).unlink(missing_ok=True)
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    return assemble(
+        Ingredients(run=run, folder=folder, output=path / "capsule", origin=Origin.START, incident=incident)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "whole_from", "said"),
+    [
+        (range(0), Moment(0, 1), ""),
+        (range(1), Moment(0, 2), "not replayable before 0.2"),
+        (range(1, 4), Moment(1, 2), "not replayable before 1.2"),
+        (range(5, 6), Moment(1, 4), "not replayable: nothing"),
+        (LOST, Moment(1, 4), "not replayable: nothing"),
+    ],
+)
+def test_from_where_on_it_can_be_replayed(lost: range, whole_from: Moment, said: str, tmp_path: Path) -> None:
+    capsule = made(tmp_path, lost)
+    manifest = Capsule.open(capsule.path).manifest
+    assert (manifest.moment_a, manifest.moment_b) == (Moment(0, 1), Moment(1, 3))
+    assert manifest.replayable_from == whole_from
+    assert manifest.not_replayable.startswith(said) and bool(manifest.not_replayable) == bool(said)
+    found = list(findings(capsule.path))
+    assert [f for f in found if f.severity is Severity.FATAL] == []
+    assert [f.text for f in found if f.severity is Severity.INCOMPLETE] == ([manifest.not_replayable] if said else [])
+
+
+def test_it_is_said_wherever_the_capsule_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(made(tmp_path, range(2)).path)
+    assert main.run(["inspect", path]) == ExitCode.OK
+    assert "not replayable before 0.3" in capsys.readouterr().out
+    assert main.run(["verify", path]) == ExitCode.BAD_CAPSULE
+    shown = capsys.readouterr()
+    assert "lack  prismdbg/log: not replayable before 0.3" in shown.out and "unaltered but incomplete" in shown.err
+    assert main.run(["replay", path]) == ExitCode.BAD_CAPSULE
+    assert "starts at 0.1 and is not replayable before 0.3" in capsys.readouterr().err
+
+
+def test_a_replay_of_it_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    capsule = made(tmp_path, LOST)
+    with (
+        pytest.raises(CapsuleError, match="not replayable: nothing of what the rank received is there"),
+        open_replay(ReplayRequest(capsule=capsule), print),
+    ):
+        pass
+
+
+def test_a_segment_that_leaves_the_window_meanwhile_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a live rank: the first is copied and goes, the second is gone before it is copied."""
+    from prismdbg.capsule.capsule_dir import CapsuleWriter
+
+    add = CapsuleWriter.add_file
+
+    def add_and_lose(self: CapsuleWriter, name: str, source: Path, *how: object) -> object:
+        entry = add(self, name, source, *how)  # type: ignore[arg-type]
+        if source.name == fmt.payload_segment(0):
+            source.unlink()
+            (source.parent / fmt.payload_segment(1)).unlink()
+        return entry
+
+    monkeypatch.setattr(CapsuleWriter, "add_file", add_and_lose)
+    assert made(tmp_path, range(0)).manifest.replayable_from == Moment(0, 3)
