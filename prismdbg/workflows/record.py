@@ -72,7 +72,7 @@ def prepare(request: RecordRequest) -> RunFolder:
         window_steps=request.window_steps,
         window_bytes=request.window_bytes,
         checkpoint_every=request.policy.checkpoint_every,
-        nan_check="nan" in request.policy.triggers or not request.policy.triggers,
+        nan_check="nan" in request.policy.triggers,  # it looks at every value: not where nobody asks
         native=request.native,
     )
     config.save(run.config)
