@@ -56,3 +56,11 @@ class RankLost(PrismError):
 
 class WaitTimeout(PrismError):
     exit_code = 124
+
+
+def exit_code_of(kind: str) -> int:
+    """Of an error by its class's name, as an agent says it; 1 for one that is not known here."""
+    known: list[type[PrismError]] = [PrismError]
+    for error in known:
+        known += error.__subclasses__()
+    return next((error.exit_code for error in known if error.__name__ == kind), PrismError.exit_code)

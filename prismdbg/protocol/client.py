@@ -5,17 +5,23 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
 from prismdbg.protocol.wire import Connection, Message
 
 
 class AgentError(PrismError):
-    """The agent understood the request and says why it cannot do it."""
+    """The agent understood the request and says why it cannot do it. `kind`: the error's class in the rank, which
+    decides the exit code."""
+
+    def __init__(self, message: str, *, hint: str = "", kind: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.exit_code = exit_code_of(kind)
 
 
 class AgentClient:
@@ -51,6 +57,7 @@ class AgentClient:
                     raise AgentError(
                         str(message.get("error", "the agent gave no reason")),
                         hint=str(message.get("hint", "")),
+                        kind=str(message.get("kind", "")),
                     )
                 return message
 
@@ -62,6 +69,24 @@ class AgentClient:
             message = self._connection.receive(timeout_s, what)
             if "event" in message:
                 return message
+
+    def leave(self, timeout_s: float = 10.0) -> list[Message]:
+        """Closes when the agent has closed its end: nothing of the connection is left in the rank. Gives the events
+        that nobody has taken."""
+        self._connection.end_sending()
+        try:
+            while True:
+                message = self._connection.receive(timeout_s, "the agent to end the connection")
+                if "event" in message:
+                    self._events.append(message)
+        except RankLost:
+            return list(self._events)
+        finally:
+            self.close()
+
+    def hear(self, events: Iterable[Message]) -> None:
+        """Events of an earlier connection, to be taken before those of this one."""
+        self._events.extendleft(reversed(list(events)))
 
     def close(self) -> None:
         self._connection.close()

@@ -6,6 +6,7 @@ A client sends requests; the agent answers each with one reply that carries its 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from typing import Any
@@ -58,6 +59,11 @@ class Connection:
         if not data:
             raise RankLost(f"the connection closed while waiting for {what}")
         self._buffer += data
+
+    def end_sending(self) -> None:
+        """The other end sees the end of what we send; what it sends still arrives."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._sock.close()

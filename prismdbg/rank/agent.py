@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.wire import Connection, Message
 
 if TYPE_CHECKING:
@@ -88,13 +88,14 @@ class Agent:
             return {
                 "id": number,
                 "ok": False,
+                "kind": UsageError.__name__,
                 "error": f"this agent does not know {name!r}",
                 "hint": "verbs: " + ", ".join(sorted(self.verbs)),
             }
         try:
             return {"id": number, "ok": True, **verb(message)}
         except PrismError as error:
-            return {"id": number, "ok": False, "error": str(error), "hint": error.hint}
+            return {"id": number, "ok": False, "kind": type(error).__name__, "error": str(error), "hint": error.hint}
         except Exception as error:
             return {"id": number, "ok": False, "error": f"{name} failed in the rank: {error!r}"}
 
