@@ -18,16 +18,21 @@ from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.call import Call, Redispatch
 from prismdbg.rank.comparison import Difference, Tally, compare, describe_call
 from prismdbg.rank.counters import Counters
+from prismdbg.rank.departure import Departure
 from prismdbg.rank.gate import Gate, Stop
 from prismdbg.rank.peers import Answer, RecordedPeers, SynthesizedPeers
 from prismdbg.rank.quiet import refuse_collective
+from prismdbg.rank.what_if import WhatIf
 from prismdbg.rank.works import finished
 
 STORY_EVENTS = 8
 
 
 class Replayer:
-    """The kernels' interceptor in a replay. `end` is B: the last record that belongs to the capsule."""
+    """The kernels' interceptor in a replay. `end` is B: the last record that belongs to the capsule.
+
+    departure: set where the rank may leave the record; it then goes on among synthesized peers instead of stopping.
+    """
 
     def __init__(
         self, log: RankLog, peers: RecordedPeers, counters: Counters, gate: Gate, publish: Callable[..., None]
@@ -43,6 +48,8 @@ class Replayer:
         self.first = counters.record_id
         self.end = log.collectives[-1].record_id if log.collectives else -1
         self.strict = False
+        self.departure: Departure | None = None
+        self.what_if: WhatIf | None = None
         self.beyond_end = False
         self.tally = Tally()
 
@@ -54,27 +61,38 @@ class Replayer:
         refuse_collective(call.spec.label)
         record_id, moment, identity = self._counters.issue(call)
         event = describe_call(call, record_id, moment, identity)
+        if self.departed:
+            event["assumed"] = True
         record = None if self.beyond_end else self._expected(identity, moment, event, call)
         reason = self._gate.should_stop(moment)
         before = [t.detach().clone() for t in call.inputs] if reason else []
-        answer = self._answer(call, record, event)
+        answer = self._answer(call, record, moment, event)
         if record is not None:
             self.tally.served.add(record.record_id)
         if reason:
             self._stop(reason, moment, event, call, before, answer)
         return call.result(finished(call, answer.source))
 
+    @property
+    def departed(self) -> bool:
+        """Whether the rank has left the record, so that everything later is assumed."""
+        return self.departure is not None and self.departure.left is not None
+
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error
 
     def _expected(self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call) -> Collective | None:
         """The record this call is; stops where the log ends or the call is not the recorded one."""
+        if self.departed:
+            if moment > self._by_id[self.end].moment:
+                self._end_of_log(moment, event, call)
+            return None
         record = self._by_identity.get(identity)
         if record is not None and record.record_id <= self.end:
             differences = compare(call, record, self.tally, self.strict)
             if differences:
                 self._diverged(record, moment, event, call, differences)
-            if any(d.structural for d in differences):  # what was recorded answers another call
+            if self.departed or any(d.structural for d in differences):  # what was recorded answers another call
                 self.tally.served.add(record.record_id)
                 return None
             return record
@@ -85,11 +103,15 @@ class Replayer:
                 actual=str(identity),
             )
             self._diverged(None, moment, event, call, [extra])
+            self.beyond_end = not self.departed
         else:
-            told = {"event": "end_of_log", "moment": str(moment), "tally": self.tally_json()}
-            self._stop("end of the log", moment, event, call, [], None, told)
-        self.beyond_end = True
+            self._end_of_log(moment, event, call)
         return None
+
+    def _end_of_log(self, moment: Moment, event: dict[str, Any], call: Call) -> None:
+        told = {"event": "end_of_log", "moment": str(moment), "tally": self.tally_json()}
+        self._stop("end of the log", moment, event, call, [], None, told)
+        self.beyond_end = True
 
     def missing(self) -> list[Collective]:
         """Recorded collectives from A to B that the program has not issued."""
@@ -99,9 +121,18 @@ class Replayer:
             if self.first <= r.record_id <= self.end and r.record_id not in self.tally.served
         ]
 
-    def _answer(self, call: Call, record: Collective | None, event: dict[str, Any]) -> Answer:
+    def _answer(self, call: Call, record: Collective | None, moment: Moment, event: dict[str, Any]) -> Answer:
+        if self.departure is not None and not self.departure.record_holds(call, moment):
+            record = None
+        assumed = self.what_if.chosen(call, moment) if self.what_if is not None else None
+        if self.what_if is not None and assumed is not None:
+            self.what_if.arrive(call, *assumed)
         answer = self._recorded.answer(call, record) if record is not None else None
-        if answer is None:
+        if self.what_if is not None and assumed is not None and assumed[0].answer:
+            answer = self.what_if.answer(call, *assumed, recorded=answer is not None, key=str(event["identity"]))
+            self._departs(moment, {"moment": str(moment), "actual": event, "assumed": True})
+            self.tally.synthesized += 1
+        elif answer is None:
             answer = self._synthesized.answer(call, record)
             assert answer is not None
             self.tally.synthesized += 1
@@ -129,7 +160,15 @@ class Replayer:
             "history": [collective_to_json(r) for r in group[-STORY_EVENTS:]],
             "tally": self.tally_json(),
         }
+        if self.departure is not None:
+            self._departs(moment, told)
+            return
         self._stop("diverged", moment, event, call, [], None, told)
+
+    def _departs(self, moment: Moment, told: dict[str, Any]) -> None:
+        """Told once; the rank goes on."""
+        if self.departure is not None and self.departure.leave(moment):
+            self._publish(**{**told, "event": "departed"})
 
     def _stop(
         self,

@@ -14,12 +14,14 @@ from prismdbg.protocol.wire import Message
 from prismdbg.rank import kernels, state_hash
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.counters import Counters
+from prismdbg.rank.departure import Departure
 from prismdbg.rank.gate import Gate, Stop
 from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
-from prismdbg.rank.membership import peers_at
+from prismdbg.rank.membership import peers_at, ranks_of
 from prismdbg.rank.peers import RecordedPeers
 from prismdbg.rank.replayer import Replayer, stack_of
 from prismdbg.rank.steps import COUNTER
+from prismdbg.rank.what_if import Assumption, WhatIf
 
 
 class Replaying:
@@ -75,6 +77,8 @@ class Replaying:
         """Compares the parameters' hash where the record has one for this place."""
         note = self._hashes.get(COUNTER.step if at_exit else step)
         optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
+        if self.replayer.departed:
+            return
         if note is not None and optimizer is not None and (at_exit or step in self._hashes):
             actual = f"{state_hash.of(optimizer):016x}"
             expected = note.data["hash"]
@@ -95,6 +99,16 @@ class Replaying:
                 replayer.end = int(message["end"])
             replayer.strict = bool(message.get("strict", replayer.strict))
             gate.resume(Moment.parse(str(until)) if until else None, int(message.get("count", 0)))
+            return {}
+
+        def depart(message: Message) -> Message:
+            """From here on the rank may leave the record; `peers`: what is assumed of them."""
+            replayer.departure = replayer.departure or Departure()
+            replayer.what_if = WhatIf(
+                [Assumption.from_json(item) for item in message.get("peers", ())],
+                members=lambda group: ranks_of(group, self.log),
+                titles=self._titles,
+            )
             return {}
 
         def progress(_: Message) -> Message:
@@ -137,6 +151,7 @@ class Replaying:
 
         return {
             "resume": resume,
+            "depart": depart,
             "progress": progress,
             "stack": stack,
             "evaluate": evaluate,
@@ -147,6 +162,10 @@ class Replaying:
             "pause": pause,
             "quit": leave,
         }
+
+    def _titles(self, group: str) -> tuple[str, ...]:
+        known = self.log.groups.get(group)
+        return (group, known.title, known.desc) if known is not None else (group,)
 
     def hold(self, reason: str) -> None:
         """Stops the calling thread until a client resumes it."""

@@ -1,0 +1,35 @@
+"""Where a replayed rank leaves the record, in a replay in which it may: another program, or other peers.
+
+What it receives from then on may have depended on what it no longer sends, so no recorded answer is used after that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prismdbg.model.moment import Moment
+from prismdbg.rank.call import Call
+
+
+@dataclass(slots=True)
+class Departure:
+    """`left`: the first call that is not as recorded. `affected`: the first one after it that receives anything: what
+    the rank sent up to there stands on recorded answers alone."""
+
+    left: Moment | None = None
+    affected: Moment | None = None
+
+    def leave(self, moment: Moment) -> bool:
+        """True the first time."""
+        first = self.left is None
+        if first:
+            self.left = moment
+        return first
+
+    def record_holds(self, call: Call, moment: Moment) -> bool:
+        """Whether a recorded answer may be given to this call."""
+        if self.left is None:
+            return True
+        if self.affected is None and any(t.numel() or t.is_sparse for t in call.received):
+            self.affected = moment
+        return False
