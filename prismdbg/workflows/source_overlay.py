@@ -1,0 +1,141 @@
+"""The user's edited files laid over the captured ones: which of them stand in for which, and which match nothing.
+
+The folder given is taken for one that the program knew: its working directory, its own folder, or one above those;
+the one under which most of its files are found again by their relative path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from prismdbg.capsule import transfer
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, RankFile, read_files
+from prismdbg.capsule.manifest import Origin
+from prismdbg.errors import UsageError
+from prismdbg.runtime.spec import LaidFile
+
+MAX_FILES = 50_000
+_SKIPPED = ("__pycache__", "node_modules", "site-packages")
+START_HINT = "record with `prismdbg record --window all`, or capture with `--origin start`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """Paths of `replaced` and `added` are the rank's, `unchanged` is a count, `unmatched` are relative to the folder.
+
+    added: Python files that were not captured; the edited program may import them.
+    """
+
+    folder: Path
+    seen_as: PurePosixPath
+    replaced: Mapping[str, Path]
+    added: Mapping[str, Path]
+    unchanged: int
+    unmatched: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.replaced and not self.added
+
+    def over(self, laid: tuple[LaidFile, ...]) -> tuple[LaidFile, ...]:
+        """The files of a replay, with the user's in the places of the captured ones."""
+        kept = [file for file in laid if file.target not in self.replaced]
+        mine = {**self.replaced, **self.added}
+        return (
+            *kept,
+            *(LaidFile(source=source, target=target, mode=_mode(source)) for target, source in sorted(mine.items())),
+        )
+
+
+def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
+    """`UsageError` where the capsule does not start at the program's start, or nothing in the folder is of it."""
+    if capsule.manifest.origin is not Origin.START:
+        raise UsageError(
+            f"--source needs a capsule from the program's start; this one starts at {capsule.manifest.moment_a}, "
+            "with the old program in its memory",
+            hint=START_HINT,
+        )
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder", hint="--source takes the folder with the edited files")
+    captured = {file.path: file for file in read_files(capsule) if file.place is not Place.MISSING}
+    own = sorted(_walk(folder))
+    base = _seen_as(own, captured, places(capsule.rank(), tuple(captured)))
+    if base is None:
+        raise UsageError(
+            f"no file in {folder} is one of the program's by its relative path",
+            hint=f"the program knew, for instance, {next(iter(captured), 'no file')}: give the folder that stands for "
+            "one above it",
+        )
+    return _lay(folder, base, own, captured)
+
+
+def places(rank: Mapping[str, object], captured: tuple[str, ...] = ()) -> tuple[PurePosixPath, ...]:
+    """Folders that the user's may stand for, the likeliest first: the working directory, the program's folder, then
+    those above it."""
+    cwd = PurePosixPath(str(rank["cwd"]))
+    argv = rank.get("argv")
+    script = str(argv[0]) if isinstance(argv, list) and argv else ""
+    program = (cwd / script).parent if script and not script.startswith("-") else cwd
+    program = PurePosixPath(os.path.normpath(program))
+    likely = [cwd, program, *program.parents, *(parent for path in captured for parent in PurePosixPath(path).parents)]
+    return tuple(dict.fromkeys(place for place in likely if len(place.parts) > 1))
+
+
+def _seen_as(
+    own: list[str], captured: Mapping[str, RankFile], likely: tuple[PurePosixPath, ...]
+) -> PurePosixPath | None:
+    found = {place: sum(str(place / name) in captured for name in own) for place in likely}
+    best = max(likely, key=lambda place: found[place], default=None)  # the first of those with as many
+    return best if best is not None and found[best] else None
+
+
+def _lay(folder: Path, base: PurePosixPath, own: list[str], captured: Mapping[str, RankFile]) -> Overlay:
+    replaced: dict[str, Path] = {}
+    added: dict[str, Path] = {}
+    unmatched: list[str] = []
+    unchanged = 0
+    for name in own:
+        target, source = str(base / name), folder / name
+        if target not in captured:
+            if name.endswith(".py"):
+                added[target] = source
+            else:
+                unmatched.append(name)
+        elif transfer.hash_file(source).sha256 == captured[target].sha256:
+            unchanged += 1
+        else:
+            replaced[target] = source
+    return Overlay(
+        folder=folder,
+        seen_as=base,
+        replaced=replaced,
+        added=added,
+        unchanged=unchanged,
+        unmatched=tuple(unmatched),
+    )
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    """Relative paths of plain files; nothing hidden, nothing that an interpreter or an installer made."""
+    seen = 0
+    for here, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
+        folders[:] = [name for name in folders if not (Path(here) / name / "pyvenv.cfg").exists()]
+        for name in files:
+            path = Path(here) / name
+            if name.startswith(".") or not path.is_file() or path.is_symlink():
+                continue
+            seen += 1
+            if seen > MAX_FILES:
+                raise UsageError(
+                    f"{folder} holds more than {MAX_FILES} files", hint="give the folder of the program alone"
+                )
+            yield path.relative_to(folder).as_posix()
+
+
+def _mode(source: Path) -> int:
+    return source.stat().st_mode & 0o777
