@@ -34,7 +34,7 @@ def command(run: Path, as_json: bool) -> None:
 
 def _show(diagnosis: Diagnosis, console: Console) -> None:
     if not diagnosis.verdicts:
-        console.print("nothing wrong in these logs")
+        console.print(diagnosis.summary)
     for verdict in diagnosis.verdicts:
         console.print(_heading(verdict))
         for line in verdict.lines:

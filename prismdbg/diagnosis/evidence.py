@@ -16,7 +16,8 @@ class Evidence:
 
     world_size: 0 where nothing says it. silent: ranks whose process is gone and that said neither an exit code nor an
     exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
-    that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now.
+    that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
+    ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
     """
 
     logs: Mapping[int, RankLog]
@@ -26,6 +27,8 @@ class Evidence:
     died_first: int | None = None
     is_running: bool = False
     ended_wall_ns: int = 0
+    asked_only: tuple[int, ...] = ()
+    gaps: tuple[str, ...] = ()
 
     def progress(self) -> dict[int, Progress]:
         """A rank whose log breaks off is not held to what it lacks."""

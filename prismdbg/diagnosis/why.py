@@ -17,13 +17,26 @@ from prismdbg.diagnosis.wording import rank_list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """`missing`: sentences on evidence that is not there."""
+    """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
+    ranks: tuple[int, ...]
+
+    @property
+    def summary(self) -> str:
+        """Where there is no verdict."""
+        if not self.ranks:
+            return "no rank left a log that can be read: nothing can be said of what went wrong"
+        whole = "these logs" if not self.missing else f"what there is of {rank_list(self.ranks)}"
+        return f"nothing wrong in {whole}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"verdicts": [verdict.to_json() for verdict in self.verdicts], "missing": list(self.missing)}
+        return {
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "missing": list(self.missing),
+            "ranks": list(self.ranks),
+        }
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -34,7 +47,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         *find_nonfinite(evidence),
         *find_stragglers(evidence),
     ]
-    return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)))
+    return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 
 
 def _missing(evidence: Evidence) -> list[str]:
@@ -43,6 +56,9 @@ def _missing(evidence: Evidence) -> list[str]:
         for rank, why in sorted(evidence.damaged.items())
     ]
     without = [rank for rank in evidence.absent if rank not in evidence.damaged]
+    if evidence.asked_only and (others := [rank for rank in without if rank not in evidence.asked_only]):
+        lines.append(f"{rank_list(others)} {'was' if len(others) == 1 else 'were'} not to be recorded (--ranks)")
+        without = [rank for rank in without if rank in evidence.asked_only]
     if without:
         lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")
     for rank, log in sorted(evidence.logs.items()):
@@ -54,6 +70,7 @@ def _missing(evidence: Evidence) -> list[str]:
     silent = evidence.silent - {evidence.died_first}
     if silent:
         lines.append(f"{rank_list(silent)} ended without a word: ended by the launcher, or killed")
-    if not evidence.world_size:
+    lines += evidence.gaps
+    if not evidence.world_size and evidence.logs:
         lines.append("how many ranks the job had is not known but from its groups")
     return lines

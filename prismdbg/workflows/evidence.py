@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
 
 def gather(path: Path) -> Evidence:
-    """`UsageError` where there is no log at all."""
+    """`UsageError` where there is neither a log nor a run folder."""
     run = RunFolder(path.resolve())
     folders = _last_attempt(run.rank_folders())
     logs: dict[int, RankLog] = {}
@@ -27,7 +27,7 @@ def gather(path: Path) -> Evidence:
             logs[rank_of(folder)] = log
         if damage:
             damaged[rank_of(folder)] = damage
-    if not folders:
+    if not folders and not run.run_json.exists():
         raise UsageError(f"{path} holds no log", hint="give the folder that `prismdbg record -o` made")
     supervisor = _json(run.supervisor_json)
     alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _is_alive(folder)}
@@ -40,7 +40,26 @@ def gather(path: Path) -> Evidence:
         died_first=_died_first(supervisor, silent, max((attempt_of(folder.name) for folder in folders), default=0)),
         is_running=bool(alive),
         ended_wall_ns=time.time_ns() if alive else int(supervisor.get("ended_wall_ns", 0)),
+        asked_only=tuple(_json(run.config).get("ranks", ())),
+        gaps=tuple(_gaps(run, supervisor, bool(folders), bool(alive))),
     )
+
+
+def _gaps(run: RunFolder, supervisor: dict[str, Any], has_logs: bool, is_running: bool) -> Iterator[str]:
+    """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
+    if not run.run_json.exists():
+        return
+    if not has_logs:
+        ended = f"; the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
+        yield f"no rank has issued a collective or an optimizer step{ended}"
+    if before := max((attempt_of(folder.name) for folder in run.rank_folders()), default=0):
+        yield f"this is attempt {before + 1}: those before it are not looked at"
+    if not supervisor:
+        yield "what the supervisor saw (supervisor.json) is missing or damaged: who died first is not known"
+    elif "exit_code" not in supervisor and not is_running and has_logs:
+        yield "the supervisor did not see the job's end: who died first is not known"
+    if has_logs and not _json(run.config).get("nan_check", True):
+        yield "NaN and Inf were not looked for: recorded without the trigger nan"
 
 
 def _last_attempt(folders: Iterable[Path]) -> list[Path]:

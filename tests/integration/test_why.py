@@ -19,7 +19,7 @@ BOUND_S = 120
 def why(run: Path, prismdbg_command: tuple[str, ...], script: str, *options: str) -> list[dict[str, Any]]:
     """The verdicts on a recorded run of four ranks."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    record = [*prismdbg_command, "record", "-o", str(run), "--trigger", "none", "--"]
+    record = [*prismdbg_command, "record", "-o", str(run), "--trigger", "nan", "--"]
     job = [*record, *torchrun, str(ROOT / "examples/incidents" / script / "train.py"), *options]
     subprocess.run(job, cwd=ROOT, capture_output=True, timeout=BOUND_S, check=False)
     answer = subprocess.run(

@@ -111,3 +111,46 @@ def test_what_stands_in_json_files_may_be_missing_or_broken(tmp_path: Path) -> N
 def test_a_folder_without_logs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no log"):
         gather(tmp_path)
+
+
+def test_a_run_without_a_rank_is_no_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    supervisor(tmp_path, exit_code=3)
+
+    diagnosis = diagnose(gather(tmp_path))
+
+    assert diagnosis.verdicts == ()
+    assert diagnosis.summary.startswith("no rank left a log")
+    assert diagnosis.missing == ("no rank has issued a collective or an optimizer step; the job ended with 3",)
+
+
+def test_what_is_missing_in_a_run_folder_is_named(tmp_path: Path) -> None:
+    rank_folder(tmp_path, "0", world_size=3)
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "config.json").write_text(json.dumps({"nan_check": False, "ranks": [0, 2]}))
+
+    diagnosis = diagnose(gather(tmp_path))
+
+    assert diagnosis.missing == (
+        "rank 1 was not to be recorded (--ranks)",
+        "no log of rank 2: not recorded, or no collective was issued",
+        "rank 0 ended without a word: ended by the launcher, or killed",
+        "what the supervisor saw (supervisor.json) is missing or damaged: who died first is not known",
+        "NaN and Inf were not looked for: recorded without the trigger nan",
+    )
+    assert diagnosis.ranks == (0,)
+
+
+def test_a_supervisor_that_did_not_see_the_end(tmp_path: Path) -> None:
+    rank_folder(tmp_path, "0", world_size=1)
+    rank_folder(tmp_path, "0.1", world_size=1).note("exit", code=0)
+    (tmp_path / "run.json").write_text("{}")
+    supervisor(tmp_path, incidents=[])
+
+    diagnosis = diagnose(gather(tmp_path))
+
+    assert diagnosis.missing == (
+        "this is attempt 2: those before it are not looked at",
+        "the supervisor did not see the job's end: who died first is not known",
+    )
+    assert diagnosis.summary == "nothing wrong in what there is of rank 0"
