@@ -21,16 +21,19 @@ from prismdbg.rank.redacted import REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.workflows.injection import PACKAGE, make_inject_folder
+from prismdbg.workflows.source_overlay import Overlay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """`runtime`: docker, local, plain, or empty for the best there is."""
+    """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
+    captured ones."""
 
     capsule: Capsule
     runtime: str = ""
     allow_writes: bool = False
     longest_s: float = 24 * 3600.0
+    overlay: Overlay | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +128,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
-        files=_laid(capsule, ()),
+        files=request.overlay.over(_laid(capsule, ())) if request.overlay is not None else _laid(capsule, ()),
         folders=_paths(rank, "folders"),
         absent=_paths(rank, "absent"),
         hostname=str(rank["hardware"].get("node", "")),
