@@ -70,7 +70,7 @@ def build() -> Criu:
         fresh = _build_in_cache()
     if reason := selftest.failure(fresh.command(), cache_folder() / "criu" / "selftest.json"):
         raise FacilityError(
-            f"CRIU {fresh.version} was built, but does not work here: {reason}", hint="use --origin start"
+            f"CRIU {fresh.version} was built, but does not work here: {reason}", hint="capture with --origin start"
         )
     return fresh
 

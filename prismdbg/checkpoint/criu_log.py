@@ -47,13 +47,13 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"io_uring",
-        "the rank uses io_uring, which CRIU cannot save: keep its libraries from it, or use --origin start",
+        "the rank uses io_uring, which CRIU cannot save: keep its libraries from it, or capture with --origin start",
     ),
     (
         r"can't be dumped|Can't dump|external|Unsupported|Unknown shit|anon_inode",
-        "the rank holds something CRIU cannot save; use --origin start",
+        "the rank holds something CRIU cannot save; capture with --origin start",
     ),
-    (r"nvidia|/dev/(?!null)", "the rank holds a device CRIU cannot save; use --origin start"),
+    (r"nvidia|/dev/(?!null)", "the rank holds a device CRIU cannot save; capture with --origin start"),
     (
         r"Operation not permitted|Permission denied|ptrace",
         "dumping needs root, or CAP_CHECKPOINT_RESTORE and CAP_SYS_PTRACE",
