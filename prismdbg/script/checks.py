@@ -1,0 +1,87 @@
+"""What the parts of a script must be to each other: names that are there, kinds that fit. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+from prismdbg.script.language import END, Forbid, Script, StopAt, When
+from prismdbg.script.place import Place
+from prismdbg.session.stop_line import LABELS
+from prismdbg.session.stops import StopKind
+
+_SPEAK_FOR_THEMSELVES = (StopKind.EXCEPTION, StopKind.NAN, StopKind.DIVERGENCE)
+
+
+def check(script: Script) -> None:
+    """`UsageError` at the first entry that cannot be carried out."""
+    if not (script.expect or script.forbid or script.record):
+        raise script.place.complaint(
+            "the script asks for nothing", hint="it needs one of expect, forbid and record; `replay` alone compares"
+        )
+    stops = {stop.name.text for stop in script.stop_at}
+    for stop in script.stop_at:
+        _check_stop(stop)
+    for when in (*(entry.at for entry in script.expect), *(entry.at for entry in script.record)):
+        _check_when(when, script, stops)
+    for forbidden in script.forbid:
+        _check_forbidden(forbidden)
+    for assumed in script.peers:
+        if assumed.until is not None and assumed.until <= assumed.since:
+            raise assumed.place.complaint(f"it ends at {assumed.until}, before it begins at {assumed.since}")
+        if assumed.answer is None and assumed.late is None and not assumed.missing:
+            raise assumed.place.complaint("nothing is assumed of these peers", hint="give answer, late or missing")
+        if assumed.missing and assumed.late is not None:
+            raise assumed.place.complaint("a peer is late or missing, not both")
+    _check_names(script)
+
+
+def _check_stop(stop: StopAt) -> None:
+    wrong: dict[StopKind, Callable[[], str]] = {
+        StopKind.PEER: lambda: "" if stop.peer is not None else "`on: peer` needs the key peer",
+        StopKind.CHANGE: lambda: "" if stop.value is not None else "`on: change` needs the key value",
+    }
+    if problem := wrong.get(stop.on, lambda: "")():
+        raise stop.place.complaint(problem)
+    if stop.op and stop.on is StopKind.COLLECTIVE and stop.op not in LABELS:
+        near = difflib.get_close_matches(stop.op, LABELS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"collectives: {', '.join(LABELS)}"
+        raise stop.place.complaint(f"there is no collective {stop.op!r}", hint=hint)
+    if stop.peer is not None and stop.on is not StopKind.PEER:
+        raise stop.place.complaint("the key peer belongs to `on: peer`")
+    if stop.value is not None and stop.on is not StopKind.CHANGE:
+        raise stop.place.complaint("the key value belongs to `on: change`")
+
+
+def _check_when(when: When, script: Script, stops: set[str]) -> None:
+    place = when.place or script.place
+    if when.moment is None and when.text != END and when.text not in stops:
+        known = f"stops here: {', '.join(sorted(stops))}" if stops else "there is no stop_at in this script"
+        raise place.complaint(f"there is no stop {when.text!r}", hint=known)
+    if when.moment is not None and script.run_to is not None and when.moment > script.run_to:
+        raise place.complaint(f"{when.moment} is behind run_to, {script.run_to}")
+
+
+def _check_forbidden(forbidden: Forbid) -> None:
+    if forbidden.when is None and forbidden.on not in _SPEAK_FOR_THEMSELVES:
+        raise forbidden.place.complaint(f"`on: {forbidden.on}` needs the key when", hint="nothing would be allowed")
+    if forbidden.on in (StopKind.PEER, StopKind.CHANGE):
+        raise forbidden.place.complaint(
+            f"{forbidden.on} cannot be forbidden", hint="write its condition over `collective`"
+        )
+
+
+def _check_names(script: Script) -> None:
+    """Reports are read by name."""
+    _check_different((stop.name.text, stop.place) for stop in script.stop_at)
+    _check_different((record.name, record.place) for record in script.record)
+    expected = ((check.title, check.place) for check in script.expect)
+    _check_different((*expected, *((check.title, check.place) for check in script.forbid)))
+
+
+def _check_different(named: Iterable[tuple[str, Place]]) -> None:
+    seen: dict[str, Place] = {}
+    for name, place in named:
+        if name in seen:
+            raise place.complaint(f"{name!r} is the name of the one at {seen[name]}", hint="give each its own `name`")
+        seen[name] = place

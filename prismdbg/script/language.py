@@ -1,0 +1,163 @@
+"""What a script can say. These classes are the language: the reader and the published schema are made from them.
+
+A field with a text beside its type is a key, and the text says what it means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+from prismdbg.expr.parser import Expression
+from prismdbg.model.moment import Moment
+from prismdbg.script.place import Place
+from prismdbg.session.stops import StopKind
+
+END = "end"
+MAX_SECONDS = 7 * 24 * 3600.0
+
+
+CALLED = {"since": "from"}  # where Python has other ideas of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """More than 0, at most a week."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A whole number from 0."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A word or a few, beginning with a letter."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """`train.py:61`: a file by its last parts, and a line."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A moment, the name of a stop (then at each of its hits), or `end`."""
+
+    text: str
+    moment: Moment | None = None
+    place: Place | None = field(default=None, compare=False)
+
+
+ZERO, START, AN_HOUR = Count(0), Moment(0), Seconds(3600.0)
+
+
+class Answers(StrEnum):
+    """What an assumed peer sends."""
+
+    ECHO = "echo"  # what this rank sends
+    ZEROS = "zeros"
+    NOISE = "noise"  # normal, as wide as what this rank sends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAt:
+    """A place to look at: `expect` and `record` may name it. All that is given must hold."""
+
+    place: Place
+    name: Annotated[Name, "what `at` refers to"]
+    on: Annotated[StopKind, "what it waits for"] = StopKind.COLLECTIVE
+    op: Annotated[str, "the operator's name: all_reduce"] = ""
+    group: Annotated[str, "the group's name or title: world, dp"] = ""
+    seq: Annotated[Count | None, "the sequence number within the group"] = None
+    line: Annotated[SourceLine | None, "where in the program it is issued: train.py:61"] = None
+    module: Annotated[str, "the module it is issued in: layers.3.attention"] = ""
+    peer: Annotated[Count | None, "the rank that takes part (`on: peer`)"] = None
+    value: Annotated[Expression | None, "whose change is waited for (`on: change`)"] = None
+    when: Annotated[Expression | None, "a condition over the event: bytes > 1e6 and nan(out)"] = None
+    ignore: Annotated[Count, "so many hits are passed over first"] = ZERO
+    once: Annotated[bool, "only the first hit"] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect:
+    """An expression that must be true."""
+
+    place: Place
+    that: Annotated[Expression, "the expression"]
+    at: Annotated[When, "a moment, a stop's name (at each hit, and there must be one), or end"]
+    name: Annotated[str, "what it is called in reports; else the expression"] = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.that.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forbid:
+    """What must never happen. It is looked for at every event of its kind."""
+
+    place: Place
+    on: Annotated[StopKind, "the kind of event"] = StopKind.COLLECTIVE
+    when: Annotated[Expression | None, "the condition; may be left out for exception and nan"] = None
+    name: Annotated[str, "what it is called in reports; else the condition"] = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or f"never {self.when.text if self.when is not None else self.on}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A value for the report."""
+
+    place: Place
+    name: Annotated[str, "what it is called in the report"]
+    value: Annotated[Expression, "the expression"]
+    at: Annotated[When, "a moment, a stop's name (at each hit), or end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assume:
+    """What if peers had sent something else, come late, or never come?
+
+    A collective is answered as if each chosen rank sent what is assumed, and of a sum the others what this rank sends.
+    From the first such answer on nothing recorded is used any more: peers are synthesized, and every value marked so.
+    """
+
+    place: Place
+    since: Annotated[Moment, "from this moment on"] = START
+    until: Annotated[Moment | None, "before this moment; else for good"] = None
+    ranks: Annotated[tuple[Count, ...], "which peers; else all"] = ()
+    group: Annotated[str, "only in this group: its name or title"] = ""
+    answer: Annotated[Answers | None, "what they send; else what they did"] = None
+    seed: Annotated[Count, "of the noise"] = ZERO
+    late: Annotated[Seconds | None, "each answer comes so many seconds later"] = None
+    missing: Annotated[bool, "they never come: the collective fails as one that timed out"] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """Expectations about one replay of one rank."""
+
+    place: Place
+    time_limit: Annotated[Seconds, "seconds for the whole replay"] = AN_HOUR
+    run_to: Annotated[Moment | None, "where the replay ends; else at the capsule's end"] = None
+    peers: Annotated[tuple[Assume, ...], "what-if settings"] = ()
+    stop_at: Annotated[tuple[StopAt, ...], "named stops"] = ()
+    expect: Annotated[tuple[Expect, ...], "what must be true"] = ()
+    forbid: Annotated[tuple[Forbid, ...], "what must never happen"] = ()
+    record: Annotated[tuple[Record, ...], "values for the report"] = ()
