@@ -33,10 +33,20 @@ class RestoreError(Exception):
     """criu's own log has the reason."""
 
 
-def restore(spec: Spec, report: Report) -> int:
-    criu = spec["criu"]
+def restore_images(criu: dict[str, Any], output: str, report: Report) -> int:
+    """Its PID. What criu needs beside the images must be in place."""
     began = time.monotonic_ns()
-    streams = standard_streams(criu["standards"], spec["output"])
+    streams = standard_streams(criu["standards"], output)
+    try:
+        _run_restore(criu, streams)
+    finally:
+        for number in streams.values():
+            os.close(number)
+    report("restored", pid=criu["root_pid"], elapsed_ns=time.monotonic_ns() - began)
+    return int(criu["root_pid"])
+
+
+def _run_restore(criu: dict[str, Any], streams: dict[str, int]) -> None:
     command = [*criu["command"], "restore", "--images-dir", criu["images"], "--work-dir", criu["work"]]
     command += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks", "-v4", "--log-file", criu["log"]]
     command.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
@@ -54,13 +64,10 @@ def restore(spec: Spec, report: Report) -> int:
         process.wait(criu["timeout_s"])
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
         raise RestoreError(f"criu did not restore the rank within {criu['timeout_s']:g} s") from None
     if process.returncode != 0:
         raise RestoreError("criu could not restore the rank")
-    for number in streams.values():
-        os.close(number)
-    report("restored", pid=criu["root_pid"], elapsed_ns=time.monotonic_ns() - began)
-    return int(criu["root_pid"])
 
 
 def standard_streams(standards: list[tuple[int, str]], output: str) -> dict[str, int]:
@@ -150,7 +157,8 @@ def drop_privileges(spec: Spec) -> None:
         os.setgroups([])
         os.setresgid(*(spec["gid"],) * 3)
         os.setresuid(*(spec["uid"],) * 3)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user would clear it
+    if spec["isolation"] == "none":  # elsewhere it ends with its namespace, and criu, its parent in a restore, ends too
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user would clear it
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
     check(libc.capset(header, bytes(24)), "drop all capabilities")

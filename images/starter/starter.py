@@ -24,7 +24,8 @@ sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
 from place import make_place  # noqa: E402
-from rank import RestoreError, open_output, restore, start  # noqa: E402
+from rank import RestoreError, open_output, restore_images, start  # noqa: E402
+from saves import Saves, attend  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -137,8 +138,9 @@ def run_inner(spec: Spec, report: Reporter) -> NoReturn:
         signal.signal(signal.SIGTERM, told_to_end)
         make_place(spec)
         os.close(open_output(spec["output"]))  # it is there, even if nothing is ever written
-        rank = restore(spec, report) if spec.get("criu") else start(spec, report)
-        code = reap_until(rank)
+        if spec["saving"]:
+            attend_saves(spec, report)
+        code = reap_until(bring_up(spec, report))
         report("exited", code=code)
     except PlaceError as error:
         report("failed", what=str(error))
@@ -152,6 +154,23 @@ def run_inner(spec: Spec, report: Reporter) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         end_children()
         os._exit(code)
+
+
+def bring_up(spec: Spec, report: Reporter) -> int:
+    """The rank at its origin; its PID."""
+    if spec["criu"]:
+        return restore_images(spec["criu"], spec["output"], report)
+    return start(spec, report)
+
+
+def attend_saves(spec: Spec, report: Reporter) -> NoReturn:
+    """The place stays when the rank ends: one can still go back."""
+    saves = Saves(spec, report)
+    if name := spec["saving"]["start_from"]:
+        saves.return_to(name)
+    else:
+        saves.rank = bring_up(spec, report)
+    attend(saves, spec, report)
 
 
 def told_to_end(*_: object) -> NoReturn:

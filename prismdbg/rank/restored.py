@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.rank import alone, triggers
 from prismdbg.rank.counters import Counters
@@ -39,11 +38,10 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     def first_resume(request: Message) -> Message:
         """The parked thread re-issues its call, which now reaches the virtual peers."""
         gate = replaying.gate
-        until, count = request.get("until"), int(request.get("count", 0))
         if request.get("end") is not None:
             replaying.replayer.end = int(request["end"])
         replaying.replayer.strict = bool(request.get("strict", False))
-        gate.aim(Moment.parse(str(until)) if until else None, count)
+        gate.take_aim(request)
         agent.verbs |= {"resume": resume, "progress": progress}
         recorder.park(False)
         return {}

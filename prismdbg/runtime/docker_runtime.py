@@ -15,7 +15,7 @@ from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
 from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.lifeline import Lifeline
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import Bind, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import SPEC, Isolation, copy_starter, starter_command, starter_file, write_spec
 from prismdbg.runtime.tar_stream import stream
@@ -50,9 +50,8 @@ class DockerRuntime:
         engine = connect(self._daemon)
         try:
             image = ensure_environment_image(engine, spec.environment)
-            restores = isinstance(spec.origin, ImageOrigin)
             late = [file for file in spec.files if _is_late(file)]
-            write_spec(spec, Isolation.PID if restores else Isolation.NONE, files=late)
+            write_spec(spec, Isolation.PID if spec.criu_folder else Isolation.NONE, files=late)
             copy_starter(spec.session / _STARTER)
             _hand_over(spec)
             container = engine.create(image, self._command(spec), **container_options(spec))
@@ -124,7 +123,7 @@ def container_options(spec: ReplaySpec) -> dict[str, Any]:
         "environment": {},
         "shm_size": _SHM_BYTES,
     }
-    if isinstance(spec.origin, ImageOrigin):
+    if spec.criu_folder is not None:  # the rank itself has no capabilities there either
         options["cap_add"] = CRIU_CAPABILITIES
         options["security_opt"] = ["seccomp=unconfined", "apparmor=unconfined", _NO_LABELS]
     else:

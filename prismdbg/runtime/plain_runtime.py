@@ -24,6 +24,8 @@ class PlainRuntime:
     def refuses(self, spec: ReplaySpec) -> str | None:
         if isinstance(spec.origin, ImageOrigin):
             return "a process image needs a container or namespaces: capture with --origin start"
+        if spec.saving is not None:
+            return "images can only be taken of a rank in a container or in namespaces"
         if not spec.allow_writes:
             return "the program's writes would happen again, for real: allow that with --allow-writes"
         if moved := [bind.target for bind in spec.binds if Path(bind.target) != bind.source]:

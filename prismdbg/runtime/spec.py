@@ -70,11 +70,27 @@ class ProgramOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Images of the rank are to be taken where it runs, into `folder`, which lies outside its session.
+
+    start_from: the name of one to start with, in place of the origin. explain: as of an `ImageOrigin`.
+    """
+
+    criu_folder: Path
+    command: tuple[str, ...]
+    folder: Path
+    explain: Callable[[str], PrismError]
+    start_from: str = ""
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySpec:
     """One start of one rank. `session` is an existing folder that no other start has used.
 
     folders: to be there, also when empty; absent: not to be there, for the rank made it only later.
     environment: the installed files the rank needs, for places that do not share this machine's.
+    saving: None where nobody will want to go back.
     allow_writes: the caller accepts that the program's side effects happen again, for real.
     longest_s: the bound of the whole replay; start_s: of the time until the rank runs.
     """
@@ -93,6 +109,7 @@ class ReplaySpec:
     hostname: str = ""
     uid: int = 0
     gid: int = 0
+    saving: Saving | None = None
     allow_writes: bool = False
     longest_s: float = 24 * 3600.0
     start_s: float = 180.0
@@ -108,10 +125,18 @@ class ReplaySpec:
         own = [Bind(source=self.session, target=str(self.session), read_only=False)]
         if self.capsule is not None:
             own.append(Bind(source=self.capsule, target=str(self.capsule)))
-        if isinstance(self.origin, ImageOrigin):
-            folder = self.origin.criu_folder
-            own.append(Bind(source=folder, target=str(folder)))
+        if self.saving is not None:
+            own.append(Bind(source=self.saving.folder, target=str(self.saving.folder), read_only=False))
+        if (criu := self.criu_folder) is not None:
+            own.append(Bind(source=criu, target=str(criu)))
         return (*own, *self.binds)
+
+    @property
+    def criu_folder(self) -> Path | None:
+        """Where criu lies, if it is needed in the rank's place."""
+        if isinstance(self.origin, ImageOrigin):
+            return self.origin.criu_folder
+        return self.saving.criu_folder if self.saving is not None else None
 
 
 class RunningRank(Protocol):

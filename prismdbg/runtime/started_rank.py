@@ -55,8 +55,9 @@ class StartedRank:
         return find_below(outer, inside)
 
     def exit_code(self) -> int | None:
-        if self._code is None:
-            self._code = read_progress(self._spec.session).exit_code
+        """Not kept where the rank can come back to life."""
+        if self._code is None and (said := read_progress(self._spec.session).exit_code) is not None:
+            return said
         if self._code is None and (ended := self._place.ended()) is not None:
             # The starter writes its last line before it ends, so a second look decides.
             said = read_progress(self._spec.session).exit_code
@@ -99,10 +100,11 @@ class StartedRank:
             time.sleep(_POLL_S)
 
     def _error(self, progress: Progress, code: int | None = None) -> Exception:
-        if progress.criu_failed and isinstance(self._spec.origin, ImageOrigin):
+        explains = self._spec.origin if isinstance(self._spec.origin, ImageOrigin) else self._spec.saving
+        if progress.criu_failed and explains is not None:
             # The starter's words come last, so they count only where criu's log gives no reason: it hung, say.
             log = _read(self._spec.session / CRIU_LOG)
-            return self._spec.origin.explain(f"{log}\nError (starter): {progress.failure}\n")
+            return explains.explain(f"{log}\nError (starter): {progress.failure}\n")
         where = self._place.describe()
         if progress.failure:
             return RuntimeFailure(

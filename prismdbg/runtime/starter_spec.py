@@ -1,4 +1,10 @@
-"""The JSON that tells `images/starter/starter.py` what to do, and the lines in which it answers."""
+"""The JSON that tells `images/starter/starter.py` what to do, and the lines in which it answers.
+
+Where images of the rank may be taken, the starter also listens on the session's socket `control`: one request a
+connection, `{"do": "save" | "return", "name": ...}`, answered by `{"ok": true, "output_bytes": ...}` or
+`{"ok": false, "what": ..., "log": ...}`, `log` naming criu's own in the session. After a `return` the status file says
+`restored` again.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +19,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
 
-SPEC, STATUS, LIFELINE, CRIU_LOG, SCRATCH = "spec.json", "status.jsonl", "lifeline", "restore.log", "scratch"
+SPEC, STATUS, LIFELINE, SCRATCH = "spec.json", "status.jsonl", "lifeline", "scratch"
+CONTROL, CRIU_LOG, DUMP_LOG = "control", "restore.log", "dump.log"
 
 
 class Isolation(StrEnum):
@@ -64,6 +71,7 @@ def write_spec(
         "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
         "files": [_file(file) for file in files],
         "criu": _criu(spec) if isinstance(spec.origin, ImageOrigin) else None,
+        "saving": _saving(spec.session, spec.saving) if spec.saving is not None else None,
         "program": _program(spec.origin) if isinstance(spec.origin, ProgramOrigin) else None,
     }
     path = spec.session / SPEC
@@ -76,7 +84,7 @@ def write_spec(
 def clear_start(session: Path) -> None:
     """Removes what belongs to a start that is over, so that the session can be started again: what the starter wrote
     and was told. The rank's own files and its output stay."""
-    for name in (SPEC, STATUS, LIFELINE, CRIU_LOG):
+    for name in (SPEC, STATUS, LIFELINE, CONTROL, CRIU_LOG, DUMP_LOG):
         (session / name).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         (session / SCRATCH).rmdir()
@@ -107,6 +115,8 @@ def read_progress(session: Path) -> Progress:
     for line in lines:
         if line.endswith("\n"):
             event = json.loads(line)
+            if event["event"] in ("restored", "started"):
+                said = {}  # an earlier life does not count
             said[event["event"]] = event
     running = said.get("restored") or said.get("started") or {}
     failed = said.get("failed", {})
@@ -132,6 +142,19 @@ def _criu(spec: ReplaySpec) -> dict[str, Any]:
         "pids": list(origin.pids),
         "root_pid": origin.root_pid,
         "timeout_s": origin.timeout_s,
+    }
+
+
+def _saving(session: Path, saving: Saving) -> dict[str, Any]:
+    return {
+        "command": list(saving.command),
+        "folder": str(saving.folder),
+        "control": str(session / CONTROL),
+        "work": str(session),
+        "dump_log": DUMP_LOG,
+        "restore_log": CRIU_LOG,
+        "start_from": saving.start_from,
+        "timeout_s": saving.timeout_s,
     }
 
 

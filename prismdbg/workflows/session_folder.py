@@ -19,7 +19,19 @@ from prismdbg.errors import FacilityError
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
-    base = sessions_base()
+    with _locked_folder(sessions_base()) as session:
+        yield session
+
+
+@contextmanager
+def image_folder() -> Iterator[Path]:
+    """For images of a rank, which are as large as its memory: on a disk, where a session may lie in memory."""
+    with _locked_folder(Path("/var/tmp") / f"prismdbg-images-{os.getuid()}") as folder:
+        yield folder
+
+
+@contextmanager
+def _locked_folder(base: Path) -> Iterator[Path]:
     base.mkdir(mode=0o711, exist_ok=True)  # a rank that is another user passes through
     if base.is_symlink() or base.stat().st_uid != os.getuid():
         raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, replays need it")
@@ -27,13 +39,13 @@ def session_folder() -> Iterator[Path]:
         for left in base.iterdir():
             if left.is_dir() and is_abandoned(left):
                 shutil.rmtree(left, ignore_errors=True)
-        session = Path(tempfile.mkdtemp(dir=base))
-        held = os.open(session, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = Path(tempfile.mkdtemp(dir=base))
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         lock(held)
     try:
-        yield session
+        yield folder
     finally:
-        shutil.rmtree(session, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         os.close(held)
 
 

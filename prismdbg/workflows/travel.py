@@ -10,48 +10,61 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.verify import check_content
-from prismdbg.errors import FacilityError, UsageError
+from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.runtime.spec import RunningRank, Runtime
+from prismdbg.runtime.starter_control import Refusal, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.workflows.replay import Say, connect, last_record, start, take_over
 from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan, require_replayable
 from prismdbg.workflows.runtimes import choose
-from prismdbg.workflows.session_folder import session_folder
+from prismdbg.workflows.saved_images import SavedImages, error_of, with_saving
+from prismdbg.workflows.session_folder import image_folder, session_folder
+
+ORIGIN = 0
 
 
 class Travel:
-    """A live replay that can go back. `client` is another one after each return; `on_cut` is told to how many bytes
-    the rank's output was cut, before the rank can write again."""
+    """A live replay that can go back. `client` is another one after each save and each return, and
+    the only one that may be connected when an image is taken. `on_cut` is told to how many bytes
+    the rank's output was cut, while the rank stands."""
 
-    def __init__(self, *, request: ReplayRequest, runtime: Runtime, plan: Plan, say: Say) -> None:
+    def __init__(
+        self, *, request: ReplayRequest, runtime: Runtime, plan: Plan, images: SavedImages, why_not: str, say: Say
+    ) -> None:
+        """`why_not`: the reason why no images can be taken; empty where they can."""
         self.capsule: Capsule = request.capsule
         self.runtime: str = runtime.name
         self.output: Path = plan.spec.output
+        self.why_no_images = why_not
         self.end_record = last_record(self.capsule)
+        self.first_record = 0
         self.on_cut: Callable[[int], None] = lambda _: None
         self._runtime = runtime
         self._plan = plan
+        self._images = images
         self._say = say
         self._running: RunningRank | None = None
         self._client: AgentClient | None = None
         self._checkpoints: dict[int, Checkpoint] = {}
-        self.first_record = 0
+        self._next = ORIGIN + 1
 
     @property
     def client(self) -> AgentClient:
-        assert self._client is not None
+        assert self._client is not None, "`begin` comes first"
         return self._client
 
     @property
     def running(self) -> RunningRank:
-        assert self._running is not None
+        assert self._running is not None, "`begin` comes first"
         return self._running
 
     @property
@@ -67,32 +80,51 @@ class Travel:
         except FileNotFoundError:
             return 0
 
-    def why_no_images(self) -> str:
-        """Why `save` cannot do it here; empty where it can."""
-        return "images of the replayed rank cannot be taken yet"
-
     def begin(self) -> None:
         """The first start. Whatever it raises, `close` is to be called."""
         began = time.monotonic()
-        self.first_record = self._start_anew()
+        self._start_at(ORIGIN)
         a, cost_s = self.capsule.manifest.moment_a, time.monotonic() - began
-        self._checkpoints[0] = Checkpoint(number=0, moment=a, size_bytes=0, cost_s=cost_s)
+        self._checkpoints[ORIGIN] = Checkpoint(number=ORIGIN, moment=a, size_bytes=0, cost_s=cost_s)
 
     def save(self, moment: Moment) -> Checkpoint:
-        """Keeps the place where the rank stands now, in the gate. `FacilityError` where no images can be taken."""
-        raise FacilityError(self.why_no_images(), hint="going back starts the program again")
+        """Keeps the place where the rank stands now. `FacilityError` where no image can be taken; the rank stands on,
+        whatever is raised."""
+        if self.why_no_images:
+            hint = "going back starts the program again"
+            raise FacilityError(f"no image can be taken: {self.why_no_images}", hint=hint)
+        self._images.require_room(self._expected_bytes())
+        number, began = self._next, time.monotonic()
+        self._next += 1
+        refusal = self._save_alone(number)
+        if refusal is not None:
+            self._images.remove(number)
+            raise error_of(refusal, f"take an image of the rank at {moment}")
+        kept = Checkpoint(
+            number=number,
+            moment=moment,
+            size_bytes=self._images.size_bytes(number),
+            cost_s=time.monotonic() - began,
+        )
+        self._checkpoints[number] = kept
+        return kept
 
     def return_to(self, number: int) -> None:
         """The rank stands again where `number` was taken; 0: as it was given at first. Works also when the rank or its
         place is gone: then it is made anew."""
         if number not in self._checkpoints:
             raise UsageError(f"there is no checkpoint {number}", hint="`checkpoints` lists them")
-        self._start_anew()
+        self._hang_up()
+        if number == ORIGIN or not self._return_in_place(number):
+            self._start_at(number)
+        else:
+            self._client = connect(self._plan, self.running)
+        self.on_cut(0 if number == ORIGIN else self._images.output_bytes(number))
 
     def forget(self, number: int) -> None:
         """Gives back its room; the origin stays."""
-        if number:
-            self._checkpoints.pop(number, None)
+        if number != ORIGIN and self._checkpoints.pop(number, None) is not None:
+            self._images.remove(number)
 
     def close(self) -> None:
         """Ends the rank and removes its place."""
@@ -100,24 +132,61 @@ class Travel:
         if self._running is not None:
             self._running.kill()
 
-    def _start_anew(self) -> int:
-        """A new place, and the rank in it at the capsule's origin."""
+    def _save_alone(self, number: int) -> Refusal | None:
+        """criu refuses a rank that somebody outside its network namespace is connected to."""
+        heard = self.client.leave()
+        try:
+            return self._control().save(str(number))
+        finally:
+            self._client = connect(self._plan, self.running)
+            self._client.hear(heard)
+
+    def _return_in_place(self, number: int) -> bool:
+        """False where the place is gone, or did not get the rank back: another one may."""
+        try:
+            refusal = self._control().return_to(str(number))
+        except RankLost:
+            return False
+        if refusal is not None:
+            self._say(f"{error_of(refusal, 'return in place')}; trying in a new one")
+        return refusal is None
+
+    def _start_at(self, number: int) -> None:
+        """A new place, and the rank in it."""
         self.close()
-        self._cut_output(0)
         clear_start(self._plan.spec.session)
         self._plan.agent_path.unlink(missing_ok=True)
-        self._running = start(self._runtime, self._plan, self.capsule, self._say)
-        self._client = connect(self._plan, self._running)
-        return take_over(self._client, self.capsule)
+        if number == ORIGIN:
+            with contextlib.suppress(FileNotFoundError):
+                os.truncate(self.output, 0)
+        self._running = start(self._runtime, self._plan_at(number), self.capsule, self._say)
+        self._client = connect(self._plan, self.running)
+        if number == ORIGIN:
+            self.first_record = take_over(self._client, self.capsule)
 
-    def _cut_output(self, length_bytes: int) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.truncate(self.output, length_bytes)
-            self.on_cut(length_bytes)
+    def _plan_at(self, number: int) -> Plan:
+        saving = self._plan.spec.saving
+        if number == ORIGIN or saving is None:
+            return self._plan
+        return replace(self._plan, spec=replace(self._plan.spec, saving=replace(saving, start_from=str(number))))
+
+    def _control(self) -> StarterControl:
+        saving = self._plan.spec.saving
+        assert saving is not None, "only asked where images can be taken"
+        return StarterControl(self._plan.spec.session, saving.timeout_s)
+
+    def _expected_bytes(self) -> int:
+        """Of the next image, as far as one can tell: as the largest so far, or the capsule's own."""
+        own = [entry.size_bytes for name, entry in self.capsule.manifest.files.items() if _is_image(name)]
+        return max(sum(own), *(kept.size_bytes for kept in self._checkpoints.values()))
 
     def _hang_up(self) -> None:
         if self._client is not None:
             self._client.close()
+
+
+def _is_image(name: str) -> bool:
+    return name.startswith(f"{layout.CHECKPOINT}/")
 
 
 @contextmanager
@@ -125,9 +194,12 @@ def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     """Everything that is made for it is removed at the end, images too, however it ends."""
     require_replayable(request.capsule.manifest)
     check_content(request.capsule)
-    with session_folder() as session:
+    with session_folder() as session, image_folder() as images:
         runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)
-        travel = Travel(request=request, runtime=runtime, plan=make_plan(request, session), say=say)
+        plan, why_not = with_saving(make_plan(request, session), runtime, images)
+        travel = Travel(
+            request=request, runtime=runtime, plan=plan, images=SavedImages(images), why_not=why_not, say=say
+        )
         try:
             travel.begin()
             yield travel

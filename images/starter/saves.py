@@ -1,0 +1,197 @@
+"""Images of the living rank, and the way back to one. Standard library only.
+
+The client asks on a Unix socket, one JSON line a connection, and gets one JSON line (`prismdbg.runtime.starter_spec`
+has the protocol). While a request is carried out nothing else is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kept_files import keep, processes, put_back
+from rank import Report, RestoreError, Spec, restore_images
+from syscalls import PlaceError
+
+END_S = 20.0
+REQUEST_S = 5.0
+REQUEST_BYTES = 4096
+
+
+class DumpError(Exception):
+    """criu's own log has the reason."""
+
+
+class Saves:
+    """One rank and its images, each a folder `name` with `images`, `files` and, when it is whole, `facts.json`.
+
+    Must be the first process of a PID namespace that holds nothing but the rank.
+    """
+
+    def __init__(self, spec: Spec, report: Report) -> None:
+        self._saving = spec["saving"]
+        self._output = spec["output"]
+        self._folder = Path(self._saving["folder"])
+        self._work = Path(self._saving["work"])
+        self._report = report
+        self.dump_log: str = self._saving["dump_log"]
+        self.restore_log: str = self._saving["restore_log"]
+        self.rank: int | None = None
+
+    def save(self, name: str) -> dict[str, Any]:
+        """The rank stands still until its files are kept, too; then it goes on."""
+        if self.rank is None:
+            raise PlaceError("the rank has ended")
+        folder = self._folder / name
+        (folder / "images").mkdir(parents=True)
+        tree = processes()
+        standards = terminals(self.rank)
+        leads_session = os.getsid(self.rank) == self.rank
+        try:
+            self._dump(self.rank, folder / "images", standards, leads_session)
+            kept = keep(list(tree), folder / "files", output=self._output, control=self._saving["control"])
+            length = Path(self._output).stat().st_size
+        finally:
+            os.kill(-1, signal.SIGCONT)
+        pids = sorted({thread for threads in tree.values() for thread in threads})
+        facts = {
+            **kept,
+            "root_pid": self.rank,
+            "pids": pids,
+            "leads_session": leads_session,
+            "standards": standards,
+            "output_bytes": length,
+        }
+        (folder / "facts.json").write_text(json.dumps(facts))
+        return {"output_bytes": length}
+
+    def return_to(self, name: str) -> dict[str, Any]:
+        """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were."""
+        facts = json.loads((self._folder / name / "facts.json").read_text())
+        self.rank = None
+        end_all()
+        os.truncate(self._output, facts["output_bytes"])
+        put_back(facts, self._folder / name / "files")
+        asked = {
+            "command": self._saving["command"],
+            "images": str(self._folder / name / "images"),
+            "work": str(self._work),
+            "log": self.restore_log,
+            "timeout_s": self._saving["timeout_s"],
+            **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
+        }
+        self.rank = restore_images(asked, self._output, self._report)
+        return {"output_bytes": facts["output_bytes"]}
+
+    def _dump(self, pid: int, images: Path, standards: list[tuple[int, str]], leads_session: bool) -> None:
+        bound_s = self._saving["timeout_s"]
+        command = [*self._saving["command"], "dump", "--tree", str(pid), "--images-dir", str(images)]
+        command += ["--work-dir", str(self._work), "-v4", "--log-file", self.dump_log]
+        command += ["--leave-stopped", "--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
+        command += ["--ghost-limit", str(16 << 30), "--timeout", str(max(int(bound_s) - 2, 1))]
+        for _, key in standards:
+            command += ["--external", key]
+        if not leads_session:
+            command.append("--shell-job")
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
+        try:
+            process.wait(bound_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise DumpError(f"criu did not save the rank within {bound_s:g} s") from None
+        if process.returncode != 0:
+            raise DumpError("criu could not save the rank")
+
+
+def terminals(pid: int) -> list[tuple[int, str]]:
+    """Those on standard input and output are ours: named as criu names them, so that a restore can replace them."""
+    found = []
+    for number in (0, 1, 2):
+        link = Path(f"/proc/{pid}/fd/{number}")
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith("/dev/pts/"):
+                status = link.stat()
+                found.append((number, f"tty[{status.st_rdev:x}:{status.st_dev:x}]"))
+    return found
+
+
+def end_all() -> None:
+    """Kills and reaps every other process of the namespace."""
+    deadline = time.monotonic() + END_S
+    while True:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        if time.monotonic() > deadline:
+            raise PlaceError(f"waited {END_S:g} s for the rank's processes to end")
+        time.sleep(0.001)
+
+
+def attend(saves: Saves, spec: Spec, report: Report) -> NoReturn:
+    """Reaps, says when the rank ends, and answers requests, until the place is ended from outside."""
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    control = socket.socket(socket.AF_UNIX)
+    control.bind(spec["saving"]["control"])
+    control.listen(4)
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        _reap(saves, report)
+        ready = {number for number, _ in poll.poll()}
+        with contextlib.suppress(BlockingIOError):
+            os.read(woken, 4096)
+        if control.fileno() in ready:
+            _serve(control, saves, report)
+
+
+def _reap(saves: Saves, report: Report) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == saves.rank:
+                saves.rank = None
+                code = os.waitstatus_to_exitcode(ended[1])
+                report("exited", code=code if code >= 0 else 128 - code)
+
+
+def _serve(control: socket.socket, saves: Saves, report: Report) -> None:
+    """One connection. A client that says nothing, or is gone before its answer, is not waited for."""
+    client, _ = control.accept()
+    with client, contextlib.suppress(OSError):
+        client.settimeout(REQUEST_S)
+        with client.makefile("rb") as stream:
+            line = stream.readline(REQUEST_BYTES)
+        client.sendall(json.dumps(answer(line, saves, report)).encode() + b"\n")
+
+
+def answer(line: bytes, saves: Saves, report: Report) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        verb, name = request["do"], request["name"]
+        if not (isinstance(name, str) and name.isalnum()):
+            raise PlaceError(f"{name!r} cannot be the name of an image")
+        if verb not in ("save", "return"):
+            raise PlaceError(f"the starter does not know {verb!r}")
+        return {"ok": True, **(saves.save(name) if verb == "save" else saves.return_to(name))}
+    except DumpError as error:
+        return {"ok": False, "what": str(error), "log": saves.dump_log}
+    except RestoreError as error:
+        report("exited", code=128 + signal.SIGKILL)
+        return {"ok": False, "what": str(error), "log": saves.restore_log}
+    except (OSError, PlaceError, ValueError, KeyError, TypeError) as error:
+        return {"ok": False, "what": str(error) or type(error).__name__, "log": ""}

@@ -1,0 +1,60 @@
+"""Asks the starter of a running rank for an image, or for the way back to one. The protocol is in `starter_spec`."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.runtime.starter_spec import CONTROL
+
+_MORE_S = 30.0  # than the starter's own bound on criu: for ending what runs and copying files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """`log`: what criu said; empty where it was not criu that refused."""
+
+    what: str
+    log: str
+
+
+class StarterControl:
+    """One request a call. `RankLost` when there is no starter any more."""
+
+    def __init__(self, session: Path, criu_bound_s: float) -> None:
+        self._session = session
+        self._bound_s = criu_bound_s + _MORE_S
+
+    def save(self, name: str) -> Refusal | None:
+        return self._ask("save", name)
+
+    def return_to(self, name: str) -> Refusal | None:
+        return self._ask("return", name)
+
+    def _ask(self, verb: str, name: str) -> Refusal | None:
+        try:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(self._bound_s)
+                sock.connect(str(self._session / CONTROL))
+                sock.sendall(json.dumps({"do": verb, "name": name}).encode() + b"\n")
+                with sock.makefile("rb") as stream:
+                    line = stream.readline()
+        except TimeoutError:
+            raise WaitTimeout(f"waited {self._bound_s:g} s for the starter to {verb} image {name}") from None
+        except OSError as error:
+            raise RankLost(f"the rank's place is gone: {error}") from error
+        if not line.endswith(b"\n"):
+            raise RankLost(f"the rank's place ended while it was to {verb} image {name}")
+        answer = json.loads(line)
+        if answer["ok"]:
+            return None
+        return Refusal(what=str(answer["what"]), log=self._log(str(answer["log"])))
+
+    def _log(self, name: str) -> str:
+        try:
+            return (self._session / name).read_text(errors="replace") if name else ""
+        except OSError:
+            return ""
