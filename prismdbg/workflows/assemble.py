@@ -16,7 +16,7 @@ from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
 from prismdbg.capsule.log_coverage import receives
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
-from prismdbg.capsule.secrets import redact
+from prismdbg.capsule.secrets import redact, redact_arguments
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
@@ -57,7 +57,15 @@ def assemble(parts: Ingredients) -> Capsule:
         raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         environment = redact(rank["environment"])
-        described = {**rank, "environment": dict(environment.variables), "redacted": list(environment.redacted)}
+        argv, orig_argv = redact_arguments(rank["argv"]), redact_arguments(rank["orig_argv"])
+        described = {
+            **rank,
+            "environment": dict(environment.variables),
+            "redacted": list(environment.redacted),
+            "argv": list(argv.words),
+            "orig_argv": list(orig_argv.words),
+            "redacted_arguments": list(orig_argv.redacted),
+        }
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
         a, b = _span(records, log, parts)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)

@@ -12,7 +12,7 @@ from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.session.frames import frames_of, own_frame
-from prismdbg.workflows.replay import LiveReplay, Say
+from prismdbg.workflows.replay import LiveReplay, Say, redacted_arguments
 
 SOURCE_BOUND_S = 10.0
 
@@ -94,6 +94,9 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
             break
     verdict.elapsed_ns = time.monotonic_ns() - started
     _judge(live, verdict, until)
+    other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
+    if other_end and (text := redacted_arguments(live.capsule)):
+        verdict.notes.append(text)
     return verdict
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import prismdbg
+from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
 from prismdbg.rank.config import Mode, RankConfig
 from prismdbg.workflows.agent_sockets import make_socket_dir
@@ -79,7 +80,7 @@ def prepare(request: RecordRequest) -> RunFolder:
     write_json(
         run.run_json,
         {
-            "command": list(request.command),
+            "command": list(redact_arguments(request.command).words),  # to be shown, never to be run
             "cwd": str(Path.cwd()),
             "started_wall_ns": time.time_ns(),
             "supervisor_pid": os.getpid(),

@@ -10,6 +10,7 @@ from pathlib import Path
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.secrets import REDACTED
 from prismdbg.capsule.verify import check_content
 from prismdbg.errors import FacilityError
 from prismdbg.protocol.client import AgentClient, connect_when_ready
@@ -68,7 +69,17 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRa
         raise FacilityError(reason)
     image = capsule.manifest.origin is Origin.IMAGE
     say(f"{runtime.name}: {'restoring the image' if image else 'starting the program'}")
+    if text := redacted_arguments(capsule):
+        say(text)
     return runtime.start(plan.spec)
+
+
+def redacted_arguments(capsule: Capsule) -> str:
+    """What a program that is started again does not get; a restored one still knows it."""
+    names = ", ".join(map(str, capsule.rank().get("redacted_arguments", ())))
+    if not names or capsule.manifest.origin is Origin.IMAGE:
+        return ""
+    return f"not in this capsule, for they looked like a secret: the values of {names}; the program gets {REDACTED!r}"
 
 
 def connect(plan: Plan, running: RunningRank) -> AgentClient:

@@ -17,10 +17,11 @@ from prismdbg.errors import CapsuleError
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
 from prismdbg.workflows.assemble import Ingredients, assemble
-from prismdbg.workflows.replay import ReplayRequest, open_replay
+from prismdbg.workflows.replay import ReplayRequest, open_replay, redacted_arguments
 from prismdbg.workflows.run_folder import RunFolder, write_json
 
 LOST = range(100)
+SECRET = "hunter2"
 
 
 def run_folder(path: Path) -> RunFolder:
@@ -37,7 +38,9 @@ def run_folder(path: Path) -> RunFolder:
             body = fmt.COMPLETE.pack(record, 3000, 0, size, record, -1, fmt.Status.OK, flags, 0, 0)
             log.append(fmt.Kind.COMPLETE, body)
         log.step(step + 1)
-    facts = {"rank": 0, "world_size": 2, "environment": {}, "cwd": str(path), "argv": [], "orig_argv": ["python"]}
+    argv = ["train.py", "--api-key", SECRET, f"--url=https://me:{SECRET}@host", "--lr", "0.1"]
+    facts = {"rank": 0, "world_size": 2, "environment": {"MY_TOKEN": SECRET}, "cwd": str(path), "argv": argv}
+    facts |= {"orig_argv": ["python", *argv]}
     write_json(log.folder / "rank.json", {**facts, "versions": {}, "hardware": {}})
     write_json(run.environment, Environment(()).to_json())
     return run
@@ -112,3 +115,14 @@ def test_a_segment_that_leaves_the_window_meanwhile_does_not_count(
 
     monkeypatch.setattr(CapsuleWriter, "add_file", add_and_lose)
     assert made(tmp_path, range(0)).manifest.replayable_from == Moment(0, 3)
+
+
+def test_secrets_of_the_command_line_and_the_environment_stay_out(tmp_path: Path) -> None:
+    capsule = made(tmp_path, range(0))
+    for path in capsule.path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    rank = capsule.rank()
+    assert rank["argv"] == rank["orig_argv"][1:] and rank["argv"][4:] == ["--lr", "0.1"]
+    assert (rank["redacted"], rank["redacted_arguments"]) == (["MY_TOKEN"], ["--api-key", "argument 4"])
+    said = redacted_arguments(capsule)
+    assert "the values of --api-key, argument 4; the program gets '<redacted>'" in said

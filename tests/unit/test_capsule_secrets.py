@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.capsule.secrets import looks_secret, redact
+from prismdbg.capsule.secrets import REDACTED, looks_secret, redact, redact_arguments
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,52 @@ def test_redaction_keeps_the_rest_and_names_what_went() -> None:
     assert environment.variables == {"RANK": "0"}
     assert environment.redacted == ("B_TOKEN", "DATA", "WANDB_API_KEY")
     assert all(word not in repr(environment) for word in ("'k'", "'t'", "u:p"))
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("--api-key=abc --lr 0.1", f"--api-key={REDACTED} --lr 0.1"),
+        ("--token abc --steps 3", f"--token {REDACTED} --steps 3"),
+        ("--hf_token=hf", f"--hf_token={REDACTED}"),
+        ("+logger.password=x=y", f"+logger.password={REDACTED}"),
+        ("wandb.api_key=abc", f"wandb.api_key={REDACTED}"),
+        ("--db postgresql://me:pw@db/x", f"--db postgresql://{REDACTED}@db/x"),
+        ("--data=https://u:p@h/x?y", f"--data=https://{REDACTED}@h/x?y"),
+        ("run hf_" + "aB" * 17, f"run {REDACTED}"),
+        ("--db-password 12345", f"--db-password {REDACTED}"),
+        ("-password hunter2", f"-password {REDACTED}"),
+    ],
+)
+def test_secret_arguments(words: str, kept: str) -> None:
+    found = redact_arguments(["train.py", *words.split()])
+    assert " ".join(found.words) == f"train.py {kept}"
+    assert len(found.redacted) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--max-tokens 4096 --num_tokens=10B --key-dim=64 --pin-memory true",
+        "--pad-token <pad> --eos-token=</s> --auth none",
+        "--token --lr 0.1",
+        "--token= --tokenizer gpt2",
+        "--cert /etc/ssl/cert.pem --data=https://host/path:with@signs",
+        "--seed 1 steps=3 -m torch.distributed.run",
+    ],
+)
+def test_settings_are_no_secrets_whatever_they_are_called(words: str) -> None:
+    found = redact_arguments(["train.py", *words.split()])
+    assert found.words == ("train.py", *words.split()) and found.redacted == ()
+
+
+def test_what_was_redacted_is_named_and_the_program_itself_never_is() -> None:
+    found = redact_arguments(["secret=1/train.py", "--api-key", "abc", "x", "https://u:p@h"])
+    assert found.words[0] == "secret=1/train.py"
+    assert found.redacted == ("--api-key", "argument 4")
+    assert redact_arguments([]).words == ()
+
+
+def test_arguments_in_a_variable() -> None:
+    assert looks_secret("TRAIN_ARGS", "--lr 0.1 --api-key abc")
+    assert not looks_secret("TRAIN_ARGS", "--lr 0.1 --max-tokens 64")

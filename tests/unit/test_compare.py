@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import capsules
 import pytest
-from capsules import IMAGE, RANK, make_capsule
+from capsules import IMAGE, MANIFEST, RANK, make_capsule
 
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
@@ -51,7 +51,7 @@ def judged(
     gone: bool = False,
     manifest: Manifest = IMAGE,
 ) -> Verdict:
-    monkeypatch.setattr(capsules, "RANK", {**RANK, "in_flight": list(in_flight)})
+    monkeypatch.setattr(capsules, "RANK", {**RANK, "in_flight": list(in_flight), "redacted_arguments": ["--key"]})
     capsule = make_capsule(tmp_path / "capsule", replace(manifest, incident=incident))
     rank = PlayedRank(list(events), gone)
     first, last = records.start, records.stop - 1
@@ -99,3 +99,16 @@ def test_a_rank_that_is_lost_without_a_tally(tmp_path: Path, monkeypatch: pytest
     died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
     verdict = judged(tmp_path, monkeypatch, gone=True, incident=died)
     assert (verdict.outcome, verdict.exit_code) == (Outcome.SAME, 137)
+
+
+@pytest.mark.parametrize(("manifest", "named"), [(MANIFEST, True), (IMAGE, False)])
+def test_a_redacted_argument_is_named_where_the_end_is_another(
+    manifest: Manifest, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restored process still knows it."""
+    raised = {"event": "exception", "moment": "0.0", "type": "ValueError", "text": "no such key"}
+    finished = {"event": "finished", "code": 1, "moment": "0.0", "tally": {**NONE, "missing": 4}}
+    request = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    verdict = judged(tmp_path, monkeypatch, raised, finished, incident=request, manifest=manifest)
+    assert verdict.outcome is Outcome.DIVERGED
+    assert any("the values of --key; the program gets '<redacted>'" in note for note in verdict.notes) is named

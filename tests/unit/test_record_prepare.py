@@ -27,3 +27,9 @@ def test_nan_is_looked_for_only_where_it_is_a_trigger(triggers: str, looked_for:
     policy = Policy(triggers=parse_triggers(triggers))
     run = record.prepare(RecordRequest(output=tmp_path / "run", command=("true",), policy=policy))
     assert RankConfig.load(run.config).nan_check is looked_for
+
+
+def test_a_secret_of_the_command_line_is_not_kept(tmp_path: Path) -> None:
+    command = ("python", "train.py", "--api-key", "hunter2")
+    run = record.prepare(RecordRequest(output=tmp_path / "run", command=command, policy=Policy()))
+    assert "hunter2" not in run.run_json.read_text()
