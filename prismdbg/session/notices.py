@@ -47,6 +47,15 @@ class Diverged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """Here the rank left the record, in a replay in which it may: everything later is assumed. As `Diverged`, but the
+    rank goes on. `story` has no differences where it was a peer that is assumed to send something else."""
+
+    moment: Moment
+    story: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesized:
     """A peer's answer was made up, for nothing was recorded."""
 
@@ -164,6 +173,7 @@ class Said:
 Notice = (
     Stopped
     | Diverged
+    | Departed
     | Synthesized
     | EndOfLog
     | StateCompared
@@ -195,6 +205,8 @@ def _parse(event: Json) -> Notice:
             return parse_stop(event, str(event["reason"]))
         case "diverged":
             return Diverged(moment=moment, story=event)
+        case "departed":
+            return Departed(moment=moment, story=event)
         case "synthesized":
             collective = event["collective"]
             return Synthesized(moment=moment, op=str(collective.get("profiling_name", collective.get("op", ""))))

@@ -12,7 +12,17 @@ from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.answers import Phase
 from prismdbg.session.frames import frames_of, own_frame
-from prismdbg.session.notices import Diverged, Finished, Hit, Notice, ProgramRaised, StopFailed, Stopped, parse_stop
+from prismdbg.session.notices import (
+    Departed,
+    Diverged,
+    Finished,
+    Hit,
+    Notice,
+    ProgramRaised,
+    StopFailed,
+    Stopped,
+    parse_stop,
+)
 from prismdbg.session.places import Places
 from prismdbg.session.stops import StopList
 from prismdbg.session.visits import Visits
@@ -52,6 +62,7 @@ class Session:
         self.frame = 0
         self.pending: Ask | None = None
         self.divergence: Diverged | None = None
+        self.departed: Departed | None = None
         self.raised: ProgramRaised | None = None
         self.finished: Finished | None = None
         self.lost_because = ""
@@ -84,6 +95,8 @@ class Session:
                 known = self.divergence is not None and self.divergence.moment == notice.moment
                 self.divergence, self.ever_diverged = notice, True
                 return not known
+            case Departed():
+                self.departed = self.departed or notice
             case ProgramRaised():
                 self.raised = notice
             case Finished():
