@@ -40,7 +40,7 @@ def _record(config: RankConfig) -> None:
     recording = Recording(config, recorder, kind)
 
     class Witness:
-        def exception(self, report: dict[str, Any]) -> None:
+        def exception(self, report: dict[str, Any], error: BaseException) -> None:
             if recording.is_open or (_may_be_a_rank() and recording.ensure_open()):
                 recording.note("incident", **report)
 

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from types import FrameType
 from typing import Any
 
 from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.wire import Message
 
 ASK_BOUND_S = 60.0
+MAX_NOTED = 1000
+SPACING = "spacing"
+
+
+class Stops(StrEnum):
+    """What becomes of the client's stops while the rank runs. OFF: not even an exception stops it."""
+
+    OFF = "off"
+    APPLY = "apply"
+    NOTE = "note"
+    IGNORE = "ignore"
 
 
 @dataclass(slots=True)
 class Stop:
     """What the stopped thread is at: everything an inspection may need. `told` is an event of its own, published when
-    the thread stands: a client may look at once."""
+    the thread stands: a client may look at once. `answered`: the peers' answer is there. `stops`: numbers of those
+    that were hit."""
 
     reason: str
     moment: Moment
@@ -27,42 +43,93 @@ class Stop:
     frame: FrameType | None
     names: dict[str, Any]
     told: dict[str, Any] | None = None
+    answered: bool = False
+    stops: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Where a module's call, or else the step, is over."""
+
+    module: str
+    step: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Aim:
+    """Where the rank is to stop next. Nothing given: at the end. `events`: stops between collectives, see `events`."""
+
+    until: Moment | None = None
+    count: int = 0
+    stops: Stops = Stops.OFF
+    finish: Finish | None = None
+    events: dict[str, Any] | None = None
+    pause_at_s: float | None = None
+    noted: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_NOTED))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Aim:
+        until, finish = message.get("until"), message.get("finish")
+        return cls(
+            until=Moment.parse(str(until)) if until else None,
+            count=int(message.get("count", 0)),
+            stops=Stops(message.get("stops", Stops.OFF)),
+            finish=Finish(module=str(finish["module"]), step=int(finish["step"])) if finish else None,
+            events=message.get("events"),
+            pause_at_s=_pause_at_s(message),
+        )
+
+
+def _pause_at_s(message: Message) -> float | None:
+    after_s = message.get("pause_after_s")
+    return None if after_s is None else time.monotonic() + float(after_s)
 
 
 class Gate:
-    """One thread is stopped at a time. `publish` tells the clients; `resume` lets it go on."""
+    """One thread is stopped at a time. `publish` tells the clients; `resume` lets it go on.
+
+    on_aim: told of every new aim, before the rank runs. describe: what a stop is told with besides.
+    """
 
     def __init__(self, publish: Callable[..., None]) -> None:
         self._publish = publish
         self._one = threading.RLock()
         self._work: queue.SimpleQueue[tuple[Callable[[Stop], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._until: Moment | None = None
-        self._count = 0
+        self._held = Aim()
         self._pause = False
+        self.aim = Aim()
         self.number = 0  # of stops so far: a client that is told of a stop twice knows that it is one
         self.current: Stop | None = None
+        self.on_aim: Callable[[Aim], None] = lambda _: None
+        self.describe: Callable[[Stop], dict[str, Any]] = lambda _: {}
+        self.told: dict[str, Any] = {}
 
-    def should_stop(self, moment: Moment) -> str:
+    def reason_at(self, moment: Moment) -> str:
         """The reason to stop at this collective, or nothing."""
+        aim = self.aim
         if self._pause:
             return "paused"
-        if self._until is not None and moment >= self._until:
+        if aim.until is not None and moment >= aim.until:
             return "until"
-        if self._count:
-            self._count -= 1
-            return "" if self._count else "next"
+        if aim.count:
+            aim.count -= 1
+            if not aim.count:
+                return "next"
+        if aim.pause_at_s is not None and time.monotonic() >= aim.pause_at_s:
+            return SPACING
         return ""
 
     def stop(self, stop: Stop) -> None:
         """Blocks the calling thread; runs asked work in it; returns when resumed."""
         with self._one:
-            self._pause, self._until, self._count = False, None, 0
+            self._pause = False
+            self._held, self.aim = self.aim, Aim(stops=self.aim.stops)
             self.number += 1
             self.current = stop
-            moment = str(stop.moment)
             if stop.told is not None:
                 self._publish(**stop.told)
-            self._publish("stopped", number=self.number, reason=stop.reason, moment=moment, collective=stop.event)
+            self.told = self._tell(stop)
+            self._publish("stopped", reason=stop.reason, **self.told)
             while (item := self._work.get()) is not None:
                 action, future = item
                 try:
@@ -70,6 +137,17 @@ class Gate:
                 except BaseException as error:  # whatever an expression raises belongs to whoever asked
                     future.set_exception(error)
             self.current = None
+
+    def _tell(self, stop: Stop) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "moment": str(stop.moment),
+            "collective": stop.event,
+            "answered": stop.answered,
+            "stops": list(stop.stops),
+            "hits": list(self._held.noted),
+            **self.describe(stop),
+        }
 
     def ask(self, action: Callable[[Stop], Any]) -> Any:
         """Runs `action(stop)` in the stopped thread and gives its result."""
@@ -86,16 +164,20 @@ class Gate:
         """Runs `action` at the next stop, in the stopped thread, before what clients ask for."""
         self._work.put((lambda _: action(), Future()))
 
-    def resume(self, until: Moment | None, count: int) -> None:
-        """Goes on: to `until`, or for `count` collectives, or to the end where neither is given."""
+    def resume(self, message: Message) -> None:
+        """Goes on as the message says, or, `continued`, as it was going before this stop."""
         if self.current is None:
             raise UsageError("the rank is running already")
-        self.aim(until, count)
+        self.take_aim(message)
         self._work.put(None)
 
-    def aim(self, until: Moment | None, count: int) -> None:
-        """Where the rank is to stop next."""
-        self._until, self._count = until, count
+    def take_aim(self, message: Message) -> None:
+        if message.get("continued"):
+            aim, aim.pause_at_s = self._held, _pause_at_s(message)
+        else:
+            aim = Aim.from_message(message)
+        self.aim = aim
+        self.on_aim(aim)
 
     def pause(self) -> None:
         self._pause = True

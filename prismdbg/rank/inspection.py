@@ -2,49 +2,105 @@
 
 from __future__ import annotations
 
-import inspect
 import linecache
-import math
-import sys
-from collections.abc import Mapping
-from itertools import zip_longest
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.expr.evaluator import Environment, evaluate
-from prismdbg.expr.parser import parse
+from prismdbg.expr.evaluator import evaluate
+from prismdbg.expr.parser import Expression, parse
+from prismdbg.rank.digest import digest_of
 from prismdbg.rank.gate import Stop
-from prismdbg.rank.measures import FUNCTIONS
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.rendering import render, short, type_name
-from prismdbg.rank.tensor_parts import local
+from prismdbg.rank.scope import environment
+from prismdbg.rank.surroundings import locals_of
+from prismdbg.rank.tensor_parts import in_numbers, local
 
 MAX_LOCALS = 200
 MAX_LINES = 400
 MAX_LINE = 400
-MAX_ELEMENTS = 1 << 28
 
 
-def evaluate_at(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:
-    """The value of `text` as JSON. Names: the stop's own (input, out, op, ...), `local`, then the frame's."""
-    outcome = _attempt(stop, text, frame)
+def evaluate_at(stop: Stop, text: str, frame: int = 0, digest: bool = False) -> dict[str, Any]:
+    """The value of `text` as JSON. Names: the stop's own (input, out, op, ...), `local`, then the frame's.
+
+    digest: with one of the whole value, by which a change is seen.
+    """
+
+    def rendered(value: Any, names: Names, expression: Expression) -> dict[str, Any]:
+        found = {**render(value), "digest": digest_of(value)} if digest else render(value)
+        hidden = sorted(name for name in expression.names if name in stop.names and name in names.locals)
+        return {**found, "hidden": hidden} if hidden else found
+
+    return _answered(lambda: _evaluated(stop, text, frame, rendered))
+
+
+def address_of(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:
+    """Where in memory a tensor's elements lie."""
+
+    def found(value: Any, _names: Names, _expression: Expression) -> dict[str, Any]:
+        part = local(value)
+        if not isinstance(part, torch.Tensor) or not part.numel():
+            raise UsageError(f"{text} is a {type_name(value)}: it lies nowhere", hint="name one tensor with elements")
+        return {"address": part.data_ptr(), "bytes": part.untyped_storage().nbytes(), "device": str(part.device)}
+
+    return _answered(lambda: _evaluated(stop, text, frame, found))
+
+
+def difference_at(stop: Stop, text: str, frame: int, recorded: Callable[[Stop], list[torch.Tensor]]) -> dict[str, Any]:
+    """A tensor of the stopped collective against the recorded one: the same expression with the recorded `out`."""
+
+    def compared(value: Any, _names: Names, expression: Expression) -> dict[str, Any]:
+        if "out" not in expression.names:
+            raise UsageError("only what was received is recorded to its bytes", hint="diff out[0]")
+        names = {**stop.names, "out": recorded(stop)}
+        as_recorded = Names(replace(stop, names=names), frame_at(stop, frame))
+        return _difference(local(value), local(evaluate(expression, environment(as_recorded.lookup))))
+
+    return _answered(lambda: _evaluated(stop, text, frame, compared))
+
+
+def _difference(now: Any, then: Any) -> dict[str, Any]:
+    if not isinstance(now, torch.Tensor) or not isinstance(then, torch.Tensor):
+        raise UsageError("only tensors are compared", hint="diff out[0]")
+    same = (now == then) | (now.isnan() & then.isnan())
+    differing = int((~same).sum())
+    if not differing:
+        return {"equal": True, "differing": 0, "elements": now.numel(), "largest": None}
+    gap = (in_numbers(now.detach()) - in_numbers(then)).abs()
+    finite = gap[torch.isfinite(gap)]
+    largest = float(finite.max()) if finite.numel() else None
+    value = render(now.detach().to(torch.float64) - then.to(torch.float64)) if not now.is_complex() else None
+    return {
+        "equal": False, "differing": differing, "elements": now.numel(), "largest": largest, "value": value,
+    }  # fmt: skip
+
+
+def _evaluated(
+    stop: Stop, text: str, frame: int, use: Callable[[Any, Names, Expression], dict[str, Any]]
+) -> dict[str, Any]:
+    """What `use` makes of the value, in quiet."""
+    expression = parse(text)
+    names = Names(stop, frame_at(stop, frame))
+    with quiet():
+        return use(evaluate(expression, environment(names.lookup)), names, expression)
+
+
+def _answered(action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    outcome = _attempt(action)
     if isinstance(outcome, PrismError):  # raised here, so that its traceback holds no value of the program
         raise outcome
     return outcome
 
 
-def _attempt(stop: Stop, text: str, frame: int) -> dict[str, Any] | PrismError:
+def _attempt(action: Callable[[], dict[str, Any]]) -> dict[str, Any] | PrismError:
     try:
-        expression = parse(text)
-        names = Names(stop, frame_at(stop, frame))
-        environment = Environment(lookup=names.lookup, functions=FUNCTIONS, operand=local, admit=_admit)
-        with quiet():
-            value = render(evaluate(expression, environment))
-        hidden = sorted(name for name in expression.names if name in stop.names and name in names.locals)
-        return {**value, "hidden": hidden} if hidden else value
+        return action()
     except PrismError as error:
         return type(error)(str(error), hint=error.hint)
     except Exception as error:
@@ -70,20 +126,6 @@ class Names:
     def _hint(self) -> str:
         known = [*self._own, *(n for n in self.locals if not n.startswith("_"))][:30]
         return f"names here: {' '.join(known)}" if known else "nothing is known yet: go on to a collective"
-
-
-def locals_of(frame: FrameType | None) -> dict[str, Any]:
-    """A copy. Reading a function's locals makes Python keep all of them in a dict of the frame: that is undone,
-    or a tensor that the program drops would live on. A dict that the program itself holds is left alone."""
-    if frame is None:
-        return {}
-    snapshot = frame.f_locals
-    found = dict(snapshot)
-    held_by_frame_only = 3  # the frame, the name `snapshot`, the argument of getrefcount
-    is_snapshot = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED) and isinstance(snapshot, dict)
-    if is_snapshot and sys.getrefcount(snapshot) <= held_by_frame_only:
-        snapshot.clear()
-    return found
 
 
 def frame_at(stop: Stop, number: int) -> FrameType | None:
@@ -126,17 +168,3 @@ def source_at(stop: Stop, number: int, around: int, line: int | None = None) -> 
         "first": first,
         "lines": [text.rstrip("\n")[:MAX_LINE] for text in lines[first - 1 : last]],
     }
-
-
-def _admit(left: Any, right: Any) -> None:
-    """Refuses what would need far more memory than its operands: a product of a row and a column, say."""
-    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        elements = _broadcast_elements(left, right)
-        if elements > max(MAX_ELEMENTS, left.numel(), right.numel()):
-            raise UsageError(f"the result would have {elements} elements", hint="index the operands first")
-
-
-def _broadcast_elements(left: torch.Tensor, right: torch.Tensor) -> int:
-    """Where the shapes do not fit together, torch says so itself. (`torch.broadcast_shapes` would import sympy.)"""
-    sizes = zip_longest(reversed(left.shape), reversed(right.shape), fillvalue=1)
-    return math.prod(max(a, b) if a and b else 0 for a, b in sizes)

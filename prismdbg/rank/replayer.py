@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import torch
 
 from prismdbg.capsule.log_reader import RankLog
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.call import Call, Redispatch
-from prismdbg.rank.comparison import Difference, Tally, compare, describe_call
+from prismdbg.rank.comparison import Difference, Sent, Tally, compare, describe_call
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.departure import Departure
 from prismdbg.rank.gate import Gate, Stop
-from prismdbg.rank.peers import Answer, RecordedPeers, SynthesizedPeers
+from prismdbg.rank.halts import Halt, Halts
+from prismdbg.rank.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers
+from prismdbg.rank.place import Place
 from prismdbg.rank.quiet import refuse_collective
+from prismdbg.rank.surroundings import modules_around, program_frame, stack_of
 from prismdbg.rank.what_if import WhatIf
 from prismdbg.rank.works import finished
 
@@ -31,7 +31,8 @@ STORY_EVENTS = 8
 class Replayer:
     """The kernels' interceptor in a replay. `end` is B: the last record that belongs to the capsule.
 
-    departure: set where the rank may leave the record; it then goes on among synthesized peers instead of stopping.
+    sources: asked in order for an answer; the first that knows one gives it. departure: set where the rank may leave
+    the record; it then goes on among synthesized peers instead of stopping.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Replayer:
     ) -> None:
         self._log = log
         self._recorded = peers
-        self._synthesized = SynthesizedPeers()
+        self.sources: list[PeerSource] = [peers, SynthesizedPeers()]
         self._counters = counters
         self._gate = gate
         self._publish = publish
@@ -52,6 +53,8 @@ class Replayer:
         self.what_if: WhatIf | None = None
         self.beyond_end = False
         self.tally = Tally()
+        self.place = Place()
+        self.halts = Halts(gate, publish, self.titles)
 
     @property
     def moment(self) -> Moment:
@@ -63,15 +66,22 @@ class Replayer:
         event = describe_call(call, record_id, moment, identity)
         if self.departed:
             event["assumed"] = True
-        record = None if self.beyond_end else self._expected(identity, moment, event, call)
-        reason = self._gate.should_stop(moment)
-        before = [t.detach().clone() for t in call.inputs] if reason else []
+        sent = Sent(call)
+        record = None if self.beyond_end else self._expected(identity, moment, event, call, sent)
+        self.place.sends(moment, identity, sent.fingerprint)
+        halt = self.halts.before(call, moment, identity, record)
         answer = self._answer(call, record, moment, event)
+        self.place.receives(moment, record, answer.synthesized)
         if record is not None:
             self.tally.served.add(record.record_id)
-        if reason:
-            self._stop(reason, moment, event, call, before, answer)
+        if reason := self.halts.after(halt, event, answer.synthesized):
+            self._stop(reason, moment, event, call, None, halt, answer)
         return call.result(finished(call, answer.source))
+
+    def titles(self, group: str) -> tuple[str, ...]:
+        """What a group may be called: its name, its description, and last what people call it."""
+        known = self._log.groups.get(group)
+        return (group, known.desc, known.title) if known is not None else (group,)
 
     @property
     def departed(self) -> bool:
@@ -81,7 +91,9 @@ class Replayer:
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error
 
-    def _expected(self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call) -> Collective | None:
+    def _expected(
+        self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call, sent: Sent
+    ) -> Collective | None:
         """The record this call is; stops where the log ends or the call is not the recorded one."""
         if self.departed:
             if moment > self._by_id[self.end].moment:
@@ -89,7 +101,7 @@ class Replayer:
             return None
         record = self._by_identity.get(identity)
         if record is not None and record.record_id <= self.end:
-            differences = compare(call, record, self.tally, self.strict)
+            differences = compare(call, record, self.tally, self.strict, sent)
             if differences:
                 self._diverged(record, moment, event, call, differences)
             if self.departed or any(d.structural for d in differences):  # what was recorded answers another call
@@ -110,7 +122,7 @@ class Replayer:
 
     def _end_of_log(self, moment: Moment, event: dict[str, Any], call: Call) -> None:
         told = {"event": "end_of_log", "moment": str(moment), "tally": self.tally_json()}
-        self._stop("end of the log", moment, event, call, [], None, told)
+        self._stop("end of the log", moment, event, call, told)
         self.beyond_end = True
 
     def missing(self) -> list[Collective]:
@@ -127,17 +139,23 @@ class Replayer:
         assumed = self.what_if.chosen(call, moment) if self.what_if is not None else None
         if self.what_if is not None and assumed is not None:
             self.what_if.arrive(call, *assumed)
-        answer = self._recorded.answer(call, record) if record is not None else None
-        if self.what_if is not None and assumed is not None and assumed[0].answer:
-            answer = self.what_if.answer(call, *assumed, recorded=answer is not None, key=str(event["identity"]))
+        if self.what_if is not None and assumed is not None and assumed[0].answer and call.received:
+            told = self._recorded.answer(call, record) if self.what_if.keeps_record(call) else None
+            answer = self.what_if.answer(call, *assumed, recorded=told is not None, key=str(event["identity"]))
             self._departs(moment, {"moment": str(moment), "actual": event, "assumed": True})
             self.tally.synthesized += 1
-        elif answer is None:
-            answer = self._synthesized.answer(call, record)
-            assert answer is not None
+            return answer
+        answer = self._ask_sources(call, record)
+        if answer.synthesized:
             self.tally.synthesized += 1
             self._publish("synthesized", moment=event["moment"], collective=event)
         return answer
+
+    def _ask_sources(self, call: Call, record: Collective | None) -> Answer:
+        for source in self.sources:
+            if (answer := source.answer(call, record)) is not None:
+                return answer
+        raise AssertionError("the last source answers every call")
 
     def _diverged(
         self,
@@ -163,7 +181,7 @@ class Replayer:
         if self.departure is not None:
             self._departs(moment, told)
             return
-        self._stop("diverged", moment, event, call, [], None, told)
+        self._stop("diverged", moment, event, call, told)
 
     def _departs(self, moment: Moment, told: dict[str, Any]) -> None:
         """Told once; the rank goes on."""
@@ -176,19 +194,23 @@ class Replayer:
         moment: Moment,
         event: dict[str, Any],
         call: Call,
-        before: list[torch.Tensor],
-        answer: Answer | None,
-        told: dict[str, Any] | None = None,
+        told: dict[str, Any] | None,
+        halt: Halt | None = None,
+        answer: Answer | None = None,
     ) -> None:
+        frame = program_frame()
         names = {
-            "input": before or call.inputs,
+            "input": (halt.before if halt is not None else []) or call.inputs,
             "out": call.outputs,
             "op": call.spec.label,
-            "group": call.group_name,
+            "group": self.titles(call.group_name)[-1],
             "step": moment.step,
             "synthesized": answer.synthesized if answer is not None else False,
         }
-        self._gate.stop(Stop(reason, moment, event, program_frame(), names, told))
+        around = modules_around(frame)
+        event = {**event, "module": around[-1] if around else ""}
+        stops = halt.stops if halt is not None else ()
+        self._gate.stop(Stop(reason, moment, event, frame, names, told, answered=answer is not None, stops=stops))
 
     def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
         """A work issued before A that had not completed: the recorded answer if there is one, else synthesized."""
@@ -210,6 +232,16 @@ class Replayer:
         )
         return True
 
+    def recorded_outputs(self, stop: Stop) -> list[torch.Tensor]:
+        """What the stopped collective received when it was recorded."""
+        record = self._by_id.get(int(stop.event.get("record_id", -1)))
+        received = stop.names.get("out", [])
+        if record is None or record.payload is None or str(record.identity) != stop.event.get("identity"):
+            raise UsageError("nothing is recorded of what this collective received")
+        outputs = [torch.empty_like(tensor) for tensor in received]
+        self._recorded.fill(outputs, record.payload)
+        return outputs
+
     def tally_json(self) -> dict[str, Any]:
         tally = self.tally
         return {
@@ -219,35 +251,3 @@ class Replayer:
             "synthesized": tally.synthesized,
             "missing": len(self.missing()),
         }
-
-
-def program_frame() -> FrameType | None:
-    """The innermost frame that is not prismdbg's.
-
-    A thread of the autograd engine has none (backward on a GPU): there it is the main thread's, which waits in
-    `backward()`.
-    """
-    own = _not_ours(sys._getframe(1))
-    if own is not None:
-        return own
-    return _not_ours(sys._current_frames().get(threading.main_thread().ident or 0))
-
-
-def _not_ours(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
-    return frame
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return "/prismdbg/rank/" in frame.f_code.co_filename
-
-
-def stack_of(frame: FrameType | None) -> list[dict[str, Any]]:
-    """Frames from `frame` outwards, innermost first."""
-    frames = []
-    while frame is not None:
-        code = frame.f_code
-        frames.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})
-        frame = frame.f_back
-    return frames

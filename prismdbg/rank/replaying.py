@@ -8,20 +8,14 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import UsageError
-from prismdbg.model.moment import Moment
-from prismdbg.protocol.values import group_to_json
-from prismdbg.protocol.wire import Message
-from prismdbg.rank import kernels, state_hash
+from prismdbg.rank import kernels, replay_verbs, state_hash
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.counters import Counters
-from prismdbg.rank.departure import Departure
-from prismdbg.rank.gate import Gate, Stop
-from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
-from prismdbg.rank.membership import peers_at, ranks_of
+from prismdbg.rank.gate import Gate, Stop, Stops
 from prismdbg.rank.peers import RecordedPeers
-from prismdbg.rank.replayer import Replayer, stack_of
+from prismdbg.rank.replayer import Replayer
 from prismdbg.rank.steps import COUNTER
-from prismdbg.rank.what_if import Assumption, WhatIf
+from prismdbg.rank.surroundings import innermost
 
 
 class Replaying:
@@ -44,6 +38,7 @@ class Replaying:
         self.replayer = Replayer(
             self.log, RecordedPeers(self._log_folder), self.counters, self.gate, self.agent.publish
         )
+        self.gate.describe = self._describe
         self.agent.verbs |= self.verbs()
 
     def install(self) -> None:
@@ -60,8 +55,19 @@ class Replaying:
         self._check_state(step)
         self.counters.begin_step(step)
 
-    def exception(self, report: dict[str, Any]) -> None:
-        self.agent.publish("exception", moment=str(self.counters.moment), **report)
+    def exception(self, report: dict[str, Any], error: BaseException) -> None:
+        """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""
+        told = {"event": "exception", "moment": str(self.counters.moment), **report}
+        if self.gate.aim.stops is Stops.OFF:
+            self.agent.publish(**told)
+        else:
+            frame = innermost(error.__traceback__)
+            self.gate.stop(Stop("exception", self.counters.moment, {}, frame, {"exception": error}, told))
+
+    def _describe(self, stop: Stop) -> dict[str, Any]:
+        """What every stop is told with: what its stops still let pass, and where this is to the last bit."""
+        place = self.replayer.place.digests() if stop.event or stop.answered else {}
+        return {"ignored": self.replayer.halts.stops.left, "place": place}
 
     def end(self, code: int) -> None:
         """The program ends by itself."""
@@ -91,81 +97,7 @@ class Replaying:
             )
 
     def verbs(self) -> dict[str, Any]:
-        gate, replayer = self.gate, self.replayer
-
-        def resume(message: Message) -> Message:
-            until = message.get("until")
-            if "end" in message and message["end"] is not None:
-                replayer.end = int(message["end"])
-            replayer.strict = bool(message.get("strict", replayer.strict))
-            gate.resume(Moment.parse(str(until)) if until else None, int(message.get("count", 0)))
-            return {}
-
-        def depart(message: Message) -> Message:
-            """From here on the rank may leave the record; `peers`: what is assumed of them."""
-            replayer.departure = replayer.departure or Departure()
-            replayer.what_if = WhatIf(
-                [Assumption.from_json(item) for item in message.get("peers", ())],
-                members=lambda group: ranks_of(group, self.log),
-                titles=self._titles,
-            )
-            return {}
-
-        def progress(_: Message) -> Message:
-            stop = gate.current
-            return {
-                "moment": str(self.counters.moment),
-                "stopped": stop.reason if stop is not None else None,
-                "number": gate.number,
-                "collective": stop.event if stop is not None else {},
-                "tally": replayer.tally_json(),
-            }
-
-        def stack(_: Message) -> Message:
-            return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
-
-        def evaluate(message: Message) -> Message:
-            text, frame = str(message["expression"]), int(message.get("frame", 0))
-            return {"value": gate.ask(lambda stop: evaluate_at(stop, text, frame))}
-
-        def local_names(message: Message) -> Message:
-            return {"locals": gate.ask(lambda stop: locals_at(stop, int(message.get("frame", 0))))}
-
-        def source(message: Message) -> Message:
-            frame, around = int(message.get("frame", 0)), int(message.get("around", 5))
-            line = int(message["line"]) if message.get("line") is not None else None
-            return gate.ask(lambda stop: source_at(stop, frame, around, line))  # type: ignore[no-any-return]
-
-        def peers(_: Message) -> Message:
-            return gate.ask(lambda stop: peers_at(stop, self.log))  # type: ignore[no-any-return]
-
-        def groups(_: Message) -> Message:
-            return {"groups": [group_to_json(group) for group in self.log.groups.values()]}
-
-        def pause(_: Message) -> Message:
-            gate.pause()
-            return {}
-
-        def leave(message: Message) -> Message:
-            os._exit(int(message.get("code", 0)))
-
-        return {
-            "resume": resume,
-            "depart": depart,
-            "progress": progress,
-            "stack": stack,
-            "evaluate": evaluate,
-            "locals": local_names,
-            "source": source,
-            "peers": peers,
-            "groups": groups,
-            "pause": pause,
-            "quit": leave,
-        }
-
-    def _titles(self, group: str) -> tuple[str, ...]:
-        known = self.log.groups.get(group)
-        return (group, known.title, known.desc) if known is not None else (group,)
+        return replay_verbs.verbs_of(self)
 
     def hold(self, reason: str) -> None:
         """Stops the calling thread until a client resumes it."""

@@ -19,7 +19,7 @@ OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllo
 class Witness(Protocol):
     """Told of an uncaught exception, then of the end."""
 
-    def exception(self, report: dict[str, Any]) -> None: ...
+    def exception(self, report: dict[str, Any], error: BaseException) -> None: ...
 
     def end(self, code: int) -> None: ...
 
@@ -39,7 +39,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 def _tell(witness: Witness, error: BaseException, **more: Any) -> None:
     """A report that fails must not stand in the way of the program's own traceback."""
     with contextlib.suppress(Exception):
-        witness.exception({**describe(error), **more})
+        witness.exception({**describe(error), **more}, error)
 
 
 def install(witness: Witness) -> None:

@@ -104,6 +104,11 @@ class WhatIf:
         if assumption.late_s:
             time.sleep(assumption.late_s)
 
+    def keeps_record(self, call: Call) -> bool:
+        """Whether the record tells what each peer sent. Of a sum it has only the whole, which may lie where this rank's
+        own share lies now."""
+        return call.spec.name not in (*_REDUCTIONS, *_SCATTERED)
+
     def answer(self, call: Call, assumption: Assumption, peers: list[int], recorded: bool, key: str) -> Answer:
         """Fills what the call receives. `recorded`: the outputs hold the recorded answer already; `key`: which call
         it is, so that noise is the same each time."""

@@ -22,7 +22,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.gate import Stop
 from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
 from prismdbg.rank.quiet import is_quiet, quiet, refuse_collective
-from prismdbg.rank.replayer import program_frame
+from prismdbg.rank.surroundings import program_frame
 
 
 def stop_at(frame: FrameType | None, **names: Any) -> Stop:

@@ -1,0 +1,49 @@
+"""One short text for a value, by which it is told whether it changed: of tensors every byte counts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from prismdbg.errors import UsageError
+from prismdbg.rank import fingerprint
+from prismdbg.rank.rendering import type_name
+from prismdbg.rank.sparse import dense_parts
+from prismdbg.rank.tensor_parts import local
+
+MAX_PARTS = 100_000
+MAX_DEPTH = 8
+
+
+def digest_of(value: Any) -> str:
+    """Numbers, texts and tensors by value, containers and modules by what they hold, anything else by its type."""
+    state = hashlib.blake2b(digest_size=8)
+    for count, part in enumerate(_parts(value, 0)):
+        if count > MAX_PARTS:
+            raise UsageError(f"this holds more than {MAX_PARTS} values", hint="watch a part of it")
+        state.update(part.encode() + b"\0")
+    return state.hexdigest()
+
+
+def _parts(value: Any, depth: int) -> Iterator[str]:
+    value = local(value)
+    if isinstance(value, torch.Tensor):
+        yield f"{value.dtype}{tuple(value.shape)}{fingerprint.of(dense_parts([value])):x}"
+    elif isinstance(value, torch.nn.Module):
+        yield from _parts({**dict(value.named_parameters()), **dict(value.named_buffers())}, depth)
+    elif depth < MAX_DEPTH and isinstance(value, dict):
+        yield f"dict {len(value)}"
+        for key, item in dict.items(value):
+            yield from _parts(key, depth + 1)
+            yield from _parts(item, depth + 1)
+    elif depth < MAX_DEPTH and isinstance(value, (list, tuple)):
+        yield f"list {len(value)}"
+        for item in value:
+            yield from _parts(item, depth + 1)
+    elif isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        yield f"{type(value).__name__} {value!r}"
+    else:
+        yield type_name(value)

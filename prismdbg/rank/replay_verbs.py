@@ -1,0 +1,116 @@
+"""What a client may ask of a replayed rank: to go on, to stop, and everything that is looked at while it stands."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from prismdbg.protocol.values import group_to_json
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.departure import Departure
+from prismdbg.rank.inspection import address_of, difference_at, evaluate_at, locals_at, source_at
+from prismdbg.rank.membership import peers_at, ranks_of
+from prismdbg.rank.surroundings import stack_of
+from prismdbg.rank.what_if import Assumption, WhatIf
+
+if TYPE_CHECKING:
+    from prismdbg.rank.agent import Verb
+    from prismdbg.rank.replaying import Replaying
+
+
+def verbs_of(replaying: Replaying) -> dict[str, Verb]:
+    return {**_moving(replaying), **_looking(replaying)}
+
+
+def _moving(replaying: Replaying) -> dict[str, Verb]:
+    gate, replayer = replaying.gate, replaying.replayer
+
+    def resume(message: Message) -> Message:
+        if message.get("end") is not None:
+            replayer.end = int(message["end"])
+        replayer.strict = bool(message.get("strict", replayer.strict))
+        gate.resume(message)
+        return {}
+
+    def depart(message: Message) -> Message:
+        """From here on the rank may leave the record; `peers`: what is assumed of them."""
+        replayer.departure = replayer.departure or Departure()
+        replayer.what_if = WhatIf(
+            [Assumption.from_json(item) for item in message.get("peers", ())],
+            members=lambda group: ranks_of(group, replaying.log),
+            titles=replayer.titles,
+        )
+        return {}
+
+    def stops(message: Message) -> Message:
+        """The whole list anew."""
+        replayer.halts.stops.replace(list(message["stops"]))
+        return {}
+
+    def pause(_: Message) -> Message:
+        gate.pause()
+        return {}
+
+    def leave(message: Message) -> Message:
+        os._exit(int(message.get("code", 0)))
+
+    return {"resume": resume, "depart": depart, "stops": stops, "pause": pause, "quit": leave}
+
+
+def _looking(replaying: Replaying) -> dict[str, Verb]:
+    gate, replayer, log = replaying.gate, replaying.replayer, replaying.log
+
+    def progress(_: Message) -> Message:
+        stop = gate.current
+        reply: dict[str, Any] = {"moment": str(replaying.counters.moment), "stopped": None, "collective": {}}
+        if stop is not None:
+            reply |= {**gate.told, "stopped": stop.reason}
+        return {**reply, "number": gate.number, "tally": replayer.tally_json()}
+
+    def stack(_: Message) -> Message:
+        return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
+
+    def evaluate(message: Message) -> Message:
+        text, frame = str(message["expression"]), int(message.get("frame", 0))
+        digest = bool(message.get("digest", False))
+        return {"value": gate.ask(lambda stop: evaluate_at(stop, text, frame, digest))}
+
+    def difference(message: Message) -> Message:
+        text, frame = str(message["expression"]), int(message.get("frame", 0))
+        return gate.ask(lambda stop: difference_at(stop, text, frame, replayer.recorded_outputs))  # type: ignore[no-any-return]
+
+    def address(message: Message) -> Message:
+        text, frame = str(message["expression"]), int(message.get("frame", 0))
+        return gate.ask(lambda stop: address_of(stop, text, frame))  # type: ignore[no-any-return]
+
+    def local_names(message: Message) -> Message:
+        return {"locals": gate.ask(lambda stop: locals_at(stop, int(message.get("frame", 0))))}
+
+    def source(message: Message) -> Message:
+        frame, around = int(message.get("frame", 0)), int(message.get("around", 5))
+        line = int(message["line"]) if message.get("line") is not None else None
+        return gate.ask(lambda stop: source_at(stop, frame, around, line))  # type: ignore[no-any-return]
+
+    def peers(_: Message) -> Message:
+        return gate.ask(lambda stop: peers_at(stop, log))  # type: ignore[no-any-return]
+
+    def groups(_: Message) -> Message:
+        return {"groups": [group_to_json(group) for group in log.groups.values()]}
+
+    def history(message: Message) -> Message:
+        """The last collectives before the place where the rank stands."""
+        count = int(message["count"])
+        return {"moments": gate.ask(lambda stop: replayer.place.history(count, 1 if stop.answered else 0))}
+
+    return {
+        "progress": progress,
+        "stack": stack,
+        "evaluate": evaluate,
+        "difference": difference,
+        "address": address,
+        "locals": local_names,
+        "source": source,
+        "peers": peers,
+        "groups": groups,
+        "history": history,
+    }

@@ -1,0 +1,102 @@
+"""Where in the program a thread is: its frames, the program's own among them, the modules it is inside of."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+_MODULE_CALL = "_call_impl"
+MAX_FRAMES = 2000
+
+
+def program_frame() -> FrameType | None:
+    """The innermost frame that is not prismdbg's.
+
+    A thread of the autograd engine has none (backward on a GPU): there it is the main thread's, which waits in
+    `backward()`.
+    """
+    own = _not_ours(sys._getframe(1))
+    if own is not None:
+        return own
+    return _not_ours(sys._current_frames().get(threading.main_thread().ident or 0))
+
+
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frame and all that called it, innermost first."""
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def is_own(frame: FrameType) -> bool:
+    """The program's, not of an installed package, of Python or of prismdbg."""
+    name = frame.f_code.co_filename
+    return not (name.startswith("<") or _is_ours(frame) or any(part in name for part in _LIBRARIES))
+
+
+def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    return (found for found in outwards(frame) if is_own(found))
+
+
+def stack_of(frame: FrameType | None) -> list[dict[str, Any]]:
+    """Frames from `frame` outwards, innermost first."""
+    return [{"filename": f.f_code.co_filename, "line": f.f_lineno, "name": f.f_code.co_name} for f in outwards(frame)]
+
+
+def locals_of(frame: FrameType | None) -> dict[str, Any]:
+    """A copy. Reading a function's locals makes Python keep all of them in a dict of the frame: that is undone,
+    or a tensor that the program drops would live on. A dict that the program itself holds is left alone."""
+    if frame is None:
+        return {}
+    snapshot = frame.f_locals
+    found = dict(snapshot)
+    held_by_frame_only = 3  # the frame, the name `snapshot`, the argument of getrefcount
+    is_snapshot = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED) and isinstance(snapshot, dict)
+    if is_snapshot and sys.getrefcount(snapshot) <= held_by_frame_only:
+        snapshot.clear()
+    return found
+
+
+def innermost(trace: TracebackType | None) -> FrameType | None:
+    """The frame that raised; it still knows who called it."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame if trace is not None else None
+
+
+def modules_around(frame: FrameType | None) -> tuple[str, ...]:
+    """Qualified names of the modules whose call is under way, outermost first: `("DistributedDataParallel",
+    "module", "module.layers.3")`. Empty in the backward pass, where no module is called."""
+    called = [
+        module
+        for found in outwards(frame)
+        if found.f_code.co_name == _MODULE_CALL and isinstance(module := locals_of(found).get("self"), torch.nn.Module)
+    ]
+    if not called:
+        return ()
+    called.reverse()
+    root = called[0]
+    names = {id(module): name for name, module in root.named_modules()}
+    return tuple(names.get(id(module)) or type(module).__name__ for module in called)
+
+
+def is_module(wanted: str, name: str) -> bool:
+    """`layers.3` is also `module.layers.3`."""
+    return name == wanted or name.endswith("." + wanted)
+
+
+def _not_ours(frame: FrameType | None) -> FrameType | None:
+    return next((found for found in outwards(frame) if not _is_ours(found)), None)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return "/prismdbg/rank/" in frame.f_code.co_filename
