@@ -1,4 +1,4 @@
-"""`prismdbg rm`: removes runs and capsules, or what exceeds a quota."""
+"""`prismdbg rm`: removes runs and capsules, or what exceeds a quota, or old environment images."""
 
 from __future__ import annotations
 
@@ -12,17 +12,34 @@ from prismdbg.workflows import shelf
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N capsules of each folder.", metavar="N")
 @click.option("--keep-bytes", type=size, help="Keep the newest capsules of each folder that fit into this.")
+@click.option(
+    "--environments", is_flag=True, help="Remove container images, all but the newest, or the newest --keep N."
+)
 @click.option("--force", is_flag=True, help="Also remove a run whose job still lives.")
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, remove nothing.")
-def command(paths: tuple[Path, ...], keep: int | None, keep_bytes: int | None, force: bool, dry_run: bool) -> None:
+def command(
+    paths: tuple[Path, ...],
+    keep: int | None,
+    keep_bytes: int | None,
+    environments: bool,
+    force: bool,
+    dry_run: bool,
+) -> None:
     """Remove each of PATHS, a run or a capsule. Nothing else is ever removed.
 
     With --keep or --keep-bytes PATHS are folders, and the oldest capsules in them go until the rest fits; the
-    newest always stays.
+    newest always stays. --environments takes no PATHS: replays in Docker made these images, and make them again.
     """
+    if environments:
+        if paths or keep_bytes is not None:
+            raise click.UsageError("--environments goes with --keep and --dry-run only")
+        _remove_environments(keep or 1, dry_run)
+        return
+    if not paths:
+        raise click.UsageError("say what to remove: PATHS, or --environments")
     if keep is None and keep_bytes is None:
         items = [_described(path) for path in paths]
     else:
@@ -41,3 +58,23 @@ def _described(path: Path) -> shelf.Item:
     if item is None:
         raise click.UsageError(f"{path} is neither a run nor a capsule: `prismdbg list` says what there is")
     return item
+
+
+def _remove_environments(keep: int, dry_run: bool) -> None:
+    """Sizes first: removing takes minutes, and each must be made again where it is needed."""
+    from prismdbg.workflows.environment_images import environment_images, remove_images
+
+    images = environment_images()
+    old = images[: max(len(images) - keep, 0)]
+    total = render.size(sum(image.size_bytes for image in old))
+    render.say(f"{len(images)} environment images; {len(old)} of them, the oldest, with {total} of files, may go")
+    if dry_run:
+        for image in old:
+            render.emit(f"{image.tag}  {render.size(image.size_bytes)}")
+        return
+    remove_images(
+        old,
+        lambda image, went: render.emit(
+            f"{image.tag}  {render.size(image.size_bytes)}{'' if went else '  stays: a container stands on it'}"
+        ),
+    )

@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
 import docker
@@ -35,6 +37,15 @@ def _ours(call: Callable[P, T]) -> Callable[P, T]:
             raise RuntimeFailure(f"Docker does not answer: {error}", hint=_HINT) from error
 
     return wrapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """`size_bytes` of all its layers: what it shares with another is counted in both."""
+
+    tag: str
+    size_bytes: int
+    created_ns: int
 
 
 class Engine:
@@ -84,20 +95,33 @@ class Engine:
             self._client.images.remove(tag, force=True)
 
     @_ours
-    def remove_oldest_images(self, repository: str, keep: int) -> int:
-        """How many were removed. Those that a container or another image stands on stay."""
-        found = sorted(self._client.images.list(repository), key=lambda image: str(image.attrs["Created"]))
-        removed = 0
+    def images_of(self, repository: str) -> list[StoredImage]:
+        """Oldest first."""
+        found = [
+            StoredImage(
+                tag=str(image.tags[0]),
+                size_bytes=int(image.attrs["Size"]),
+                created_ns=int(datetime.fromisoformat(image.attrs["Created"][:19] + "+00:00").timestamp() * 1e9),
+            )
+            for image in self._client.images.list(repository)
+        ]
+        return sorted(found, key=lambda image: image.created_ns)
+
+    @_ours
+    def remove_unused_image(self, tag: str) -> bool:
+        """False where a container stands on it. It takes a while: an image is tens of thousands of files."""
         self._api.timeout = _IMPORT_S
         try:
-            for image in found[: max(len(found) - keep, 0)]:
-                with contextlib.suppress(APIError):
-                    for tag in image.tags:
-                        self._client.images.remove(tag)
-                    removed += 1
+            self._client.images.remove(tag)
+        except ImageNotFound:
+            return True
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            return False
         finally:
             self._api.timeout = _CALL_S
-        return removed
+        return True
 
     @_ours
     def create(self, image: str, command: list[str], **options: Any) -> str:

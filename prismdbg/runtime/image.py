@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from prismdbg.errors import CapsuleError
-from prismdbg.runtime.docker_engine import Engine
+from prismdbg.runtime.docker_engine import Engine, StoredImage
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.image_layers import add_capsule, add_environment
 from prismdbg.runtime.tar_stream import stream
@@ -45,9 +45,9 @@ def ensure_environment_image(engine: Engine, environment: Environment) -> str:
     return tag
 
 
-def remove_old_environments(engine: Engine, keep: int) -> int:
-    """All but the newest `keep`; how many. Slow (each is tens of thousands of files), so nothing does it by itself."""
-    return engine.remove_oldest_images(REPOSITORY, keep)
+def stored_environments(engine: Engine) -> list[StoredImage]:
+    """Oldest first. Nothing removes one by itself: whoever replays next would have to make it again."""
+    return engine.images_of(REPOSITORY)
 
 
 def embed_capsule(engine: Engine, environment: Environment, capsule: Path, name: str) -> str:

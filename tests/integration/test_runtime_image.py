@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -50,6 +51,25 @@ def test_an_image_is_made_once(docker: Engine, tmp_path: Path) -> None:
     finally:
         docker.remove_image(tag)
     assert not docker.has_image(tag)
+
+
+def test_an_image_is_listed_and_goes_once_no_container_stands_on_it(docker: Engine, tmp_path: Path) -> None:
+    file = tmp_path / "library.so"
+    file.write_bytes(bytes(5000))
+    some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
+    tag = image.ensure_environment_image(docker, some)
+    try:
+        (listed,) = (one for one in image.stored_environments(docker) if one.tag == tag)
+        assert listed.size_bytes >= 5000 and abs(listed.created_ns / 1e9 - time.time()) < 300
+        container = docker.create(tag, ["none"], network_mode="none")
+        try:
+            assert not docker.remove_unused_image(tag) and docker.has_image(tag)
+        finally:
+            docker.remove(container)
+        assert docker.remove_unused_image(tag) and not docker.has_image(tag)
+        assert docker.remove_unused_image(tag), "gone is gone"
+    finally:
+        docker.remove_image(tag)
 
 
 def test_what_one_rank_had_mapped_lies_on_top_of_the_common_layer(docker: Engine, tmp_path: Path) -> None:
