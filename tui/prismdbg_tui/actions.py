@@ -7,12 +7,11 @@ from enum import StrEnum
 
 from textual.binding import Binding
 
-from prismdbg.session.line import VERBS
-
 
 class Section(StrEnum):
     RUN = "Run"
     LOOK = "Look"
+    TIME_LINE = "Time line"
     STOPS = "Stops"
     SCREEN = "Screen"
 
@@ -21,7 +20,7 @@ class Section(StrEnum):
 class Action:
     """`verb`: the session's word that carries it out, empty where the screen does it alone.
 
-    footer: a short word where the key is always shown. alone: it also works where nothing runs.
+    footer: a short word where the key is always shown.
     """
 
     name: str
@@ -40,8 +39,12 @@ def _look(name: str, keys: str, title: str, footer: str = "") -> Action:
     return Action(name=name, keys=keys, title=title, section=Section.LOOK, footer=footer)
 
 
-def _stops(name: str, keys: str, title: str, verb: str) -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.STOPS, verb=verb)
+def _line(name: str, keys: str, title: str, footer: str = "") -> Action:
+    return Action(name=name, keys=keys, title=title, section=Section.TIME_LINE, footer=footer)
+
+
+def _stops(name: str, keys: str, title: str, verb: str, footer: str = "") -> Action:
+    return Action(name=name, keys=keys, title=title, section=Section.STOPS, verb=verb, footer=footer)
 
 
 def _screen(name: str, keys: str, title: str, footer: str = "") -> Action:
@@ -49,16 +52,20 @@ def _screen(name: str, keys: str, title: str, footer: str = "") -> Action:
 
 
 ACTIONS: tuple[Action, ...] = (
-    _run("next", "n", "go on to the next collective", "next", "next"),
-    _run("reverse_next", "N", "back to the collective before", "reverse-next"),
-    _run("step", "s", "step one event: op, allocation, free", "step"),
+    _run("next", "n", "on to the next collective", "next", "next"),
+    _run("reverse_next", "N", "back to the collective before", "reverse-next", "back"),
+    _run("step", "s", "on by one event: an operator, an allocation, a free", "step", "step"),
     _run("reverse_step", "S", "back by one event", "reverse-step"),
-    _run("finish", "f", "go on to the end of the module or the step", "finish"),
+    _run("finish", "f", "on to the end of the module or the step", "finish"),
     _run("reverse_finish", "F", "back to the begin of the module or the step", "reverse-finish"),
-    _run("continue", "c", "go on to a stop, or to the end of the record", "continue", "continue"),
-    _run("reverse_continue", "C", "back to a stop", "reverse-continue"),
-    _run("until", "t", "go on to the collective under the cursor", "until", "to cursor"),
-    _run("pause", "p", "stop at the next collective; at the start: give up", "pause"),
+    _run("continue", "c", "on to a stop, or to the end of the record", "continue", "continue"),
+    _run("reverse_continue", "C", "back to the stop that was hit last", "reverse-continue", "reverse"),
+    _run("until", "t", "to the collective under the cursor, forwards or backwards", "goto", "to cursor"),
+    _run("back", "left_parenthesis", "to the place where one was before", "back"),
+    _run("forward", "right_parenthesis", "and forwards again", "forward"),
+    _run("origin", "O", "back to where the first NaN or infinity came from", "origin"),
+    _run("pause", "p", "stop at the next collective; what takes long is given up", "pause"),
+    _run("restart", "R", "to the last image at or before the cursor; also when the rank is gone", "restart"),
     _look("up", "u", "look from the caller's frame", "up"),
     _look("down", "d", "look from the called frame", "down"),
     _look("here", "h", "cursor to where the rank stands"),
@@ -70,21 +77,25 @@ ACTIONS: tuple[Action, ...] = (
     _look("filter", "ampersand", "show only what fits; empty shows all again"),
     _look("previous_hit", "comma", "cursor to the hit before"),
     _look("next_hit", "full_stop", "cursor to the hit after"),
-    _look("group_before", "left_square_bracket", "the group before: only its collectives"),
-    _look("group_after", "right_square_bracket", "the group after: only its collectives"),
-    _look("zoom_in", "plus,equals_sign", "zoom into the time line around the cursor"),
-    _look("zoom_out", "minus", "zoom out"),
-    _look("zoom_all", "0", "the whole time line"),
-    _look("pan_left", "shift+left,less_than_sign", "earlier part of the time line"),
-    _look("pan_right", "shift+right,greater_than_sign", "later part of the time line"),
-    _look("axis", "o", "time line by time, or each collective as wide as the next"),
-    _stops("breakpoint", "b", "breakpoint on this collective", "break"),
-    _stops("condition", "B", "condition of the breakpoint", "condition"),
-    _stops("watch", "w", "watch an expression", "watch"),
-    _stops("checkpoint", "m", "take a process image here", "checkpoint"),
+    _look("memory_by", "i", "live memory by stack, module, size, age, operator"),
+    _look("memory_mark", "x", "memory: what came and went between here and the cursor; once more: all of it"),
+    _line("lane_before", "left_square_bracket", "the group or rank before: only its collectives"),
+    _line("lane_after", "right_square_bracket", "the group or rank after: only its collectives"),
+    _line("lanes", "l", "a lane a group, or a lane a rank"),
+    _line("zoom_in", "plus,equals_sign", "zoom into the time line around the cursor"),
+    _line("zoom_out", "minus", "zoom out"),
+    _line("zoom_all", "0", "the whole time line"),
+    _line("pan_left", "shift+left,less_than_sign", "earlier part of the time line"),
+    _line("pan_right", "shift+right,greater_than_sign", "later part of the time line"),
+    _line("axis", "o", "by time, or each collective as wide as the next"),
+    _stops("breakpoint", "b", "breakpoint on this collective, or away with it", "break", "break"),
+    _stops("condition", "B", "its condition; where there is none: a breakpoint on all such collectives", "break"),
+    _stops("watch", "w", "watch an expression: shown at each stop", "watch", "watch"),
+    _stops("checkpoint", "m", "keep an image of the rank as it stands", "checkpoint"),
     _screen("command", "colon", "type a command", "command"),
     _screen("pane_after", "tab", "the next pane", "pane"),
     _screen("pane_before", "shift+tab", "the pane before"),
+    _screen("swap", "v", "the pane behind: memory for collectives, stops for peers"),
     _screen("maximise", "z", "this pane alone, and back", "zoom"),
     _screen("copy_moment", "y", "copy the moment under the cursor"),
     _screen("theme", "T", "the next theme"),
@@ -93,27 +104,15 @@ ACTIONS: tuple[Action, ...] = (
 )
 BY_NAME = {action.name: action for action in ACTIONS}
 
-_MISSING = {
-    Section.RUN: "a replay goes forward only; to go back, quit and start it again",
-    Section.STOPS: "this session has no stops of one's own yet; {until} goes on to the cursor",
-}
 
-
-def unavailable(action: Action, *, live: bool, keys: dict[str, str]) -> str:
+def unavailable(action: Action, *, live: bool) -> str:
     """Why it cannot be done at all here; empty where it can."""
-    if not action.verb:
-        return ""
-    if not live:
+    if action.verb and not live:
         return "nothing runs here: this is the record. prismdbg debug runs the rank"
-    if action.verb in (*VERBS, "pause"):
-        return ""
-    if action.name in ("step", "finish"):
-        return f"the session does not {action.verb} within a collective; {keys['next']} goes on to the next"
-    until = keys["until"]
-    return _MISSING[action.section].format(until=until)
+    return ""
 
 
-OPENS_A_LINE = frozenset({"search", "filter", "command"})
+OPENS_A_LINE = frozenset({"search", "filter", "command", "condition", "watch"})
 
 
 def bindings() -> list[Binding]:

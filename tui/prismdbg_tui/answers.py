@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from prismdbg.model.collective import Frame
+from prismdbg.session import answers as told
 from prismdbg.session import notices
-from prismdbg.session.frames import is_library
-from prismdbg.session.line import VERBS, verb_of
-from prismdbg.session.session import PARKED, Session
+from prismdbg.session.frames import is_library, own_frame
+from prismdbg.session.line import VERBS, Verb, verb_of
+from prismdbg.session.session import PARKED
+from prismdbg.session.stops import StopSpec
+from prismdbg.session.watches import Watched
 from prismdbg_tui import figures
-from prismdbg_tui.value_drawing import Ink, draw
-from prismdbg_tui.views import Json, SourceView, ValueView
+from prismdbg_tui.value_drawing import Ink, draw, draw_difference, short
+from prismdbg_tui.views import Json, ValueView
 
 _WHY = {
     "start": "before the first line that follows `import torch`",
     PARKED: "where it was captured; nothing can be looked at before it goes on",
     "end of the log": "the record ends here; whoever answers from now on is synthesized",
 }
-_PLAIN = Ink(name="", quiet="", bad="", bar="", width=76)
+_PLAIN = Ink(name="", quiet="", bad="", good="", bar="", width=76)
 
 
 def stop_line(stop: notices.Stopped) -> str:
@@ -48,34 +51,113 @@ def finished(end: notices.Finished) -> str:
     return f"the program ended with {end.code} after {end.moment}: {tally({**end.tally, 'missing': 0})}{note}"
 
 
-def info(session: Session, counts: Json) -> str:
-    stop = session.stop
+def info(found: told.Info) -> str:
+    stop = found.stop
     if stop is None:
-        return f"{session.phase} after {session.moment}: {tally(counts)}"
-    rows = [("moment", stop.moment), ("stopped", stop.reason)]
+        return f"{found.phase} after {found.moment}: {tally(found.tally)}"
+    rows: list[tuple[str, Any]] = [("moment", stop.moment), ("stopped", stop.reason)]
     rows += [(k.replace("_", " "), v) for k, v in stop.collective.items() if v is not None and k not in ("frames",)]
-    rows += [("compared", tally(counts)), ("stops so far", ", ".join(str(v.moment) for v in session.visited[-8:]))]
+    rows += [("compared", tally(found.tally)), ("looked at", ", ".join(str(moment) for moment in found.visited[-8:]))]
     return "\n".join(f"{name!s:<16}{_shown(value)}" for name, value in rows)
 
 
-def notice(told: notices.Notice) -> str:
-    match told:
+def progress(doing: notices.Progress) -> str:
+    """`returning to 12.3`, `running, at 12.3`."""
+    return doing.text if str(doing.moment) in doing.text else f"{doing.text}, at {doing.moment}"
+
+
+def notice(found: notices.Notice) -> str:
+    match found:
         case notices.EndOfLog():
-            return f"everything recorded was replayed: {tally(told.tally)}"
+            return f"everything recorded was replayed: {tally(found.tally)}"
         case notices.StateCompared(equal=True):
-            return f"{told.moment}: the parameters equal the recorded ones ({told.actual})"
+            return f"{found.moment}: the parameters equal the recorded ones ({found.actual})"
         case notices.StateCompared():
-            return f"{told.moment}: the parameters differ: {told.expected} recorded, {told.actual} now"
+            return f"{found.moment}: the parameters differ: {found.expected} recorded, {found.actual} now"
         case notices.ProgramRaised():
-            return "".join(told.traceback).rstrip() or f"{told.kind}: {told.text}"
+            return "".join(found.traceback).rstrip() or f"{found.kind}: {found.text}"
+        case notices.Finished():
+            return finished(found)
+        case notices.Synthesized():
+            return f"{found.moment} {found.op}: nothing is recorded, the answer is synthesized"
+        case notices.Unlike():
+            return f"{found.moment} is not as it was when it was first reached: {', '.join(found.what)}"
+        case notices.Hit():
+            return f"{found.moment}: stop {found.stop} is hit: {found.collective.get('profiling_name', '')}".rstrip(
+                ": "
+            )
+        case notices.StopFailed():
+            return f"{found.moment}: the condition of stop {found.stop} cannot be evaluated: {found.error}"
+        case notices.CheckpointMade():
+            return f"image {found.number} at {found.moment}: {figures.size(found.size_bytes)} in {found.cost_s:.1f} s"
         case notices.Said():
-            return told.text
+            return found.text
         case _:
-            return str(told)
+            return str(found)
 
 
-def is_bad(told: notices.Notice) -> bool:
-    return isinstance(told, notices.ProgramRaised) or (isinstance(told, notices.StateCompared) and not told.equal)
+def is_bad(found: notices.Notice) -> bool:
+    bad = notices.ProgramRaised | notices.Unlike | notices.StopFailed
+    return isinstance(found, bad) or (isinstance(found, notices.StateCompared) and not found.equal)
+
+
+def answer(found: told.Answer) -> str:
+    """What a verb answers, as lines."""
+    match found:
+        case told.Arrived():
+            beginning = "as far back as the capsule goes\n" if found.beginning else ""
+            return beginning + stop_line(found.stop) if found.stop is not None else ""
+        case told.Value():
+            return value(found.value)
+        case told.Stack():
+            return stack(found.frames, found.chosen)
+        case told.Source():
+            return source(found.source)
+        case told.Names():
+            return names(found.names)
+        case told.Peers():
+            return peers(found.peers)
+        case told.Info():
+            return info(found)
+        case told.StopTable():
+            return "\n".join(_stop(stop, found.hits.get(stop.number, 0)) for stop in found.stops) or "no stops"
+        case told.StopSet():
+            return f"stop {found.stop.number} {'is gone' if found.gone else 'at'}: {found.stop.title}"
+        case told.WatchTable():
+            return "\n".join(_watch(watched) for watched in found.watched) or "no watches"
+        case told.CheckpointTable():
+            rows = [f"{c.number:>3}  {c.moment!s:<12} {figures.size(c.size_bytes)}" for c in found.checkpoints]
+            return "\n".join([*rows, *([found.why_none] if found.why_none else [])])
+        case told.Wrote():
+            by = f" by {found.op}" if found.op else ""
+            return f"{found.text} was last written at {found.moment}{by}{_place(found.frames)}"
+        case told.Originated():
+            how = "was born" if found.born else "came in"
+            by = f" in {found.op}" if found.op else ""
+            return f"the first NaN or infinity {how} at {found.moment}{by}: {found.what}{_place(found.frames)}"
+        case told.Differs():
+            return f"{found.text} {draw_difference(found, _PLAIN).plain}"
+        case told.Help():
+            return "\n".join(map(usage, found.verbs))
+        case told.Memory():
+            return str(found.answer)
+        case told.Done():
+            return found.what
+        case _:
+            return ""
+
+
+def _stop(stop: StopSpec, hits: int) -> str:
+    return f"{stop.number:>3}  {stop.title}  ({figures.plural(hits, 'hit')})"
+
+
+def _watch(watched: Watched) -> str:
+    shown = watched.error or (short(watched.value) if watched.value is not None else "not looked at yet")
+    return f"{watched.number:>3}  {watched.text} = {shown}{'  (changed)' if watched.changed else ''}"
+
+
+def _place(frames: Sequence[Frame]) -> str:
+    return f"\n  at {frames[own_frame(tuple(frames))]}" if frames else ""
 
 
 def stack(frames: Sequence[Frame], chosen: int) -> str:
@@ -87,12 +169,12 @@ def stack(frames: Sequence[Frame], chosen: int) -> str:
     return "\n".join(lines) or "no Python frame of the program here"
 
 
-def source(view: SourceView) -> str:
-    if not view.lines:
-        return f"the source of {view.filename or 'this place'} is not there"
-    numbered = enumerate(view.lines, view.first)
-    rows = [f"{'->' if number == view.line else '  '} {number:>5}  {text}".rstrip() for number, text in numbered]
-    return "\n".join([f"{view.filename}:{view.line} in {view.function}", *rows])
+def source(found: Json) -> str:
+    if not found.get("lines"):
+        return f"the source of {found.get('filename') or 'this place'} is not there"
+    numbered = enumerate(found["lines"], int(found["first"]))
+    rows = [f"{'->' if number == found['line'] else '  '} {number:>5}  {text}".rstrip() for number, text in numbered]
+    return "\n".join([f"{found['filename']}:{found['line']} in {found.get('function', '')}", *rows])
 
 
 def names(found: Sequence[Json]) -> str:
@@ -115,13 +197,14 @@ def opened(title: str, answer: Json) -> list[ValueView]:
     return [ValueView(f"{title}[{number}]", item) for number, item in enumerate(answer["items"])]
 
 
+def usage(verb: Verb) -> str:
+    found = VERBS[verb]
+    name = f"{verb} {found.takes}".strip() + (f" ({found.short})" if found.short else "")
+    return f"{name:<30} {found.meaning}"
+
+
 def help_text(word: str) -> str:
-    lines = []
-    for verb in [verb_of(word)] if word else list(VERBS):
-        usage = VERBS[verb]
-        short = f" ({usage.short})" if usage.short else ""
-        lines.append(f"{f'{verb} {usage.takes}'.strip() + short:<24}{usage.meaning}")
-    return "\n".join([*lines, "" if word else "a moment alone, like 12.3, moves the cursor there"]).rstrip()
+    return "\n".join(map(usage, [verb_of(word)] if word else list(VERBS)))
 
 
 def _shown(value: Any) -> str:

@@ -1,46 +1,92 @@
-"""Which panes are seen: all of them where there is room, one at a time where there is not or where one is maximised."""
+"""Which panes are seen: as many as there is room for; one where there is little, or where it is maximised."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 
 from textual.screen import Screen
 
-PANES = ("timeline", "collectives", "source", "stack", "values", "peers", "console", "output")
-TITLES = ("Time line", "Collectives", "Source", "Stack", "Values", "Peers", "Console", "Output")
+PANES = (
+    "timeline", "collectives", "memory", "source", "stack", "values", "peers", "stops", "console", "output"
+)  # fmt: skip
+TITLES = dict(
+    zip(
+        PANES,
+        ("Time line", "Collectives", "Memory", "Source", "Stack", "Values", "Peers", "Stops", "Console", "Output"),
+        strict=True,
+    )
+)
+_SHARED = (("collectives", "memory"), ("peers", "stops"))  # one place, one of them seen, where room is middling
 _BOXES = {
     "talk": ("console", "output"),
-    "left": ("collectives", "console", "output"),
-    "right": ("source", "stack", "values", "peers"),
+    "foot": ("peers", "stops"),
+    "left": ("collectives", "memory", "console", "output"),
+    "right": ("source", "stack", "values", "peers", "stops"),
 }
-WIDE_COLUMNS = 110
-WIDE_LINES = 32
+NO_OUTPUT = tuple(pane for pane in PANES if pane != "output")  # nothing runs, nothing is printed
 
 
-def is_wide(width: int, height: int) -> bool:
-    return width >= WIDE_COLUMNS and height >= WIDE_LINES
+class Room(IntEnum):
+    NARROW = 0
+    WIDE = 1
+    AMPLE = 2
 
 
-def seen(pane: str, *, wide: bool, maximised: bool, live: bool) -> Sequence[str]:
-    """The panes on the screen while `pane` is the chosen one."""
-    if maximised:
-        return (pane,)
-    if wide:
-        return PANES if live else PANES[:-1]  # nothing runs, nothing is printed
-    return ("timeline", pane if pane != "timeline" else "collectives")
+def room(width: int, height: int) -> Room:
+    if width >= 180 and height >= 56:
+        return Room.AMPLE
+    return Room.WIDE if width >= 110 and height >= 32 else Room.NARROW
 
 
-def timeline_height(lanes: int, *, wide: bool, lines: int) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """`pane` is the chosen one. `front`: of panes that share a place, which was chosen last."""
+
+    pane: str = "collectives"
+    front: frozenset[str] = frozenset({"collectives", "peers"})
+    maximised: bool = False
+
+    def choosing(self, pane: str) -> Arrangement:
+        front = self.front
+        for place in _SHARED:
+            if pane in place:
+                front = front - set(place) | {pane}
+        return Arrangement(pane=pane, front=front, maximised=self.maximised)
+
+    def maximising(self) -> Arrangement:
+        return Arrangement(pane=self.pane, front=self.front, maximised=not self.maximised)
+
+    def seen(self, size: Room, *, live: bool) -> Sequence[str]:
+        if self.maximised:
+            return (self.pane,)
+        if size is Room.NARROW:
+            return ("timeline", self.pane if self.pane != "timeline" else "collectives")
+        behind = {p for place in _SHARED for p in place if p not in self.front} if size is Room.WIDE else set()
+        return [pane for pane in panes(live=live) if pane not in behind]
+
+
+def panes(*, live: bool) -> Sequence[str]:
+    return PANES if live else NO_OUTPUT
+
+
+def behind(pane: str) -> str:
+    """The pane that shares its place; empty where none does."""
+    return next((other for place in _SHARED if pane in place for other in place if other != pane), "")
+
+
+def timeline_height(lanes: int, size: Room, lines: int) -> int:
     """Frame, ruler and marks, and what the lanes need, as far as there is room."""
-    if not wide:
+    if size is Room.NARROW:
         return 4 + min(max(lanes, 1), max((lines - 16) // 2, 1), 4) * (2 if lanes == 1 and lines >= 28 else 1)
     return 4 + min(2 * max(lanes, 1), max(lines // 5, 4))
 
 
-def arrange(screen: Screen[object], panes: Sequence[str], timeline_lines: int) -> None:
+def arrange(screen: Screen[object], shown: Sequence[str], timeline_lines: int) -> None:
     for pane in PANES:
-        screen.query_one(f"#{pane}").display = pane in panes
+        screen.query_one(f"#{pane}").display = pane in shown
     for box, inside in _BOXES.items():
-        screen.query_one(f"#{box}").display = any(pane in panes for pane in inside)
-    screen.query_one("#body").display = any(pane != "timeline" for pane in panes)
-    screen.query_one("#timeline").styles.height = "1fr" if tuple(panes) == ("timeline",) else timeline_lines
+        screen.query_one(f"#{box}").display = any(pane in shown for pane in inside)
+    screen.query_one("#body").display = any(pane != "timeline" for pane in shown)
+    screen.query_one("#timeline").styles.height = "1fr" if tuple(shown) == ("timeline",) else timeline_lines

@@ -1,6 +1,6 @@
-"""One session with a rank, told as messages: lines and notices in, questions to the agent, states out.
+"""A debugger's answers and notices as messages: lines in, states of the screen out.
 
-Runs in the thread that owns the agent's connection; knows no widget.
+Runs in the thread that owns the debugger; knows no widget.
 """
 
 from __future__ import annotations
@@ -14,176 +14,211 @@ from textual.message import Message
 
 from prismdbg.errors import PrismError, RankLost, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.session import answers as told
 from prismdbg.session import notices
+from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.line import Line, Verb, parse_line
-from prismdbg.session.session import PARKED, Ask, Session
+from prismdbg.session.session import PARKED
 from prismdbg.session.session import Phase as SessionPhase
 from prismdbg.session.story import headline, render_story
 from prismdbg_tui import answers
 from prismdbg_tui.messages import Said, StateChanged
 from prismdbg_tui.views import Phase, SourceView, State, ValueView
 
-ANSWER_BOUND_S = 90.0
 AROUND_LINES = 200
 SHOWN_AT_STOPS = ("input", "out")
 MAX_KEPT = 6
+MAX_COMPARED = 4  # outputs that are compared with the record at each stop
+MOVES = frozenset(
+    {
+        Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP, Verb.FINISH, Verb.REVERSE_FINISH, Verb.CONTINUE,
+        Verb.REVERSE_CONTINUE, Verb.UNTIL, Verb.NEXT_STEP, Verb.GOTO, Verb.BACK, Verb.FORWARD, Verb.WHO, Verb.ORIGIN,
+        Verb.CHECKPOINT, Verb.RESTART,
+    }
+)  # fmt: skip
 
 
-class Client(Protocol):
-    """What is needed of an agent's client."""
+class Debugger(Protocol):
+    """What is needed of `workflows.debugger`."""
 
-    def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> dict[str, Any]: ...
+    session: Any
 
-    def next_event(self, timeout_s: float | None, what: str) -> dict[str, Any]: ...
+    def begin(self) -> told.Answer: ...
+
+    def do(self, text: str) -> told.Answer: ...
+
+    def stack(self) -> told.Stack: ...
+
+    def source(self, line: int | None = None, around: int = 5) -> dict[str, Any]: ...
+
+    def evaluate(self, text: str) -> dict[str, Any]: ...
+
+    def local_names(self) -> tuple[dict[str, Any], ...]: ...
+
+    def peers(self) -> dict[str, Any]: ...
+
+    def tally(self) -> dict[str, Any]: ...
+
+    def choose_frame(self, outwards: int) -> told.Stack: ...
 
 
 class Conversation:
-    def __init__(self, client: Client, session: Session, tell: Callable[[Message], object], state: State) -> None:
-        self._client = client
+    """`images` gives the process images there are now."""
+
+    def __init__(
+        self,
+        debugger: Debugger,
+        tell: Callable[[Message], object],
+        state: State,
+        images: Callable[[], tuple[Checkpoint, ...]] = tuple,
+    ) -> None:
+        self._debugger = debugger
         self._tell = tell
-        self.session = session
+        self._images = images
         self.state = state
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
-        self._verbs: dict[Verb, Callable[[Line], None]] = {
-            Verb.NEXT: lambda line: self._go(self.session.next(line.number or 1)),
-            Verb.CONTINUE: lambda _: self._go(self.session.continue_()),
-            Verb.UNTIL: self._until,
-            Verb.INFO: lambda _: self._say(answers.info(self.session, self._ask(self.session.tally())["tally"])),
-            Verb.WHERE: lambda _: self._say(answers.stack(self.session.frames, self.session.frame)),
-            Verb.UP: lambda line: self.choose_frame(line.number or 1),
-            Verb.DOWN: lambda line: self.choose_frame(-(line.number or 1)),
-            Verb.LIST: lambda line: self._say(answers.source(self._source(line.number, 5))),
-            Verb.PRINT: self._print,
-            Verb.LOCALS: lambda _: self._say(answers.names(self._ask(self.session.local_names())["locals"])),
-            Verb.PEERS: lambda _: self._say(answers.peers(self._ask(self.session.peers()))),
-            Verb.HELP: lambda line: self._say(answers.help_text(line.text)),
-        }
-
-    @property
-    def running(self) -> bool:
-        return self.session.phase is SessionPhase.RUNNING
 
     def begin(self) -> None:
-        self.session.begin(self._client.ask("progress"))
-        if self.session.stop is not None:
-            self._look()
-        else:
-            self._show(phase=Phase.RUNNING, since_s=time.monotonic())
+        self._carry_out(lambda: self._answer(self._debugger.begin()))
 
     def line(self, text: str) -> None:
-        """What goes wrong is said; `RankLost` is for the caller, too."""
-        self._carry_out(lambda: self._verb(parse_line(text)))
+        """What goes wrong is said."""
+        self._carry_out(lambda: self._do(text))
 
     def choose_frame(self, by: int) -> None:
-        self._carry_out(lambda: self._move(by))
+        self._carry_out(lambda: self._moved(by))
 
-    def pause(self) -> None:
-        self._carry_out(lambda: self._paused(self._ask(self.session.pause())))
-
-    def event(self, event: dict[str, Any]) -> None:
-        notice = notices.parse_notice(event)
-        if not self.session.notice(notice):
-            return
+    def notice(self, notice: notices.Notice) -> None:
+        """What the debugger tells on its way."""
         match notice:
-            case notices.Stopped():
-                self._look()
+            case notices.Stopped() | notices.Lost():
+                pass  # the answer says it, with what is looked at there
+            case notices.Progress():
+                self._show(doing=answers.progress(notice), done=notice.done, total=notice.total, moment=notice.moment)
             case notices.Diverged():
                 self._show(diverged=self.state.diverged | {notice.moment})
             case notices.Synthesized():
                 self._show(synthesized=self.state.synthesized | {notice.moment})
-                self._say(f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized", "event")
-            case notices.Finished():
-                self._show(phase=Phase.FINISHED, moment=notice.moment, reason=f"ended with {notice.code}")
-                self._say(answers.finished(notice), "event")
-            case notices.StateCompared(equal=False):
+                self._say(answers.notice(notice), "event")
+            case notices.StateCompared(equal=False) | notices.Unlike():
                 self._show(differs=True)
                 self._say(answers.notice(notice), "error")
+            case notices.CheckpointMade():
+                self._show(checkpoints=self._images())
+                self._say(answers.notice(notice), "event")
+            case notices.Returned():
+                self._show(moment=notice.moment)
             case _:
                 self._say(answers.notice(notice), "error" if answers.is_bad(notice) else "event")
 
-    def lost(self, why: str) -> None:
-        self.session.lost(why)
-        if self.session.phase is SessionPhase.LOST:
-            self._show(phase=Phase.LOST, lost_because=why, can_look=False)
-            self._say(f"the rank is gone: {why}", "error")
+    @property
+    def is_alive(self) -> bool:
+        return self._debugger.session.phase in (SessionPhase.RUNNING, SessionPhase.STOPPED)
 
-    def end(self) -> None:
-        """Asks the rank to end; it answers by being gone."""
-        if (ask := self.session.quit()) is not None:
-            try:
-                self._client.ask(ask.verb, timeout_s=5.0)
-            except PrismError:
-                pass  # whoever started the rank waits for its process, with a bound
+    def noticed(self) -> None:
+        """While nothing was asked the rank may have ended, or be gone."""
+        if (phase := _PHASES[self._debugger.session.phase]) is not self.state.phase:
+            self._arrived(phase)
 
     def _carry_out(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except RankLost:
-            raise
         except PrismError as error:
             self._say(f"{error}\n  {error.hint}" if error.hint else str(error), "error")
+        finally:
+            self.noticed()
 
-    def _verb(self, line: Line) -> None:
-        if line.verb not in self._verbs:
-            raise UsageError(f"{line.verb} is not carried out here", hint="type it at: prismdbg debug --plain")
-        self._verbs[line.verb](line)
+    def _do(self, text: str) -> None:
+        line = parse_line(text)
+        if line.verb in MOVES:
+            self._show(phase=Phase.RUNNING, doing=text, done=0, total=0, since_s=time.monotonic(), can_look=False)
+        self._answer(self._debugger.do(text), line)
 
-    def _ask(self, ask: Ask) -> dict[str, Any]:
-        return self._client.ask(ask.verb, timeout_s=ANSWER_BOUND_S, **ask.arguments)
+    def _answer(self, answer: told.Answer, line: Line | None = None) -> None:
+        if (line is not None and line.verb in MOVES) or isinstance(answer, told.Arrived):
+            if shown := answers.answer(answer):
+                self._say(shown)
+            self._arrived(_PHASES[self._debugger.session.phase], answer)
+            return
+        match answer:
+            case told.Value() if not answer.only_stats:
+                self._keep(answer)
+            case told.Source():
+                self._show(**self._of_frame())
+            case told.WatchTable():
+                self._watched(answer)
+            case _:
+                pass
+        if shown := answers.answer(answer):
+            self._say(shown)
+        self._show(**self._of_session())
 
-    def _go(self, ask: Ask) -> None:
-        self._ask(ask)
-        self.session.resumed()
-        self._show(phase=Phase.RUNNING, since_s=time.monotonic(), reason="", can_look=False)
+    def _keep(self, value: told.Value) -> None:
+        self._kept = (value.text, *(text for text in self._kept if text != value.text))[:MAX_KEPT]
+        others = tuple(view for view in self.state.values if view.title != value.text)
+        self._show(values=(ValueView(value.text, value.value), *others))
 
-    def _until(self, line: Line) -> None:
-        assert line.moment is not None
-        self._go(self.session.until(line.moment))
+    def _watched(self, table: told.WatchTable) -> None:
+        known = {watch.number: watch for watch in self.state.watches} | {w.number: w for w in table.watched}
+        self._show(watches=tuple(known.values()))
 
-    def _paused(self, _: dict[str, Any]) -> None:
-        self._say("it stops at its next collective", "event")
-
-    def _print(self, line: Line) -> None:
-        value = self._ask(self.session.evaluate(line.text))["value"]
-        self._say(answers.value(value))
-        self._kept = (line.text, *(text for text in self._kept if text != line.text))[:MAX_KEPT]
-        others = tuple(view for view in self.state.values if view.title != line.text)
-        self._show(values=(ValueView(line.text, value), *others))
-
-    def _move(self, by: int) -> None:
-        self.session.move(by)
+    def _moved(self, by: int) -> None:
+        self._debugger.choose_frame(by)
         self._show(**self._of_frame())
 
-    def _look(self) -> None:
+    def _arrived(self, phase: Phase, answer: told.Answer | None = None) -> None:
+        session = self._debugger.session
+        if phase is Phase.LOST:
+            self._show(phase=phase, lost_because=session.lost_because, can_look=False, **self._of_session())
+            self._say(f"the rank is gone: {session.lost_because}", "error")
+        elif phase is Phase.STOPPED:
+            self._look(answer)
+        else:
+            reason = f"ended with {session.finished.code}" if session.finished is not None else ""
+            self._show(phase=phase, moment=session.moment, reason=reason, can_look=False, **self._of_session())
+
+    def _look(self, answer: told.Answer | None) -> None:
         """Everything the panes show of a stop."""
-        stop = self.session.stop
-        assert stop is not None
+        session = self._debugger.session
+        stop = session.stop
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
         can_look = stop.reason != PARKED
         if stop.collective and can_look:
-            self.session.stack_known(self._ask(self.session.stack())["frames"])
-            looked |= {**self._of_frame(), "values": self._values(), "peers": self._try(self.session.peers)}
-        if stop.reason == "diverged" and self.session.divergence is not None:
-            self._say(render_story(self.session.divergence.story), "error")
-            looked["story"] = headline(self.session.divergence.story)
+            looked |= {**self._of_frame(), "values": self._values(), "peers": self._try(self._debugger.peers) or {}}
+        if stop.reason == "diverged" and session.divergence is not None:
+            self._say(render_story(session.divergence.story), "error")
+            looked["story"] = headline(session.divergence.story)
+        if isinstance(answer, told.Arrived):
+            looked["watches"] = answer.watched or tuple(replace(watch, changed=None) for watch in self.state.watches)
         self._show(
             phase=Phase.STOPPED,
             moment=stop.moment,
             reason=stop.reason,
+            hit_here=stop.stops,
             collective=stop.collective,
-            tally=self._ask(self.session.tally())["tally"],
+            tally=self._debugger.tally(),
             can_look=can_look,
+            doing="",
             **looked,
+            **self._of_session(),
         )
-        self._say(answers.stop_line(stop))
+
+    def _of_session(self) -> dict[str, Any]:
+        session = self._debugger.session
+        numbers = {watch.number for watch in session.watches.all}
+        changed: dict[str, Any] = {"stops": session.stops.all, "hits": dict(session.stops.hits)}
+        if any(watch.number not in numbers for watch in self.state.watches):
+            changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
+        return {**changed, "checkpoints": self._images()}
 
     def _of_frame(self) -> dict[str, Any]:
-        source = self._source(None, AROUND_LINES) if self.session.frames else SourceView()
-        names = tuple(self._try(self.session.local_names).get("locals", ()))
-        return {"frames": self.session.frames, "frame": self.session.frame, "source": source, "names": names}
+        stack = self._debugger.stack()
+        source = self._source() if stack.frames else SourceView()
+        names = tuple(self._try(self._debugger.local_names) or ())
+        return {"frames": stack.frames, "frame": stack.chosen, "source": source, "names": names}
 
-    def _source(self, line: int | None, around: int) -> SourceView:
-        answer = self._ask(self.session.source(line, around))
+    def _source(self) -> SourceView:
+        answer = self._debugger.source(None, AROUND_LINES)
         return SourceView(
             filename=str(answer["filename"]),
             function=str(answer.get("function", "")),
@@ -194,21 +229,27 @@ class Conversation:
         )
 
     def _values(self) -> tuple[ValueView, ...]:
-        found = []
+        found: list[ValueView] = []
         for text in (*self._kept, *SHOWN_AT_STOPS):
-            answer = self._try(lambda text=text: self.session.evaluate(text))  # type: ignore[misc]
-            if "value" in answer:
-                found += answers.opened(text, answer["value"])
+            if (value := self._try(lambda text=text: self._debugger.evaluate(text))) is not None:  # type: ignore[misc]
+                found += answers.opened(text, value)
+        compared = 0
+        for number, view in enumerate(found):
+            if view.title.startswith("out[") and compared < MAX_COMPARED:
+                compared += 1
+                differs = self._try(lambda view=view: self._debugger.do(f"diff {view.title}"))  # type: ignore[misc]
+                if isinstance(differs, told.Differs):
+                    found[number] = replace(view, differs=differs)
         return tuple(found)
 
-    def _try(self, make: Callable[[], Ask]) -> dict[str, Any]:
-        """Empty where this stop does not have it: a barrier has no input."""
+    def _try(self, look: Callable[[], Any]) -> Any:
+        """None where this stop does not have it: a barrier has no input."""
         try:
-            return self._ask(make())
+            return look()
         except RankLost:
             raise
         except PrismError:
-            return {}
+            return None
 
     def _show(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)
@@ -216,6 +257,14 @@ class Conversation:
 
     def _say(self, text: str, kind: str = "said") -> None:
         self._tell(Said(text, kind))
+
+
+_PHASES = {
+    SessionPhase.RUNNING: Phase.RUNNING,
+    SessionPhase.STOPPED: Phase.STOPPED,
+    SessionPhase.FINISHED: Phase.FINISHED,
+    SessionPhase.LOST: Phase.LOST,
+}
 
 
 def moment_of(text: str) -> Moment | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from prismdbg.errors import UsageError
 from prismdbg_tui.actions import BY_NAME, unavailable
-from prismdbg_tui.arrangement import PANES
+from prismdbg_tui.arrangement import behind, panes
+from prismdbg_tui.messages import Asked, Purpose
 from prismdbg_tui.screens.help import Help
+from prismdbg_tui.stop_rows import stop_at
+from prismdbg_tui.views import Phase
 
 if TYPE_CHECKING:
     from prismdbg_tui.app import PrismApp
+    from prismdbg_tui.sight import Sight
 
 _NEXT_ZOOM = 0.5
 _PAN = 0.25
@@ -24,49 +27,69 @@ class Deeds:
     def do(self, name: str) -> None:
         """Says why where it cannot be done."""
         action, app = BY_NAME[name], self._app
-        if reason := unavailable(action, live=app.live is not None, keys=app.keys_shown):
-            app.refuse(reason)
-        elif hasattr(self, name):
-            getattr(self, name)()
-        else:
-            app.type_line(action.verb)
+        try:
+            if reason := unavailable(action, live=app.live is not None):
+                app.refuse(reason)
+            elif hasattr(self, name):
+                getattr(self, name)()
+            else:
+                app.type_line(action.verb)
+        except UsageError as error:
+            app.refuse(str(error))
+
+    @property
+    def _sight(self) -> Sight:
+        if self._app.sight is None or not len(self._app.sight.recording):
+            raise UsageError("nothing was recorded here, or it is not read yet")
+        return self._app.sight
 
     def until(self) -> None:
-        recording = self._app.recording
-        if recording is not None and len(recording):
-            self._app.type_line(f"until {recording.columns.moment(self._app.cursor)}")
+        """Stops on the way are kept to; back, there is only the place itself."""
+        sight = self._sight
+        ahead = sight.here is None or sight.cursor > sight.here
+        self._app.type_line(f"{'until' if ahead else 'goto'} {sight.moment}")
 
     def pause(self) -> None:
         if self._app.live is not None:
             self._app.live.pause()
 
+    def restart(self) -> None:
+        """Where the rank is gone the cursor may be anywhere: then it is the latest image of all."""
+        images = self._app.state.checkpoints
+        if self._app.state.phase is not Phase.LOST:
+            moment = self._sight.moment
+            images = tuple(image for image in images if image.moment <= moment)
+        number = max((image.moment, image.number) for image in images)[1] if images else 0
+        self._app.type_line(f"restart {number}")
+
     def up(self) -> None:
-        self._app.choose_frame(by=1)
+        self._app.glance.choose_frame(by=1)
 
     def down(self) -> None:
-        self._app.choose_frame(by=-1)
+        self._app.glance.choose_frame(by=-1)
 
     def here(self) -> None:
-        if self._app.here is not None:
-            self._app.move_cursor(self._app.here)
+        if (here := self._sight.here) is None:
+            raise UsageError("no rank stands here")
+        self._app.steering.move(here)
 
     def earlier(self) -> None:
-        self._app.collectives.action_move(-1)
+        self._app.panes.collectives.action_move(-1)
 
     def later(self) -> None:
-        self._app.collectives.action_move(1)
+        self._app.panes.collectives.action_move(1)
 
     def first(self) -> None:
-        self._app.collectives.go_to_line(0)
+        self._app.panes.collectives.go_to_line(0)
 
     def last(self) -> None:
-        self._app.collectives.go_to_line(self._app.collectives.count - 1)
+        self._app.panes.collectives.go_to_line(self._app.panes.collectives.count - 1)
 
     def search(self) -> None:
-        self._app.prompt.ask(keeps=False, text="")
+        self._app.panes.prompt.ask(Purpose.SEARCH)
 
     def filter(self) -> None:
-        self._app.prompt.ask(keeps=True, text=self._app.filtered_by)
+        self._app.panes.prompt.ask(Purpose.FILTER, self._app.steering.filtered_by)
 
     def previous_hit(self) -> None:
         self._hit(-1)
@@ -75,43 +98,83 @@ class Deeds:
         self._hit(1)
 
     def _hit(self, direction: int) -> None:
-        hits, cursor = self._app.hits, self._app.cursor
-        if not len(hits):
-            self._app.refuse(f"nothing was found: {self._app.keys_shown['search']} searches")
-            return
-        after = int(np.searchsorted(hits, cursor, side="right"))
-        at = after if direction > 0 else int(np.searchsorted(hits, cursor)) - 1
-        if not 0 <= at < len(hits):
-            self._app.refuse("that was the last hit" if direction > 0 else "that was the first hit")
-            return
-        self._app.move_cursor(int(hits[at]))
+        if not len(self._sight.hits):
+            raise UsageError(f"nothing was found: {self._app.keys_shown['search']} searches")
+        self._app.steering.move(self._sight.next_hit(direction))
 
-    def group_before(self) -> None:
-        self._app.choose_lane(-1)
+    def lane_before(self) -> None:
+        self._app.steering.choose_lane(-1)
 
-    def group_after(self) -> None:
-        self._app.choose_lane(1)
+    def lane_after(self) -> None:
+        self._app.steering.choose_lane(1)
+
+    def lanes(self) -> None:
+        self._app.steering.change_lanes()
+        self._app.layout.apply()
 
     def zoom_in(self) -> None:
-        self._app.timeline.zoom(_NEXT_ZOOM)
+        self._app.panes.timeline.zoom(_NEXT_ZOOM)
 
     def zoom_out(self) -> None:
-        self._app.timeline.zoom(1 / _NEXT_ZOOM)
+        self._app.panes.timeline.zoom(1 / _NEXT_ZOOM)
 
     def zoom_all(self) -> None:
-        self._app.timeline.zoom(0)
+        self._app.panes.timeline.zoom(0)
 
     def pan_left(self) -> None:
-        self._app.timeline.pan(-_PAN)
+        self._app.panes.timeline.pan(-_PAN)
 
     def pan_right(self) -> None:
-        self._app.timeline.pan(_PAN)
+        self._app.panes.timeline.pan(_PAN)
 
     def axis(self) -> None:
-        self._app.timeline.change_axis()
+        self._app.panes.timeline.change_axis()
+
+    def memory_by(self) -> None:
+        self._app.glance.memory.change_grouping()
+
+    def memory_mark(self) -> None:
+        self._app.glance.memory.change_mark(self._sight.moment)
+
+    def breakpoint(self) -> None:
+        """Set, or taken away where one is."""
+        sight = self._sight
+        known = stop_at(sight.recording, self._app.state.stops, sight.cursor)
+        self._app.type_line(f"break {sight.moment}" if known is None else f"delete {known.number}")
+
+    def condition(self) -> None:
+        sight = self._sight
+        known = stop_at(sight.recording, self._app.state.stops, sight.cursor)
+        self._app.condition_of = known.number if known is not None else None
+        self._app.panes.prompt.ask(Purpose.CONDITION)
+
+    def asked(self, message: Asked) -> None:
+        """What was typed into the prompt."""
+        match message.purpose:
+            case Purpose.WATCH if message.text:
+                self._app.type_line(f"watch {message.text}")
+            case Purpose.CONDITION:
+                self._set_condition(message.text)
+            case Purpose.FILTER:
+                self._app.steering.filtered_by = message.text
+                self._app.glance.find(message.text, keeps=True)
+            case Purpose.SEARCH:
+                self._app.glance.find(message.text, keeps=False)
+
+    def _set_condition(self, text: str) -> None:
+        """Of the breakpoint here; else of one on every such collective."""
+        sight = self._sight
+        if self._app.condition_of is not None:
+            self._app.type_line(f"condition {self._app.condition_of} {text}".rstrip())
+        else:
+            what = f"break {sight.recording.label(sight.cursor)} on {sight.recording.group(sight.cursor).title}"
+            self._app.type_line(f"{what} if {text}" if text else what)
+
+    def watch(self) -> None:
+        self._app.panes.prompt.ask(Purpose.WATCH)
 
     def command(self) -> None:
-        self._app.choose_pane("console")
+        self._app.layout.choose("console")
 
     def pane_after(self) -> None:
         self._pane(1)
@@ -120,18 +183,21 @@ class Deeds:
         self._pane(-1)
 
     def _pane(self, by: int) -> None:
-        at = PANES.index(self._app.pane) if self._app.pane in PANES else 0
-        self._app.choose_pane(PANES[(at + by) % len(PANES)])
+        every = panes(live=self._app.live is not None)
+        at = every.index(self._app.layout.pane)
+        self._app.layout.choose(every[(at + by) % len(every)])
+
+    def swap(self) -> None:
+        chosen = self._app.layout.pane
+        self._app.layout.choose(behind(chosen) or behind("collectives"))
 
     def maximise(self) -> None:
-        self._app.maximise_pane()
+        self._app.layout.maximise()
 
     def copy_moment(self) -> None:
-        recording = self._app.recording
-        if recording is not None and len(recording):
-            moment = str(recording.columns.moment(self._app.cursor))
-            self._app.copy_to_clipboard(moment)
-            self._app.notify(f"{moment} is in the terminal's clipboard", timeout=2)
+        moment = str(self._sight.moment)
+        self._app.copy_to_clipboard(moment)
+        self._app.notify(f"{moment} is in the terminal's clipboard", timeout=2)
 
     def theme(self) -> None:
         names = sorted(self._app.available_themes)

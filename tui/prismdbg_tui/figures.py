@@ -68,3 +68,8 @@ def ranks(members: tuple[int, ...]) -> str:
 def when(time_ns: int) -> str:
     """In universal time, to the second: the same on every machine."""
     return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def plural(number: int, word: str) -> str:
+    """`1 stop`, `3 stops`."""
+    return f"{count(number)} {word}{'' if number == 1 else 's'}"

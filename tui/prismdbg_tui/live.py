@@ -1,4 +1,4 @@
-"""The thread that owns a replayed rank: starts it, carries lines to it, tells what it does, cleans up after it."""
+"""The thread that owns a replayed rank: starts it, carries lines to its debugger, tells what it does, cleans up."""
 
 from __future__ import annotations
 
@@ -8,26 +8,42 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.message import Message
 
-from prismdbg.errors import PrismError, RankLost, WaitTimeout
-from prismdbg.session.session import Session
+from prismdbg.errors import PrismError
+from prismdbg.session.checkpoint import Checkpoint
 from prismdbg_tui.conversation import Conversation
-from prismdbg_tui.messages import Failed, LiveEnded, OutputGrew, Said, StateChanged
+from prismdbg_tui.messages import Failed, LiveEnded, Said, StateChanged
 from prismdbg_tui.output_tail import OutputTail
 from prismdbg_tui.views import Phase, State
 
 if TYPE_CHECKING:  # to look at a record needs nothing that runs one
-    from prismdbg.workflows.replay import LiveReplay
+    from prismdbg.session.notices import Notice
+    from prismdbg.workflows.debugger import Debugger
 
 LOOK_S = 0.1
-END_BOUND_S = 10.0
 Tell = Callable[[Message], object]
 Say = Callable[[str], None]
-Opens = Callable[[Say], "AbstractContextManager[LiveReplay]"]
+
+
+class Place(Protocol):
+    """What is needed of `workflows.travel`."""
+
+    runtime: str
+    output: Path
+    first_record: int
+    on_cut: Callable[[int], None]
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]: ...
+
+
+Opens = Callable[[Say], "AbstractContextManager[Any]"]
+Debugs = Callable[[Any, Callable[["Notice"], object]], "Debugger"]
 Command = Callable[[Conversation], None]
 
 
@@ -52,14 +68,19 @@ class _Cancelled(PrismError):
 
 
 class LiveRank:
-    """`opens` starts the rank; everything else is messages to `tell` and commands from any thread."""
+    """`opens` starts the rank, `debugs` makes its debugger; everything else is messages to `tell`, and commands from
+    any thread. `first_lines` are carried out at once."""
 
-    def __init__(self, opens: Opens) -> None:
+    def __init__(self, opens: Opens, debugs: Debugs, first_lines: tuple[str, ...] = ()) -> None:
         self._opens = opens
+        self._debugs = debugs
+        self._first_lines = first_lines
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="prismdbg-live", daemon=True)
         self._tell: Tell = lambda _: None
+        self._debugger: Debugger | None = None
+        self._conversation: Conversation | None = None
         self._state = State(phase=Phase.STARTING, since_s=time.monotonic(), doing="starting the replay")
 
     def start(self, tell: Tell) -> None:
@@ -73,13 +94,22 @@ class LiveRank:
         self._commands.put(lambda conversation: conversation.choose_frame(by))
 
     def pause(self) -> None:
-        """While it starts: give up."""
-        if self._state.phase is Phase.STARTING:
+        """What was typed ahead is dropped; the rank stops at its next collective; a start is given up."""
+        try:
+            while True:
+                self._commands.get_nowait()
+        except queue.Empty:
+            pass
+        if self._debugger is not None:
+            self._debugger.interrupt()
+        elif self._state.phase is Phase.STARTING:
             self._closing.set()
-        self._commands.put(Conversation.pause)
 
     def close(self) -> None:
         self._closing.set()
+        if self._debugger is not None:  # out of whatever is being waited for
+            self._debugger.interrupt()
+            self._debugger.interrupt()
 
     def wait(self, bound_s: float) -> bool:
         """Until everything is cleaned up; False where that takes longer."""
@@ -90,8 +120,8 @@ class LiveRank:
     def _run(self) -> None:
         try:
             self._progress("starting the replay")
-            with self._opens(self._progress) as live:
-                self._serve(live)
+            with self._opens(self._progress) as place:
+                self._serve(place)
         except _Cancelled:
             self._lost("the start was given up")
         except PrismError as error:
@@ -106,48 +136,53 @@ class LiveRank:
     def _progress(self, text: str) -> None:
         if self._closing.is_set():
             raise _Cancelled("given up")
-        self._state = replace(self._state, doing=text)
-        self._tell(StateChanged(self._state))
+        if self._conversation is None:
+            self._state = replace(self._state, doing=text)
+            self._tell(StateChanged(self._state))
         self._tell(Said(text, "event"))
 
     def _lost(self, why: str) -> None:
         self._state = replace(self._state, phase=Phase.LOST, lost_because=why)
         self._tell(StateChanged(self._state))
 
-    def _serve(self, live: LiveReplay) -> None:
-        self._state = replace(
-            self._state, phase=Phase.RUNNING, runtime=live.runtime, first_record=live.first_record, doing=""
+    def _serve(self, place: Place) -> None:
+        state = replace(
+            self._state, phase=Phase.RUNNING, runtime=place.runtime, first_record=place.first_record, doing=""
         )
-        conversation = Conversation(live.client, Session(live.end_record), self._tell, self._state)
-        tail = OutputTail(Path(live.output))
+        debugger = self._debugs(place, lambda notice: conversation.notice(notice))
+        conversation = Conversation(debugger, self._tell, state, lambda: place.checkpoints)
+        self._conversation, self._debugger = conversation, debugger
+        tail = OutputTail(place.output)
+        place.on_cut = partial(self._cut, tail)
+        watched = threading.Thread(target=self._follow, args=(tail,), name="prismdbg-output", daemon=True)
+        watched.start()
         try:
             conversation.begin()
+            for line in self._first_lines:
+                conversation.line(line)
             while not self._closing.is_set():
-                self._turn(live, conversation)
-                self._state = conversation.state
-                if text := tail.grown():
-                    self._tell(OutputGrew(text))
-        except RankLost as error:
-            conversation.lost(_how_it_ended(live) or str(error))
-            self._state = conversation.state
-            self._tell(OutputGrew(tail.grown()))
-            self._closing.wait()
-        else:
-            conversation.end()
+                self._turn(debugger, conversation)
+        finally:
+            self._closing.set()
+            debugger.end()
+            watched.join(LOOK_S * 20)
 
-    def _turn(self, live: LiveReplay, conversation: Conversation) -> None:
+    def _turn(self, debugger: Debugger, conversation: Conversation) -> None:
         """One command, or a short wait for what the rank tells: also a stopped rank may die."""
         try:
-            self._commands.get_nowait()(conversation)
+            command = self._commands.get_nowait() if conversation.is_alive else self._commands.get(timeout=LOOK_S)
         except queue.Empty:
-            try:
-                conversation.event(live.client.next_event(LOOK_S, "what the rank tells"))
-            except WaitTimeout:
-                pass
+            if conversation.is_alive:
+                debugger.poll(LOOK_S)
+                conversation.noticed()
+            return
+        command(conversation)
 
+    def _cut(self, tail: OutputTail, length_bytes: int) -> None:
+        self._tell(tail.cut(length_bytes))
 
-def _how_it_ended(live: LiveReplay) -> str:
-    try:
-        return f"its process ended with {live.running.wait(END_BOUND_S)}"
-    except PrismError as error:
-        return str(error)
+    def _follow(self, tail: OutputTail) -> None:
+        """The rank prints while the debugger waits for it."""
+        while not self._closing.wait(LOOK_S):
+            for message in tail.news():
+                self._tell(message)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.session.frames import own_frame
-from prismdbg_tui.messages import Failed, RecordedLooked, RecordingRead, RowsFound
+from prismdbg_tui.memory_looking import MemoryLooker, MemoryRequest
+from prismdbg_tui.messages import Failed, MemoryLooked, RecordedLooked, RecordingRead, RowsFound
 from prismdbg_tui.pattern import rows_of
 from prismdbg_tui.recorded import Sources, received
 from prismdbg_tui.recording import Recording, read_recording
@@ -23,6 +25,7 @@ class Looker:
     def __init__(self, capsule: Capsule) -> None:
         self._capsule = capsule
         self._sources = Sources(capsule)
+        self._memory = MemoryLooker()
 
     def read(self) -> Told:
         begun = time.monotonic()
@@ -46,6 +49,14 @@ class Looker:
             return RecordedLooked(row, frame, frames, self._source(frames, frame), received(recording, row))
         except PrismError as error:
             return Failed(str(error), error.hint)
+
+    @property
+    def trace(self) -> Path | None:
+        """The capsule's own memory trace."""
+        return None
+
+    def memory(self, request: MemoryRequest) -> MemoryLooked:
+        return MemoryLooked(self._memory.look(request))
 
     def _source(self, frames: tuple[Frame, ...], frame: int) -> SourceView:
         return self._sources.around(frames[frame]) if frames else SourceView(note="no stack was recorded here")

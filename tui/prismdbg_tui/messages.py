@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from textual.message import Message
 
 from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+from prismdbg_tui.memory_view import MemoryView
 from prismdbg_tui.recording import Recording
 from prismdbg_tui.views import SourceView, State, ValueView
+
+
+class Purpose(StrEnum):
+    """What the prompt asks for."""
+
+    SEARCH = "search"
+    FILTER = "show only"
+    CONDITION = "condition"
+    WATCH = "watch"
 
 
 class RecordingRead(Message):
@@ -58,12 +70,12 @@ class LineTyped(Message):
         super().__init__()
 
 
-class PatternTyped(Message):
-    """A search or a filter; empty takes it away."""
+class Asked(Message):
+    """A line in the prompt. Empty takes away what it was for."""
 
-    def __init__(self, text: str, *, keeps: bool) -> None:
+    def __init__(self, purpose: Purpose, text: str) -> None:
+        self.purpose = purpose
         self.text = text
-        self.keeps = keeps
         super().__init__()
 
 
@@ -113,12 +125,37 @@ class Said(Message):
 
 
 class OutputGrew(Message):
-    """What the rank printed."""
+    """What the rank printed, from a byte of its output on."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, data: bytes, start_bytes: int) -> None:
+        self.data = data
+        self.start_bytes = start_bytes
         super().__init__()
 
 
 class LiveEnded(Message):
     """The replay is over and cleaned up."""
+
+
+class MomentChosen(Message):
+    """The cursor is to go there."""
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+        super().__init__()
+
+
+class MemoryLooked(Message):
+    """What the trace says of one moment."""
+
+    def __init__(self, view: MemoryView) -> None:
+        self.view = view
+        super().__init__()
+
+
+class OutputCut(Message):
+    """The rank went back in time: only the first bytes of its output were ever printed."""
+
+    def __init__(self, length_bytes: int) -> None:
+        self.length_bytes = length_bytes
+        super().__init__()

@@ -33,4 +33,4 @@ class Actions(Provider):
         return f"{action.title}  ({self._app.keys_shown[action.name]})"
 
     def _help(self, action: Action) -> str:
-        return unavailable(action, live=self._app.live is not None, keys=self._app.keys_shown) or action.section.value
+        return unavailable(action, live=self._app.live is not None) or action.section.value

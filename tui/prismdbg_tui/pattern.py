@@ -69,10 +69,10 @@ def _text(recording: Recording, word: str) -> Bools:
     """Few texts, many rows: the texts are looked at, the rows follow by number."""
     columns = recording.columns
     ops = [code for code, label in recording.labels.items() if word in label]
-    lanes = [
+    groups = [
         number
-        for number, lane in enumerate(recording.lanes)
-        if word in lane.group.title.lower() or word in lane.group.desc.lower()
+        for number, group in enumerate(recording.cliques.groups)
+        if word in group.title.lower() or word in group.desc.lower()
     ]
     stacks = [int(stack) for stack in np.unique(columns.stack) if word in recording.source_of_stack(int(stack)).lower()]
-    return np.isin(columns.op, ops) | np.isin(recording.lane_of, lanes) | np.isin(columns.stack, stacks)
+    return np.isin(columns.op, ops) | np.isin(recording.cliques.group_of, groups) | np.isin(columns.stack, stacks)

@@ -25,7 +25,7 @@ def _cells(recording: Recording, row: int) -> list[str]:
     cells = [
         columns.moment(row),
         recording.label(row),
-        recording.lane(row).group.title,
+        recording.group(row).title,
         columns.seq[row],
         columns.size_bytes[row],
         "" if waited is None else waited,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,18 +13,10 @@ from prismdbg.model.collective import Frame, Group
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.session.frames import own_frame
+from prismdbg_tui.cliques import Lanes, find_cliques, in_order_of_use, lanes_by_group, lanes_by_rank
 from prismdbg_tui.families import family_of
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One group, and how many collectives of it there are."""
-
-    group: Group
-    code: int
-    count: int
 
 
 class Recording:
@@ -34,12 +25,12 @@ class Recording:
     def __init__(self, capsule: Capsule, columns: LogColumns) -> None:
         self.capsule = capsule
         self.columns = columns
-        self.lanes = _lanes(capsule, columns)
-        numbers = {lane.code: number for number, lane in enumerate(self.lanes)}
-        self.lane_of = _mapped(columns.group, numbers)
-        ops = np.unique(columns.op).tolist()
-        self.family = _mapped(columns.op, {code: family_of(columns.texts.get(code, "")) for code in ops})
-        self.families = sorted({family_of(columns.texts.get(code, "")) for code in ops})
+        manifest = capsule.manifest
+        self.cliques = find_cliques(columns, {group.name: group for group in manifest.groups}, manifest.rank)
+        ops, op_of = in_order_of_use(columns.op)
+        families = np.array([family_of(columns.texts.get(code, "")) for code in ops], dtype=np.int64)
+        self.family = families[op_of] if len(ops) else columns.op
+        self.families = sorted(set(families.tolist()))
         self.labels = {code: _label(columns.texts.get(code, "")) for code in ops}
         self.first = columns.row_at(capsule.manifest.moment_a)
         self.beyond = columns.row_at(capsule.manifest.moment_b)
@@ -53,8 +44,16 @@ class Recording:
         """`all_reduce`."""
         return self.labels[int(self.columns.op[row])]
 
-    def lane(self, row: int) -> Lane:
-        return self.lanes[int(self.lane_of[row])]
+    def group(self, row: int) -> Group:
+        return self.cliques.groups[int(self.cliques.group_of[row])]
+
+    @cached_property
+    def by_group(self) -> Lanes:
+        return lanes_by_group(self.cliques)
+
+    @cached_property
+    def by_rank(self) -> Lanes:
+        return lanes_by_rank(self.cliques, self.capsule.manifest.rank)
 
     def waited_ns(self, row: int) -> int | None:
         ended = int(self.columns.ended_ns[row])
@@ -73,6 +72,23 @@ class Recording:
     @cached_property
     def _sources(self) -> dict[int, str]:
         return {}
+
+    @cached_property
+    def waited_for_others_ns(self) -> Ints:
+        """By how much each was longer than the shortest of the same operator, group and size: nobody is slower to
+        send the same; the rest is the wait for whoever came last. Of one that never ended, all of it."""
+        columns = self.columns
+        ended = columns.ended_ns >= 0
+        took = np.where(ended, columns.ended_ns - columns.begun_ns, np.iinfo(np.int64).max)
+        size = np.unique(columns.size_bytes, return_inverse=True)[1]
+        kind = (size * (len(self.cliques.all) or 1) + self.cliques.of) * (
+            int(columns.op.max(initial=0)) + 1
+        ) + columns.op
+        kinds, of = np.unique(kind, return_inverse=True)
+        least = np.full(len(kinds), np.iinfo(np.int64).max)
+        np.minimum.at(least, of, took)
+        rest: Ints = np.where(ended, took - least[of], np.iinfo(np.int64).max // 4)
+        return rest
 
     @cached_property
     def nonfinite(self) -> Ints:
@@ -107,23 +123,3 @@ def _short(frame: Frame) -> str:
 
 def _label(op: str) -> str:
     return OPS[op].label if op in OPS else op or "?"
-
-
-def _lanes(capsule: Capsule, columns: LogColumns) -> list[Lane]:
-    """In the order in which the groups were first used; the manifest's where nothing was issued."""
-    codes, first, counts = np.unique(columns.group, return_index=True, return_counts=True)
-    known = {group.name: group for group in capsule.manifest.groups} | columns.groups
-    lanes = []
-    for place in np.argsort(first):
-        name = columns.texts.get(int(codes[place]), "")
-        group = known.get(name, Group(name=name, ranks=()))
-        lanes.append(Lane(group=group, code=int(codes[place]), count=int(counts[place])))
-    return lanes
-
-
-def _mapped(column: Ints, table: dict[int, int]) -> Ints:
-    """Each code's number. Codes are a log's text numbers: small where the log is whole, anything where it is not."""
-    if not len(column):
-        return column
-    codes, places = np.unique(column, return_inverse=True)
-    return np.array([table[int(code)] for code in codes], dtype=np.int64)[places]

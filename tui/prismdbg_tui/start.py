@@ -7,9 +7,12 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.model.moment import Moment
 
 if TYPE_CHECKING:
-    from prismdbg.workflows.replay import ReplayRequest
+    from prismdbg.workflows.replay_plan import ReplayRequest
+    from prismdbg.workflows.travel import Travel
+    from prismdbg_tui.live import LiveRank
 
 END_BOUND_S = 30.0
 
@@ -21,7 +24,7 @@ def on_terminal() -> bool:
     ) not in ("dumb", "")
 
 
-def look(capsule: Capsule, name: str) -> int:
+def look(capsule: Capsule, name: str, at: Moment | None = None) -> int:
     """The exit code."""
     if not on_terminal():
         from prismdbg_tui.plain_table import write_table
@@ -31,18 +34,16 @@ def look(capsule: Capsule, name: str) -> int:
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.keymap import config_file, read_keys
 
-    return PrismApp(capsule, name, keys=read_keys(config_file())).run() or 0
+    return PrismApp(capsule, name, keys=read_keys(config_file()), at=at).run() or 0
 
 
-def debug(request: ReplayRequest, name: str, talk: TextIO) -> int:
-    """Runs the rank under the screen; when this returns nothing of the replay is left."""
-    from prismdbg.workflows.replay import open_replay
+def debug(request: ReplayRequest, name: str, talk: TextIO, at: Moment | None = None) -> int:
+    """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left."""
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.keymap import config_file, read_keys
-    from prismdbg_tui.live import LiveRank
 
-    live = LiveRank(lambda say: open_replay(request, say))
-    app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()))
+    live = live_rank(request, at)
+    app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()), at=at)
     try:
         code = app.run() or 0
     finally:
@@ -51,3 +52,30 @@ def debug(request: ReplayRequest, name: str, talk: TextIO) -> int:
             print("prismdbg: ending the replay ...", file=talk, flush=True)
             live.wait(END_BOUND_S)
     return code or app.state.exit_code
+
+
+def live_rank(request: ReplayRequest, at: Moment | None = None) -> LiveRank:
+    from prismdbg.workflows.debugger import Debugger, recorded_moments
+    from prismdbg.workflows.driver import Tell
+    from prismdbg.workflows.travel import open_travel
+    from prismdbg_tui.live import LiveRank
+
+    def debugger(travel: Travel, tell: Tell) -> Debugger:
+        return Debugger(
+            travel,
+            tell,
+            end_record=travel.end_record,
+            recorded=recorded_moments(travel),
+            how_it_ended=lambda: _how_it_ended(travel),
+        )
+
+    return LiveRank(lambda say: open_travel(request, say), debugger, (f"goto {at}",) if at else ())
+
+
+def _how_it_ended(travel: Travel) -> str:
+    from prismdbg.errors import PrismError
+
+    try:
+        return f"its process ended with {travel.running.wait(END_BOUND_S)}"
+    except PrismError as error:
+        return str(error)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from prismdbg.session.answers import Differs
 from prismdbg_tui import figures
 
 Json = dict[str, Any]
@@ -26,20 +27,51 @@ class Ink:
     name: str
     quiet: str
     bad: str
+    good: str
     bar: str
     width: int
 
 
-def draw(title: str, value: Json, ink: Ink) -> Text:
+def draw(title: str, value: Json, ink: Ink, differs: Differs | None = None) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
     lines = list(_lines(value, ink))
     first = lines.pop(0) if lines else Text()
     text.append(title, f"bold {ink.name}")
     text.append("  ")
     text.append_text(first)
+    if differs is not None:
+        lines.insert(0, draw_difference(differs, ink))
     for line in lines:
         text.append("\n  ")
         text.append_text(line)
+    return text
+
+
+def short(value: Json) -> str:
+    """In one line: a number, or a tensor's type and what stands out of it."""
+    match value.get("kind"):
+        case "scalar":
+            return str(value["value"])
+        case "tensor":
+            stats = value["stats"] or {}
+            bad = " ".join(f"{name} {stats[name]}" for name in _BAD if stats.get(name))
+            shown = f"{value['dtype']}[{', '.join(map(str, value['shape']))}]"
+            if stats.get("min") is None:
+                return f"{shown} {bad}".rstrip()
+            return f"{shown} {figures.number(stats['min'])} to {figures.number(stats['max'])} {bad}".rstrip()
+        case "sequence" | "mapping":
+            return f"{value['type']} of {value['length']}"
+        case _:
+            return str(value.get("text") or value.get("type") or "...")
+
+
+def draw_difference(differs: Differs, ink: Ink) -> Text:
+    """Against the recorded value of the same tensor."""
+    if differs.equal:
+        return Text("= as recorded, to the last bit", ink.good)
+    text = Text(f"≠ {figures.count(differs.differing)} of {figures.count(differs.elements)} differ", f"bold {ink.bad}")
+    if differs.largest is not None:
+        text.append(f", by {figures.number(differs.largest)} at most", ink.bad)
     return text
 
 

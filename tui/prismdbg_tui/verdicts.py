@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from prismdbg.model.moment import Moment
 from prismdbg_tui.recording import Recording
+from prismdbg_tui.sight import Sight
+from prismdbg_tui.views import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +63,10 @@ def _recorded(recording: Recording, row: int) -> Verdict:
     if columns.received_nonfinite[row]:
         return Verdict("✕ gets NaN", bad=True)
     return Verdict("")
+
+
+def verdicts_of(sight: Sight, state: State) -> Verdicts:
+    replayed_from = int(np.searchsorted(sight.recording.columns.record_id, state.first_record))
+    return Verdicts(
+        here=sight.here, replayed_from=replayed_from, diverged=state.diverged, synthesized=state.synthesized
+    )

@@ -9,6 +9,10 @@ from typing import Any
 from prismdbg.errors import Divergence, RankLost
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.session.answers import Differs
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.stops import StopSpec
+from prismdbg.session.watches import Watched
 
 Json = dict[str, Any]
 
@@ -27,10 +31,11 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class ValueView:
-    """A value as an agent renders it, under the name it was asked by."""
+    """A value as an agent renders it, under the name it was asked by, and how it differs from the recorded one."""
 
     title: str
     value: Json
+    differs: Differs | None = None
 
 
 class Phase(StrEnum):
@@ -46,13 +51,18 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin."""
+    """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
+
+    doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here.
+    """
 
     phase: Phase = Phase.LOOKING
     moment: Moment = field(default_factory=lambda: Moment(0))
     reason: str = ""
     runtime: str = ""
     doing: str = ""
+    done: int = 0
+    total: int = 0
     since_s: float = 0.0
     collective: Json = field(default_factory=dict)
     frames: tuple[Frame, ...] = ()
@@ -65,6 +75,12 @@ class State:
     first_record: int = 0
     diverged: frozenset[Moment] = frozenset()
     synthesized: frozenset[Moment] = frozenset()
+    stops: tuple[StopSpec, ...] = ()
+    hits: dict[int, int] = field(default_factory=dict)
+    hit_here: tuple[int, ...] = ()
+    watches: tuple[Watched, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    trace: str = ""
     story: str = ""
     lost_because: str = ""
     can_look: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from prismdbg_tui import app
+from prismdbg_tui import glance
 from prismdbg_tui.app import PrismApp
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -38,7 +38,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     count, repeats = (1_000_000, 15) if settings.rounds > 5 else (50_000, 3)
     capsule = make_large_capsule(folder / "large", count)
     opened = [asyncio.run(_open(capsule)) for _ in range(max(repeats // 3, 2))]
-    with patch.object(app, "LOOK_AFTER_S", RESTS_S):
+    with patch.object(glance, "LOOK_AFTER_S", RESTS_S):
         keys = asyncio.run(_keys(capsule, repeats))
     rows = [Row(what=f"open, {count:,} collectives", values=opened, unit="s", goal=OPEN_GOAL_S, digits=2)]
     rows += [
@@ -50,7 +50,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         rows=rows,
         notes=[
             "A key's time ends with the last repaint it causes. Source, stack, values and peers of a row follow once "
-            f"the cursor has rested for {app.LOOK_AFTER_S * 1000:.0f} ms; no key waits for them.",
+            f"the cursor has rested for {glance.LOOK_AFTER_S * 1000:.0f} ms; no key waits for them.",
         ],
     )
 
@@ -66,7 +66,7 @@ async def _open(capsule: Capsule) -> float:
 
 async def _shown(screen: PrismApp) -> None:
     async with asyncio.timeout(120):
-        while screen.recording is None or not screen.collectives.count:
+        while screen.recording is None or not screen.panes.collectives.count:
             await asyncio.sleep(0.005)
 
 

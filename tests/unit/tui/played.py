@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,10 @@ from textual.pilot import Pilot
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import RankLost, WaitTimeout
-from prismdbg.workflows.replay import LiveReplay, Say
+from prismdbg.model.moment import Moment
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.notices import Notice
+from prismdbg.workflows.debugger import Debugger, Settings
 
 Json = dict[str, Any]
 CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}
@@ -52,8 +55,9 @@ class PlayedRank:
         self.asked: list[tuple[str, Json]] = []
         self._batches = list(batches)
         self._events: queue.SimpleQueue[Json | None] = queue.SimpleQueue()
+        self._where, self._stopped = "0.0", "start"
         self.answers: dict[str, Callable[[Json], Json]] = {
-            "progress": lambda _: {"moment": "0.0", "stopped": "start", "number": 1, "tally": TALLY},
+            "progress": lambda _: {"moment": self._where, "stopped": self._stopped, "number": 1, "tally": TALLY},
             "resume": self._resume,
             "stack": lambda _: {"frames": FRAMES},
             "source": lambda asked: {"filename": "/job/train.py", "function": "step", "line": 7, "first": 6,
@@ -64,7 +68,14 @@ class PlayedRank:
             "locals": lambda _: {"locals": [{"from": "local", "name": "loss", "type": "float", "text": "3.5"}]},
             "peers": lambda _: {"title": "world", "size": 2, "members": MEMBERS, "recorded_ns": 1_000_000},
             "pause": lambda _: {},
+            "stops": lambda _: {},
+            "difference": lambda _: {"equal": False, "differing": 1, "elements": 4, "largest": 0.25},
         }  # fmt: skip
+
+    def again(self, moment: Moment) -> None:
+        """It stands where it stood before."""
+        self._where = str(moment)
+        self._stopped = "next" if moment.collective else "start"
 
     def tell(self, event: Json | None) -> None:
         self._events.put(event)
@@ -90,26 +101,50 @@ class PlayedRank:
         return {}
 
 
-class _Process:
-    def wait(self, bound_s: float) -> int:
-        return 137
+class PlayedTravel:
+    """Goes back by telling the rank where it is again."""
+
+    runtime, first_record, end_record = "played", 0, 5
+
+    def __init__(self, capsule: Capsule, rank: PlayedRank) -> None:
+        self.client = rank
+        self.capsule = capsule
+        self.output = capsule.path / "output"
+        self.on_cut: Callable[[int], None] = lambda _: None
+        self.returned: list[int] = []
+        self._checkpoints = [Checkpoint(number=0, moment=Moment(0, 1), size_bytes=0, cost_s=0.1)]
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        return tuple(self._checkpoints)
+
+    def save(self, moment: Moment) -> Checkpoint:
+        made = Checkpoint(number=len(self._checkpoints), moment=moment, size_bytes=1 << 20, cost_s=0.2)
+        self._checkpoints.append(made)
+        return made
+
+    def return_to(self, number: int) -> None:
+        self.returned.append(number)
+        self.client.again(self._checkpoints[number].moment if number else Moment(0))
+
+    def forget(self, number: int) -> None:
+        self._checkpoints = [kept for kept in self._checkpoints if kept.number != number]
 
 
-def live_over(capsule: Capsule, rank: PlayedRank) -> LiveRank:
+def live_over(
+    capsule: Capsule, rank: PlayedRank, travel: PlayedTravel | None = None, first_lines: tuple[str, ...] = ()
+) -> LiveRank:
     @contextmanager
-    def opens(say: Say) -> Iterator[LiveReplay]:
+    def opens(say: Callable[[str], None]) -> Iterator[PlayedTravel]:
         say("played: starting")
-        yield LiveReplay(
-            capsule=capsule,
-            client=cast(Any, rank),
-            running=cast(Any, _Process()),
-            runtime="played",
-            output=capsule.path / "output",
-            first_record=0,
-            end_record=5,
-        )
+        yield travel or PlayedTravel(capsule, rank)
 
-    return LiveRank(opens)
+    def debugs(place: PlayedTravel, tell: Callable[[Notice], object]) -> Debugger:
+        ended = lambda: "its process ended with 137"  # noqa: E731
+        settings = Settings(images=False)
+        return Debugger(cast(Any, place), tell, end_record=place.end_record, settings=settings, how_it_ended=ended)
+
+    return LiveRank(opens, debugs, first_lines)
 
 
 def small_capsule(folder: Path) -> Capsule:
@@ -133,3 +168,24 @@ async def until(condition: Callable[[], object], pilot: Pilot[int], bound_s: flo
         while not condition():
             await pilot.pause(0.01)
     await pilot.pause()
+
+
+def screen_of(
+    part: Callable[[PrismApp, Pilot[int]], Awaitable[None]],
+    folder: Path,
+    rank: PlayedRank,
+    *,
+    app: PrismApp | None = None,
+    size: tuple[int, int] = (160, 45),
+) -> PlayedTravel:
+    """Plays `part` on a screen over a small capsule; gives what the rank went back by."""
+    capsule = small_capsule(folder) if app is None else app.capsule
+    travel = PlayedTravel(capsule, rank)
+    shown = app or PrismApp(capsule, "capsule", live=live_over(capsule, rank, travel))
+
+    async def run() -> None:
+        async with screen(shown, size) as pilot:
+            await part(shown, pilot)
+
+    asyncio.run(run())
+    return travel

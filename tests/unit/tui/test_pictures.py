@@ -37,7 +37,7 @@ def test_looking(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None
     async def picture() -> str:
         app = PrismApp(small_capsule(tmp_path), "capsule")
         async with screen(app, SIZES[size]) as pilot:
-            await until(lambda: app.values._last[0], pilot)
+            await until(lambda: app.panes.values._last[0], pilot)
             return settled(app.export_screenshot())
 
     compare(f"looking-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))

@@ -65,7 +65,7 @@ def test_a_damaged_log_shows_what_is_before(tmp_path: Path) -> None:
 
 def test_a_large_capsule_is_read_whole(tmp_path: Path) -> None:
     recording = read_recording(make_large_capsule(tmp_path / "large", 5_000))
-    assert len(recording) == 5_000 and len(recording.lanes) == 4
+    assert len(recording) == 5_000 and len(recording.by_group) == 4
     assert len(read_log(recording.capsule.log).collectives) == 5_000
 
 

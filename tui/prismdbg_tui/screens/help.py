@@ -39,13 +39,11 @@ class Help(ModalScreen[None]):
         for section in Section:
             text.append(f"{section}\n", f"bold {accent}")
             for action in (a for a in ACTIONS if a.section is section):
-                reason = unavailable(action, live=self._live, keys=self._keys)
+                reason = unavailable(action, live=self._live)
                 text.append(f"  {self._keys[action.name]:<14}", "dim" if reason else "bold")
                 text.append(f"{action.title}\n", "dim" if reason else "")
-                if reason and section is not Section.RUN:
-                    text.append(f"{'':<16}{reason}\n", "dim italic")
-            if section is Section.RUN:
-                text.append("  dim: not here; pressing the key says why\n", "dim italic")
+            if section is Section.RUN and not self._live:
+                text.append("  dim: nothing runs here, this is the record\n", "dim italic")
             text.append("\n")
         text.append("Search and filter\n", f"bold {accent}")
         text.append((pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n") + "\n")

@@ -41,6 +41,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._hits: Ints = np.zeros(0, dtype=np.int64)
         self._cursor = 0
         self._verdicts = Verdicts()
+        self._stops: frozenset[int] = frozenset()
         self._pattern = ""
 
     def show(self, recording: Recording) -> None:
@@ -63,8 +64,9 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._show_cursor()
         self._tell()
 
-    def judge(self, verdicts: Verdicts) -> None:
-        self._verdicts = verdicts
+    def judge(self, verdicts: Verdicts, stops: frozenset[int] = frozenset()) -> None:
+        """`stops`: rows that the session's stops are about."""
+        self._verdicts, self._stops = verdicts, stops
         self.refresh()
 
     @property
@@ -144,7 +146,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             base = base + Style(bgcolor=ground, color=readable(ground), bold=True)
         elif self._is_hit(row):
             base = base + Style(underline=True)
-        segments = [Segment(self._verdicts.pointer(row), base)]
+        segments = [self._pointer(row, base)]
         for column in columns:
             text, own = self._cell(column.name, row)
             look = base + Style(dim=True) if dim and row != self._cursor else base
@@ -152,6 +154,12 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
                 look = look + Style(color=own)
             segments += [Segment(fitted(text, column), look), Segment(" ", base)]
         return Strip(segments).adjust_cell_length(width, base)
+
+    def _pointer(self, row: int, base: Style) -> Segment:
+        """Where the rank stands, else a stop."""
+        if self._verdicts.pointer(row) == " " and row in self._stops:
+            return Segment("●", base + Style(color=color(self.app, "error")))
+        return Segment(self._verdicts.pointer(row), base)
 
     def _is_hit(self, row: int) -> bool:
         at = int(np.searchsorted(self._hits, row))
@@ -168,7 +176,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
                 family = FAMILIES[int(recording.family[row])]
                 return f"■ {recording.label(row)}", family.color(dark)
             case "group":
-                return recording.lane(row).group.title, ""
+                return recording.group(row).title, ""
             case "seq":
                 return str(int(columns.seq[row])), ""
             case "bytes":

@@ -1,55 +1,73 @@
-"""The session's verbs typed in, and what they answer; and the rank's own output."""
+"""The session's verbs typed in, and what they answer."""
 
 from __future__ import annotations
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.suggester import SuggestFromList
+from textual.suggester import Suggester
 from textual.widgets import Input
 
 from prismdbg.session.line import VERBS
 from prismdbg_tui.messages import LineTyped
 from prismdbg_tui.widgets.text_log import TextLog
 
-MAX_UNENDED = 4096
 MAX_HISTORY = 500
+
+
+class Completion(Suggester):
+    """A verb; and after a verb, what was typed after it before, or a name of the frame."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self.names: tuple[str, ...] = ()
+        self.history: list[str] = []
+
+    async def get_suggestion(self, value: str) -> str | None:
+        for line in reversed(self.history):
+            if line.startswith(value) and line != value and " " in value:
+                return line
+        head, space, word = value.rpartition(" ")
+        known = self.names if space else tuple(VERBS)
+        found = next((name for name in known if word and name.startswith(word) and name != word), None)
+        return f"{head}{space}{found}" if found is not None else None
 
 
 class Line(Input):
     """One line with history; tab takes the suggestion."""
 
     def __init__(self) -> None:
-        verbs = [*VERBS]
+        self.completion = Completion()
         super().__init__(
             placeholder="a command: help lists them",
-            suggester=SuggestFromList(verbs, case_sensitive=True),
+            suggester=self.completion,
             id="line",
             compact=True,
             select_on_focus=False,
         )
-        self._history: list[str] = []
         self._back = 0
 
     def remember(self, text: str) -> None:
-        if text and (not self._history or self._history[-1] != text):
-            self._history = [*self._history, text][-MAX_HISTORY:]
+        history = self.completion.history
+        if text and (not history or history[-1] != text):
+            history.append(text)
+            del history[:-MAX_HISTORY]
         self._back = 0
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "tab" and self._suggestion:
             event.stop()
             event.prevent_default()
-            self.value = f"{self._suggestion} "
+            self.value = f"{self._suggestion} " if " " not in self._suggestion else self._suggestion
             self.cursor_position = len(self.value)
-        elif event.key in ("up", "down") and self._history:
+        elif event.key in ("up", "down") and self.completion.history:
             event.stop()
             event.prevent_default()
             self._recall(1 if event.key == "up" else -1)
 
     def _recall(self, by: int) -> None:
-        self._back = min(max(self._back + by, 0), len(self._history))
-        self.value = self._history[-self._back] if self._back else ""
+        self._back = min(max(self._back + by, 0), len(self.completion.history))
+        self.value = self.completion.history[-self._back] if self._back else ""
         self.cursor_position = len(self.value)
 
 
@@ -75,20 +93,3 @@ class Console(Vertical):
         self.line.remember(text)
         self.line.value = ""
         self.post_message(LineTyped(text))
-
-
-class Output(TextLog, can_focus=True):
-    """What the rank prints."""
-
-    def __init__(self) -> None:
-        super().__init__("output", classes="pane")
-        self.border_title = "Output of the rank"
-        self._rest = ""
-
-    def add(self, text: str) -> None:
-        """Whole lines; the rest waits for its end."""
-        *lines, self._rest = (self._rest + text).split("\n")
-        if len(self._rest) > MAX_UNENDED:
-            lines, self._rest = [*lines, self._rest], ""
-        for line in lines:
-            self.say(line.rstrip("\r"))

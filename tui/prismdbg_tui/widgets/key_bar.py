@@ -25,7 +25,7 @@ class KeyBar(Static):
     def __init__(self, keys: Mapping[str, str], *, live: bool) -> None:
         super().__init__("", id="keys")
         self._keys = dict(keys)
-        shown = [a for a in ACTIONS if a.footer and not unavailable(a, live=live, keys=self._keys)]
+        shown = [a for a in ACTIONS if a.footer and not unavailable(a, live=live)]
         self._all = [(a.name, f"{self._keys[a.name].split()[0]} ", a.footer) for a in shown]
 
         self._entries = self._all

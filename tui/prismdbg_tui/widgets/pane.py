@@ -1,4 +1,4 @@
-"""A pane with a frame and a title that scrolls its text: source, stack, values and peers are made of it."""
+"""A pane with a frame and a title that scrolls its text: source, stack, values, peers and stops are made of it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Pane(VerticalScroll, can_focus=True):
             name=color(self.app, "accent"),
             quiet="dim",
             bad=color(self.app, "error"),
+            good=color(self.app, "success"),
             bar=color(self.app, "primary"),
             width=max(self.size.width - 1, 20),
         )

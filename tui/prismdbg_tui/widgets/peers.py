@@ -26,7 +26,7 @@ class Peers(Pane):
         self._put(title, rows, note)
 
     def show_recorded(self, recording: Recording, row: int) -> None:
-        group, rank = recording.lane(row).group, recording.capsule.manifest.rank
+        group, rank = recording.group(row), recording.capsule.manifest.rank
         columns = recording.columns
         involved = group.ranks
         root = int(columns.root[row])

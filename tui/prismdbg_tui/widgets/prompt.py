@@ -1,4 +1,4 @@
-"""The line for a search or a filter, there while one types."""
+"""One line above the keys, there while one types: a search, a filter, a condition, a watch."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input, Label
 
-from prismdbg_tui.messages import PatternTyped, PromptLeft
+from prismdbg_tui.messages import Asked, PromptLeft, Purpose
 
-_HINT = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -word"
+_PATTERN = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -word"
+_HINTS = {
+    Purpose.SEARCH: _PATTERN,
+    Purpose.FILTER: _PATTERN,
+    Purpose.CONDITION: "bytes > 1MiB and nan(out)    max(abs(input[0])) > 1e3    empty: whenever",
+    Purpose.WATCH: "loss    out[0]    model.layers[3].weight    nan(model.head.weight)",
+}
 
 
 class Prompt(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="prompt")
-        self._keeps = False
+        self._purpose = Purpose.SEARCH
         self._label = Label("")
-        self._line = Input(placeholder=_HINT, compact=True)
+        self._line = Input(compact=True)
 
     def compose(self) -> ComposeResult:
         yield self._label
         yield self._line
 
-    def ask(self, *, keeps: bool, text: str) -> None:
-        self._keeps = keeps
-        self._label.update("show only" if keeps else "search")
+    def ask(self, purpose: Purpose, text: str = "") -> None:
+        self._purpose = purpose
+        self._label.update(str(purpose))
+        self._line.placeholder = _HINTS[purpose]
         self._line.value = text
         self.display = True
         self.screen.set_focus(self._line)
@@ -33,7 +40,7 @@ class Prompt(Horizontal):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.display = False
-        self.post_message(PatternTyped(event.value.strip(), keeps=self._keeps))
+        self.post_message(Asked(self._purpose, event.value.strip()))
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":

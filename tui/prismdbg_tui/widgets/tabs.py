@@ -6,28 +6,40 @@ from rich.text import Text
 from textual import events
 from textual.widgets import Static
 
-from prismdbg_tui.arrangement import PANES, TITLES
+from prismdbg_tui.arrangement import TITLES, panes
 from prismdbg_tui.colors import color
 from prismdbg_tui.messages import PaneChosen
 
+_SHORT = {"collectives": "Calls", "memory": "Mem", "console": "Cons", "output": "Out"}  # 80 columns hold all of them
+
 
 class Tabs(Static):
-    def __init__(self) -> None:
+    def __init__(self, *, live: bool) -> None:
         super().__init__("", id="tabs")
+        self._panes = [pane for pane in panes(live=live) if pane != "timeline"]
         self._chosen = ""
 
     def show(self, chosen: str) -> None:
         self._chosen = chosen
         accent = color(self.app, "accent")
         text = Text(no_wrap=True)
-        for pane, title in zip(PANES[1:], TITLES[1:], strict=True):
+        for pane, title in self._titles():
             text.append(f" {title} ", f"bold reverse {accent}" if pane == chosen else "dim")
         self.update(text)
 
+    def on_resize(self) -> None:
+        self.show(self._chosen)
+
     def on_click(self, event: events.Click) -> None:
         column = 0
-        for pane, title in zip(PANES[1:], TITLES[1:], strict=True):
+        for pane, title in self._titles():
             column += len(title) + 2
             if event.x < column:
                 self.post_message(PaneChosen(pane))
                 return
+
+    def _titles(self) -> list[tuple[str, str]]:
+        titles = [(pane, TITLES[pane]) for pane in self._panes]
+        if sum(len(title) + 2 for _, title in titles) <= self.size.width:
+            return titles
+        return [(pane, _SHORT.get(pane, title)) for pane, title in titles]

@@ -27,6 +27,13 @@ class TextLog(RichLog, can_focus=True):
         self._said.append(entry)
         self.write(self._text(*entry))
 
+    def take_back(self, count: int) -> None:
+        """The last lines were never said."""
+        for _ in range(min(count, len(self._said))):
+            self._said.pop()
+        if count:
+            self.again()
+
     def again(self) -> None:
         self.clear()
         for entry in self._said:

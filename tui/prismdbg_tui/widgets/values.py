@@ -21,7 +21,7 @@ class Values(Pane):
     def show(self, values: Sequence[ValueView], names: Sequence[Json], note: str) -> None:
         """`names` of the frame, a line each, below the values."""
         self._last = (values, names, note)
-        parts = [draw(view.title, view.value, self.ink) for view in values]
+        parts = [draw(view.title, view.value, self.ink, view.differs) for view in values]
         if names:
             parts.append(self._names(names))
         self.put(Group(*_spaced(parts)) if parts else Text("nothing here", "dim"), note)

@@ -1,0 +1,174 @@
+"""The session's stops, watches, ways back and losses, by keys: what the debugger is told, and what the screen knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from played import PlayedRank, live_over, screen_of, small_capsule, stopped, until
+from prismdbg_tui.app import PrismApp
+from prismdbg_tui.messages import OutputCut, OutputGrew
+from prismdbg_tui.views import Phase
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from prismdbg.model.moment import Moment
+
+
+def asked(rank: PlayedRank, verb: str) -> list[dict[str, object]]:
+    return [arguments for name, arguments in rank.asked if name == verb]
+
+
+async def stands(app: PrismApp, pilot: Pilot[int], moment: str) -> None:
+    await until(lambda: app.state.phase is Phase.STOPPED and str(app.state.moment) == moment, pilot)
+
+
+def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
+    rank = PlayedRank([stopped("1.2", 2, "stop") | {"stops": [1]}])
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("g", "j", "j", "j", "b")
+        await until(lambda: app.state.stops, pilot)
+        assert app.state.stops[0].condition == "step == 1 and collective == 2"
+        assert app.panes.timeline._stops == (3,) and app.panes.collectives._stops == {3}
+        await pilot.press("c")
+        await stands(app, pilot, "1.2")
+        assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
+        assert asked(rank, "stops")[0]["stops"] == [
+            {"kind": "collective", "number": 1, "condition": "step == 1 and collective == 2", "seq": None}
+        ]
+        await pilot.press("b")
+        await until(lambda: not app.state.stops, pilot)
+
+    screen_of(part, tmp_path, rank)
+
+
+def test_a_condition_is_of_the_breakpoint_here_else_of_all_such_collectives(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("g", "B", *"nan(out)", "enter")
+        await until(lambda: app.state.stops, pilot)
+        assert app.state.stops[0].title == "all_reduce on world if nan(out)"
+        await pilot.press("j", "b")
+        await until(lambda: len(app.state.stops) == 2, pilot)
+        await pilot.press("B", *"bytes > 4", "enter")
+        await until(lambda: app.state.stops[1].condition == "bytes > 4", pilot)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_a_watch_is_shown_at_each_stop(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("w", *"loss", "enter")
+        await until(lambda: app.state.watches, pilot)
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        (watch,) = app.state.watches
+        assert watch.text == "loss" and watch.value == {"kind": "scalar", "type": "int", "value": 42}
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+def test_keys_go_back(tmp_path: Path) -> None:
+    rank = PlayedRank([stopped("0.2", 2)], [stopped("0.1", 3, "until")])
+    rank.answers["history"] = lambda _: {"moments": ["0.1"]}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "0.2")
+        await pilot.press("N")
+        await stands(app, pilot, "0.1")
+        assert app.here == app.cursor == 0
+
+    travel = screen_of(part, tmp_path, rank)
+    assert travel.returned == [0]
+
+
+def test_an_image_by_key_and_the_difference_to_the_record(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "1.1")
+        view = next(view for view in app.state.values if view.title == "out[0]")
+        assert view.differs is not None and view.differs.largest == 0.25
+        await pilot.press("m")
+        await until(lambda: len(app.state.checkpoints) == 2, pilot)
+        assert app.panes.timeline._checkpoints == (0, 2)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("1.1", 2)]))
+
+
+def test_a_lost_rank_comes_back_at_an_image(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "1.1")
+        await pilot.press("m")
+        await until(lambda: len(app.state.checkpoints) == 2, pilot)
+        rank.tell(None)
+        await until(lambda: app.state.phase is Phase.LOST, pilot)
+        assert any("R brings it back" in note.message for note in app._notifications)
+        await pilot.press("R")
+        await stands(app, pilot, "1.1")
+        assert app.state.exit_code == 0
+
+    rank = PlayedRank([stopped("1.1", 2)])
+    assert screen_of(part, tmp_path, rank).returned == [1]
+
+
+def test_escape_interrupts_what_takes_long(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("c")
+        await until(lambda: app.state.phase is Phase.RUNNING and asked(rank, "resume"), pilot)
+        await pilot.press("escape")
+        await stands(app, pilot, "0.2")
+
+    screen_of(part, tmp_path, rank)
+
+
+def test_output_is_cut_back_with_the_time(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(OutputGrew(b"step 0\nstep 1\nste", 0))
+        app.post_message(OutputGrew(b"p 2\n", 17))
+        await until(lambda: app.panes.output.lines_said == ["step 0", "step 1", "step 2"], pilot)
+        app.post_message(OutputCut(7))
+        await until(lambda: app.panes.output.lines_said == ["step 0"], pilot)
+        app.post_message(OutputGrew(b"step 1\n", 7))
+        await until(lambda: app.panes.output.lines_said == ["step 0", "step 1"], pilot)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_completion_knows_verbs_names_and_what_was_typed(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        await pilot.press("colon", *"reverse-c")
+        line = app.query_one("#line", Input)
+        await until(lambda: line._suggestion == "reverse-continue", pilot)
+        await pilot.press("ctrl+u", *"print lo")
+        await until(lambda: line._suggestion == "print loss", pilot)
+        await pilot.press("tab")
+        assert line.value == "print loss"
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45), (200, 60)])
+def test_a_debugger_opens_where_it_is_told_to(tmp_path: Path, size: tuple[int, int]) -> None:
+    capsule, rank = small_capsule(tmp_path), PlayedRank([stopped("1.2", 2, "until")])
+    live = live_over(capsule, rank, first_lines=("goto 1.2",))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "1.2")
+        assert app.cursor == 3
+
+    screen_of(part, tmp_path, rank, app=PrismApp(capsule, "capsule", live=live, at=Moment(1, 2)), size=size)

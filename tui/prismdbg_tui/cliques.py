@@ -1,0 +1,149 @@
+"""Who met whom: a row's clique is its group, or the two ranks of a point-to-point call; lanes are made of cliques."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.graph.log_columns import LogColumns
+from prismdbg.model.collective import Group
+
+Ints = NDArray[np.int64]
+MAX_RANKS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clique:
+    """`ranks` that took part; `group` is a number in `Cliques.groups`."""
+
+    group: int
+    ranks: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cliques:
+    """`of[row]` is a number in `all`. `groups` in the order in which they were first used."""
+
+    of: Ints
+    all: tuple[Clique, ...]
+    groups: tuple[Group, ...]
+    group_of: Ints
+
+    def counted(self, group: int) -> int:
+        return sum(clique.count for clique in self.all if clique.group == group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One line of the time line: a group, or a rank with all that it has in common with ours."""
+
+    title: str
+    members: tuple[int, ...]
+    count: int
+    cliques: tuple[int, ...]
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    by_rank: bool
+    all: tuple[Lane, ...]
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def rows(self, lane: int, cliques: Cliques) -> Ints:
+        inside = np.zeros(len(cliques.all), dtype=np.bool_)
+        inside[list(self.all[lane].cliques)] = True
+        return np.flatnonzero(inside[cliques.of])
+
+    def of(self, clique: int) -> int:
+        """The first lane that has it; of a rank's lanes rather another's than our own, which has them all."""
+        found = [n for n, lane in enumerate(self.all) if clique in lane.cliques]
+        return next((n for n in found if not self.all[n].is_own), found[0] if found else 0)
+
+    def shares(self, cliques: int) -> NDArray[np.float64]:
+        """lanes x cliques: 1 where the lane shows the clique."""
+        matrix = np.zeros((len(self.all), cliques))
+        for number, lane in enumerate(self.all):
+            matrix[number, list(lane.cliques)] = 1.0
+        return matrix
+
+
+def find_cliques(columns: LogColumns, known: dict[str, Group], rank: int) -> Cliques:
+    """`known` groups by name, where the log describes fewer than the capsule."""
+    codes, group_of = in_order_of_use(columns.group)
+    names = [columns.texts.get(code, "") for code in codes]
+    described = known | columns.groups
+    groups = tuple(described.get(name, Group(name=name, ranks=())) for name in names)
+    peer = np.where(columns.is_p2p & (columns.root >= 0), columns.root + 1, 0)
+    stride = int(peer.max(initial=0)) + 1
+    keys, of = in_order_of_use(group_of * stride + peer)
+    counts = np.bincount(of, minlength=len(keys))
+    cliques = tuple(
+        Clique(
+            group=key // stride,
+            ranks=_ranks(groups[key // stride], key % stride - 1, rank),
+            count=int(counts[number]),
+        )
+        for number, key in enumerate(keys)
+    )
+    return Cliques(of=of, all=cliques, groups=groups, group_of=group_of)
+
+
+def lanes_by_group(cliques: Cliques) -> Lanes:
+    lanes = []
+    for number, group in enumerate(cliques.groups):
+        inside = tuple(n for n, clique in enumerate(cliques.all) if clique.group == number)
+        lanes.append(Lane(title=group.title or "?", members=group.ranks, count=cliques.counted(number), cliques=inside))
+    return Lanes(by_rank=False, all=tuple(lanes))
+
+
+def lanes_by_rank(cliques: Cliques, own: int) -> Lanes:
+    """Our own rank first, then those that it met."""
+    met = sorted({rank for clique in cliques.all for rank in clique.ranks} - {own})
+    lanes = [
+        Lane(
+            title=f"rank {own}",
+            members=(),
+            count=len(cliques.of),
+            cliques=tuple(range(len(cliques.all))),
+            is_own=True,
+        )
+    ]
+    for rank in met[: MAX_RANKS - 1]:
+        inside = tuple(n for n, clique in enumerate(cliques.all) if rank in clique.ranks)
+        lanes.append(
+            Lane(title=f"rank {rank}", members=(), count=sum(cliques.all[n].count for n in inside), cliques=inside)
+        )
+    return Lanes(by_rank=True, all=tuple(lanes), left_out=max(len(met) - MAX_RANKS + 1, 0))
+
+
+def _ranks(group: Group, peer: int, own: int) -> tuple[int, ...]:
+    if 0 <= peer < len(group.ranks):
+        return tuple(sorted({group.ranks[peer], own}))
+    return group.ranks
+
+
+def in_order_of_use(codes: Ints) -> tuple[list[int], Ints]:
+    """The different codes, and each row's number among them. Where codes are small, without sorting a million."""
+    if not len(codes):
+        return [], codes
+    least, most = int(codes.min()), int(codes.max())
+    if least < 0 or most > max(4 * len(codes), 1 << 16):  # of a damaged log
+        different, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return different[order].tolist(), rank[numbers]
+    first = np.full(most + 1, len(codes), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last that is written stays: the earliest row
+    used = np.flatnonzero(first < len(codes))
+    used = used[np.argsort(first[used])]
+    number = np.zeros(most + 1, dtype=np.int64)
+    number[used] = np.arange(len(used))
+    return used.tolist(), number[codes]

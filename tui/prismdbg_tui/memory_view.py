@@ -1,0 +1,66 @@
+"""The memory pane as values: the curve, what is alive at a moment as a tree, and a difference between two moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prismdbg.model.moment import Moment
+
+
+class GroupBy(StrEnum):
+    """How live allocations are put together; the pane's key goes from one to the next."""
+
+    STACK = "stack"
+    MODULE = "module"
+    SIZE = "size"
+    AGE = "age"
+    OP = "op"
+
+    @property
+    def following(self) -> GroupBy:
+        every = list(GroupBy)
+        return every[(every.index(self) + 1) % len(every)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryNode:
+    """Some blocks together. `size_bytes` is negative for what a difference lost. `quiet`: not the program's own."""
+
+    label: str
+    size_bytes: int
+    blocks: int
+    children: tuple[MemoryNode, ...] = ()
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveView:
+    """Bytes of the program along the trace: the least and the most within each point. Points of steps, peak, marks."""
+
+    low_bytes: tuple[int, ...]
+    high_bytes: tuple[int, ...]
+    steps: tuple[tuple[int, int], ...]  # step, point
+    moments: tuple[Moment, ...]
+    peak: int
+    here: int
+    mark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """`at` None: the end of the trace. `since`: the nodes are a difference from there. `note`: why there is nothing."""
+
+    note: str = ""
+    at: Moment | None = None
+    since: Moment | None = None
+    by: GroupBy = GroupBy.STACK
+    curve: CurveView | None = None
+    peak_bytes: int = 0
+    peak_moment: Moment | None = None
+    peak_text: str = ""
+    program_bytes: int = 0
+    backend_bytes: int = 0
+    before_bytes: int = 0
+    growth_bytes: int = 0
+    nodes: tuple[MemoryNode, ...] = ()

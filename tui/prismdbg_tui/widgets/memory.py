@@ -1,0 +1,137 @@
+"""Memory: the curve along the trace, and below it what is alive at the cursor, or what came and went since a mark."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static, Tree
+from textual.widgets.tree import TreeNode
+
+from prismdbg_tui import figures
+from prismdbg_tui.colors import color
+from prismdbg_tui.curve_drawing import LABEL, CurveInk, draw_curve, point_of
+from prismdbg_tui.memory_view import MemoryNode, MemoryView
+from prismdbg_tui.messages import MomentChosen
+
+_BAR = 8
+_MOST_OPEN = 3  # so many of the largest are open at first
+
+
+class CurvePane(Static):
+    """A click goes to the moment under it."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="curve")
+        self._view = MemoryView()
+
+    def show(self, view: MemoryView) -> None:
+        self._view = view
+        curve = view.curve
+        if curve is None or self.size.width <= LABEL or not curve.high_bytes:
+            self.update("")
+            return
+        ink = CurveInk(
+            background=self.background_colors[1].hex6,
+            line=color(self.app, "primary"),
+            peak=color(self.app, "error"),
+            accent=color(self.app, "accent"),
+            quiet=color(self.app, "secondary"),
+        )
+        self.update(draw_curve(curve, self.size.width, self.size.height, ink))
+
+    def on_resize(self) -> None:
+        self.show(self._view)
+
+    def on_click(self, event: events.Click) -> None:
+        curve = self._view.curve
+        if curve is not None and event.x >= LABEL:
+            point = point_of(event.x - LABEL, curve, self.size.width - LABEL)
+            self.post_message(MomentChosen(curve.moments[point]))
+
+
+class Blocks(Tree[None]):
+    """Groups of blocks; the arrow keys and the mouse open and close them."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="blocks")
+        self.show_root = False
+        self.guide_depth = 2
+
+    def fill(self, nodes: tuple[MemoryNode, ...], *, signed: bool) -> None:
+        self.clear()
+        most = max((abs(node.size_bytes) for node in nodes), default=0) or 1
+        for number, node in enumerate(nodes):
+            self._add(self.root, node, most, signed=signed, is_open=number < _MOST_OPEN)
+        self.root.expand()
+        if nodes:
+            self.cursor_line = 0
+
+    def _add(self, parent: TreeNode[None], node: MemoryNode, most: int, *, signed: bool, is_open: bool) -> None:
+        label = self._label(node, most, signed=signed)
+        if not node.children:
+            parent.add_leaf(label)
+            return
+        branch = parent.add(label, expand=is_open)
+        for child in node.children:
+            self._add(branch, child, most, signed=signed, is_open=False)
+
+    def _label(self, node: MemoryNode, most: int, *, signed: bool) -> Text:
+        ink = "error" if signed and node.size_bytes > 0 else "success" if signed else "primary"
+        size = figures.size(abs(node.size_bytes))
+        if signed:
+            size = f"{'+' if node.size_bytes > 0 else '-'}{size}"
+        full = round(abs(node.size_bytes) / most * _BAR * 8)
+        bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
+        return Text.assemble(
+            (f"{bar:<{_BAR}} ", color(self.app, ink)),
+            (f"{size:>10} ", "dim" if node.quiet else "bold"),
+            (f"{node.blocks:>6} ", "dim"),
+            (figures.clean(node.label), "dim" if node.quiet else ""),
+            no_wrap=True,
+        )
+
+
+class Memory(Vertical):
+    def __init__(self) -> None:
+        super().__init__(id="memory", classes="pane")
+        self.border_title = "Memory"
+        self.curve, self.note, self.blocks = CurvePane(), Static("", id="memory-note"), Blocks()
+        self.shown = MemoryView()
+
+    def compose(self) -> ComposeResult:
+        yield self.curve
+        yield self.note
+        yield self.blocks
+
+    def show(self, view: MemoryView) -> None:
+        self.shown = view
+        self.curve.display = self.blocks.display = view.curve is not None
+        self.note.update(self._note(view))
+        self.curve.show(view)
+        self.blocks.fill(view.nodes, signed=view.since is not None)
+        self.border_subtitle = "" if view.curve is None else f"by {view.by}"
+
+    def again(self) -> None:
+        """In the theme's colours of now."""
+        self.show(self.shown)
+
+    def _note(self, view: MemoryView) -> Text:
+        if view.curve is None:
+            return Text(view.note, "dim", no_wrap=False, overflow="fold")
+        text = Text(no_wrap=True, overflow="ellipsis")
+        where = "at the end" if view.at is None else f"at {view.at}"
+        if view.since is not None:
+            sign = "+" if view.growth_bytes >= 0 else "-"
+            text.append(f"{view.since} to {view.at}: ", "bold")
+            text.append(f"{sign}{figures.size(abs(view.growth_bytes))}", f"bold {color(self.app, 'accent')}")
+            return text
+        text.append(f"{figures.size(view.program_bytes)} alive {where}", "bold")
+        if view.before_bytes:
+            text.append(f" · {figures.size(view.before_bytes)} before A", "dim")
+        if view.backend_bytes:
+            text.append(f" · backend {figures.size(view.backend_bytes)}", "dim")
+        if view.peak_text:
+            text.append(f" · peak made by {view.peak_text}", "dim")
+        return text
