@@ -250,4 +250,5 @@ class Replayer:
             "object_notes": tally.object_notes,
             "synthesized": tally.synthesized,
             "missing": len(self.missing()),
+            "affected": str(self.departure.affected) if self.departure and self.departure.affected else None,
         }

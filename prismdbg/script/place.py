@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from prismdbg.errors import UsageError
@@ -23,6 +24,13 @@ class Place:
 
     def behind(self, characters: int) -> Place:
         return Place(self.file, self.line, self.column + characters, self.text)
+
+    def guard(self, check: Callable[..., None], *arguments: object) -> None:
+        """What `check` complains of, it complains of here."""
+        try:
+            check(*arguments)
+        except UsageError as error:
+            raise self.complaint(str(error), hint=error.hint) from None
 
     def complaint(self, message: str, *, hint: str = "") -> UsageError:
         """`checks.yaml:7:11: message`, the line, and a caret."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
@@ -93,7 +94,7 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
         if _take(event, verdict, live, say):
             break
     verdict.elapsed_ns = time.monotonic_ns() - started
-    _judge(live, verdict, until)
+    judge(live.capsule, verdict, until)
     other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
     if other_end and (text := redacted_arguments(live.capsule)):
         verdict.notes.append(text)
@@ -152,9 +153,9 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
     verdict.outcome = Outcome.RANK_LOST
 
 
-def _judge(live: LiveReplay, verdict: Verdict, until: Moment | None) -> None:
+def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:
     """The recorded end decides what the replayed one must be."""
-    incident = live.capsule.manifest.incident
+    incident = capsule.manifest.incident
     if verdict.outcome is Outcome.RANK_LOST and incident.kind in (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY):
         verdict.outcome = Outcome.SAME
         verdict.notes.append("the rank died here, as it did when it was recorded")
@@ -182,13 +183,13 @@ def _judge(live: LiveReplay, verdict: Verdict, until: Moment | None) -> None:
         verdict.outcome = Outcome.DIVERGED
         verdict.notes.append("the recorded exception was not raised")
     if verdict.outcome is Outcome.SAME and verdict.tally.get("compared") == 0:
-        _judge_uncompared(live, verdict)
+        _judge_uncompared(capsule, verdict)
 
 
-def _judge_uncompared(live: LiveReplay, verdict: Verdict) -> None:
+def _judge_uncompared(capsule: Capsule, verdict: Verdict) -> None:
     """ "Same" would rest on nothing: the rank was captured in works that did not complete, or A is B."""
-    verdict.moment = str(live.capsule.manifest.moment_b)
-    if not live.capsule.rank().get("in_flight"):
+    verdict.moment = str(capsule.manifest.moment_b)
+    if not capsule.rank().get("in_flight"):
         verdict.outcome = Outcome.NOTHING
         return
     verdict.outcome = Outcome.UNHUNG

@@ -1,0 +1,117 @@
+"""What a scripted replay found: each check with its outcome, each recorded value, and how the replay ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.model.moment import Moment
+
+Json = dict[str, Any]
+
+
+class Outcome(StrEnum):
+    HELD = "held"
+    FAILED = "failed"
+    UNDECIDED = "undecided"  # the replay was cut short before it could tell
+
+
+class Ending(StrEnum):
+    """How far the replay came."""
+
+    NOT_STARTED = "not started"
+    COMPLETE = "complete"  # to run_to, to B, or to the program's end
+    DIVERGED = "diverged"
+    LOST = "rank lost"
+    TIMEOUT = "out of time"
+    BROKEN = "broken off"  # by an error, or from outside
+
+
+@dataclass(slots=True, kw_only=True)
+class Finding:
+    """`text`: the expression; `hits`: how often it was looked at; `values`: of the names in it, where it failed.
+
+    assumed: it rests on answers of synthesized peers.
+    """
+
+    kind: str
+    title: str
+    place: str
+    text: str
+    outcome: Outcome = Outcome.UNDECIDED
+    moment: Moment | None = None
+    hits: int = 0
+    message: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    assumed: bool = False
+
+    def fail(self, moment: Moment | None, message: str) -> None:
+        """The first failure stays."""
+        if self.outcome is not Outcome.FAILED:
+            self.outcome, self.moment, self.message = Outcome.FAILED, moment, message
+
+    def to_json(self) -> Json:
+        return {
+            "kind": self.kind,
+            "name": self.title,
+            "place": self.place,
+            "expression": self.text,
+            "outcome": self.outcome,
+            "moment": str(self.moment) if self.moment is not None else None,
+            "hits": self.hits,
+            "message": self.message,
+            "values": dict(self.values),
+            "assumed": self.assumed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedValue:
+    """`value` as the rank rendered it; None where it has none, then `text` says why."""
+
+    name: str
+    moment: Moment
+    text: str
+    value: Json | None
+    assumed: bool
+
+    def to_json(self) -> Json:
+        return {
+            "name": self.name,
+            "moment": str(self.moment),
+            "text": self.text,
+            "value": self.value,
+            "assumed": self.assumed,
+        }
+
+
+@dataclass(slots=True)
+class Findings:
+    """Filled while the replay runs: whenever it is cut short, what is here is what is known."""
+
+    checks: list[Finding] = field(default_factory=list)
+    records: list[RecordedValue] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    ending: Ending = Ending.NOT_STARTED
+    reached: Moment | None = None
+    cut_short: str = ""
+
+    @property
+    def failed(self) -> list[Finding]:
+        return [check for check in self.checks if check.outcome is Outcome.FAILED]
+
+    @property
+    def undecided(self) -> list[Finding]:
+        return [check for check in self.checks if check.outcome is Outcome.UNDECIDED]
+
+    def close(self) -> None:
+        """The replay is over. What was not reached failed if the replay was complete, else nobody knows."""
+        if self.ending is not Ending.COMPLETE:
+            return
+        for check in self.undecided:
+            if check.kind == "forbid" or check.hits:
+                check.outcome = Outcome.HELD
+            else:
+                check.fail(None, f"it was never looked at: the replay ended at {self.reached} before its place came")

@@ -1,0 +1,125 @@
+"""What an edited program's replay says about the incident: does it happen again, and what does that rest on?
+
+Up to its first answer after a send that differs, the program stands on what was recorded; later it stands on peers
+that are assumed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.model.moment import Moment
+from prismdbg.script.findings import Ending
+from prismdbg.session.notices import Departed, ProgramRaised
+from prismdbg.session.story import headline
+
+
+class Judgement(StrEnum):
+    GONE = "gone"  # the incident does not happen any more
+    RECURS = "recurs"
+    OTHER = "another failure"  # the program fails, but otherwise than it did
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was seen of it. first_nan: the first NaN or Inf sent or received; affected: the first answer that may not
+    be what it would have been."""
+
+    ending: Ending
+    reached: Moment
+    departed: Departed | None = None
+    affected: Moment | None = None
+    first_nan: Moment | None = None
+    raised: ProgramRaised | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixVerdict:
+    """on_record: what the rank sent up to the incident's moment stands on recorded answers alone."""
+
+    judgement: Judgement
+    text: str
+    left: Moment | None
+    affected: Moment | None
+    on_record: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "judgement": self.judgement,
+            "text": self.text,
+            "left": _shown(self.left),
+            "affected": _shown(self.affected),
+            "on_record": self.on_record,
+        }
+
+
+def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Moment]) -> FixVerdict:
+    """`end`: B. `recorded`: the moments from A to B."""
+    judgement, why = _judged(run, incident)
+    left = run.departed.moment if run.departed is not None else None
+    decisive = run.first_nan or incident.moment or end
+    on_record = run.affected is None or run.affected >= decisive
+    parts = [_where_it_leaves(run, end, recorded), f"{_went(run)}: {why}"]
+    if left is not None:
+        parts.append(
+            f"what it sent up to {_shown(run.affected or end)} stands on recorded answers alone"
+            + ("" if on_record else f"; what it does at {decisive} stands on synthesized ones")
+        )
+    return FixVerdict(judgement=judgement, text="; ".join(parts), left=left, affected=run.affected, on_record=on_record)
+
+
+def _judged(run: Run, incident: Incident) -> tuple[Judgement, str]:
+    if run.ending is Ending.LOST:
+        if incident.kind in (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY):
+            return Judgement.RECURS, "the rank died, as it did when it was recorded"
+        return Judgement.OTHER, "the rank died"
+    if run.raised is not None:
+        text = f"{run.raised.kind}: {run.raised.text}".strip()
+        if _same_exception(run.raised, incident):
+            return Judgement.RECURS, f"the exception is there again: {text}"
+        return Judgement.OTHER, f"the program raised {text}"
+    if run.first_nan is not None:
+        again = incident.kind is IncidentKind.NAN
+        text = f"a NaN or Inf at {run.first_nan}"
+        return (Judgement.RECURS, f"{text}, as when it was recorded") if again else (Judgement.OTHER, text)
+    if run.ending is not Ending.COMPLETE:
+        return Judgement.UNKNOWN, str(run.ending)
+    if incident.kind is IncidentKind.HANG:
+        return Judgement.GONE, "it went past the place where it hung; no exception, no NaN"
+    return Judgement.GONE, "no exception, no NaN"
+
+
+def _same_exception(raised: ProgramRaised, incident: Incident) -> bool:
+    """By its type: a text may name what a fix changes."""
+    if incident.kind not in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY):
+        return False
+    return incident.text.partition(":")[0].strip() == raised.kind
+
+
+def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:
+    if run.departed is None:
+        return f"the program sends what the recorded one sent, up to {min(run.reached, end)}"
+    left, story = run.departed.moment, run.departed.story
+    before = max((moment for moment in recorded if moment < left), default=None)
+    same = f"same up to {before}" if before is not None else "nothing is as recorded"
+    if story.get("assumed"):
+        return f"{same}; from {left} on peers are assumed to send something else"
+    differs = f"from {left} on what it sends differs ({headline(story)})"
+    if (story.get("expected") or {}).get("sent_nonfinite") and run.first_nan != left:
+        differs += "; recorded there was a NaN or Inf, now there is none, as a fix would have it"
+    return f"{same}; {differs}"
+
+
+def _went(run: Run) -> str:
+    if run.departed is None:
+        return f"it went to {run.reached}"
+    return f"went on with synthesized peers to {run.reached}"
+
+
+def _shown(moment: Moment | None) -> str | None:
+    return str(moment) if moment is not None else None

@@ -1,0 +1,87 @@
+"""Findings as JUnit XML, as CI servers read it: one case for every expectation. Pure but for the writing."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.script.findings import Finding, Findings, Outcome
+
+# what XML 1.0 has no place for, not even escaped
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+Look = Callable[[Moment | None], str]
+
+
+def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look) -> bytes:
+    """`look`: the command that opens the replay at a moment."""
+    checks = findings.checks
+    root = ElementTree.Element("testsuites")
+    head = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=_text(suite),
+        tests=str(len(checks)),
+        failures=str(len(findings.failed)),
+        errors=str(len(findings.undecided)),
+        skipped="0",
+        time=f"{elapsed_s:.3f}",
+    )
+    properties = {"ending": str(findings.ending), "reached": str(findings.reached or "")}
+    properties |= {f"record.{record.name}@{record.moment}": record.text for record in findings.records}
+    listed = ElementTree.SubElement(head, "properties")
+    for name, value in properties.items():
+        ElementTree.SubElement(listed, "property", name=_text(name), value=_text(value))
+    for check in checks:
+        _case(head, check, findings, suite, look)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def write_junit(path: Path, data: bytes) -> None:
+    """Whole or not at all: a CI server may look while it is written."""
+    try:
+        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(data)
+            Path(partial).replace(path)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"the report {path} cannot be written: {error.strerror}") from None
+
+
+def _case(suite: ElementTree.Element, check: Finding, findings: Findings, name: str, look: Look) -> None:
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=_text(name), name=_text(check.title), file=check.place.rsplit(":", 2)[0]
+    )
+    if check.outcome is Outcome.FAILED:
+        at = f" at {check.moment}" if check.moment is not None else ""
+        failure = ElementTree.SubElement(case, "failure", type=check.kind, message=_text(f"{check.message}{at}"))
+        failure.text = _text(_story(check, look))
+    elif check.outcome is Outcome.UNDECIDED:
+        why = findings.cut_short or str(findings.ending)
+        error = ElementTree.SubElement(case, "error", type=str(findings.ending), message=_text(f"not decided: {why}"))
+        error.text = _text(f"the replay came to {findings.reached}\n{look(findings.reached)}")
+    elif check.assumed:
+        ElementTree.SubElement(case, "system-out").text = "rests on the answers of synthesized peers"
+
+
+def _story(check: Finding, look: Look) -> str:
+    lines = [f"{check.place}: {check.text}", f"moment: {check.moment or 'none'}", check.message]
+    lines += [f"    {name} = {value}" for name, value in check.values.items()]
+    lines += ["rests on the answers of synthesized peers"] * check.assumed
+    return "\n".join([*lines, "look there:", f"    {look(check.moment)}"])
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("�", text)

@@ -1,0 +1,123 @@
+"""A rank as a script drives it, and the debugger behind it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prismdbg.errors import UsageError, WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.session.answers import Phase
+from prismdbg.session.stops import StopSpec
+from prismdbg.workflows.debugger import Debugger
+from prismdbg.workflows.driver import Interrupted
+
+Json = dict[str, Any]
+AGAIN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """Where a rank is and why. stops: the numbers of those that were hit. left: where it left the record, if it did."""
+
+    phase: Phase
+    moment: Moment
+    reason: str = ""
+    stops: tuple[int, ...] = ()
+    left: Moment | None = None
+
+
+class Rank(Protocol):
+    """Asked by the runner alone, in this order: begin once, stops, then go and value by turns."""
+
+    def begin(self) -> Stand: ...
+
+    def add_stop(self, spec: StopSpec) -> int:
+        """Its number, by which a stand names it."""
+
+    def go(self, until: Moment | None) -> Stand:
+        """To a stop, to the first collective at or after `until`, or as far as it comes; `WaitTimeout` when the
+        script's time is over."""
+
+    def value(self, text: str) -> Json:
+        """Of an expression where the rank stands; a `PrismError` says why it has none."""
+
+
+class DebuggedRank:
+    """`deadline_s` by the monotonic clock: then a run is broken off, also in the midst of a computation."""
+
+    def __init__(self, debugger: Debugger, deadline_s: float) -> None:
+        self._debugger = debugger
+        self._deadline_s = deadline_s
+
+    def begin(self) -> Stand:
+        self._debugger.begin()
+        return self._stand()
+
+    def add_stop(self, spec: StopSpec) -> int:
+        return self._debugger.session.stops.add(spec).number
+
+    def go(self, until: Moment | None) -> Stand:
+        with self._bounded():
+            self._debugger.do(f"until! {until}" if until is not None else "continue!")
+        stand = self._stand()
+        if stand.reason == "paused":  # nobody but the bound asks for that
+            raise self._over()
+        return stand
+
+    def value(self, text: str) -> Json:
+        return self._debugger.evaluate(text)
+
+    def _stand(self) -> Stand:
+        session = self._debugger.session
+        stop, departed = session.stop, session.departed
+        return Stand(
+            phase=session.phase,
+            moment=session.moment,
+            reason=stop.reason if stop is not None else "",
+            stops=stop.stops if stop is not None else (),
+            left=departed.moment if departed is not None else None,
+        )
+
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise self._over()
+        done = threading.Event()
+        watch = threading.Thread(target=self._interrupt, args=(done, left_s), daemon=True)
+        watch.start()
+        try:
+            yield
+        except Interrupted:
+            raise self._over() from None
+        finally:
+            done.set()
+            watch.join()
+
+    def _interrupt(self, done: threading.Event, left_s: float) -> None:
+        """At first it may still come to a collective; then nobody waits for it."""
+        while not done.wait(left_s):
+            self._debugger.interrupt()
+            left_s = AGAIN_S
+
+    def _over(self) -> WaitTimeout:
+        return WaitTimeout(
+            f"the replay did not come to its end in time; it was at {self._debugger.session.moment}",
+            hint="time_limit in the script, or --timeout, gives it more",
+        )
+
+
+def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:
+    """A script may ask only for what the capsule spans."""
+    if moment < first:
+        raise UsageError(f"{moment} is before the capsule's beginning, {first}")
+    if moment > last:
+        raise UsageError(
+            f"{moment} is behind the capsule's end, {last}",
+            hint="`run_to` a later moment goes on there, among synthesized peers",
+        )

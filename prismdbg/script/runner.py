@@ -1,0 +1,194 @@
+"""Carries a script out: goes from moment to moment, looks at each stop that is hit, notes what it finds.
+
+Drives a `Rank`; knows no process and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.expr.parser import Expression
+from prismdbg.model.moment import Moment
+from prismdbg.script.findings import Ending, Finding, Findings, Json, Outcome, RecordedValue
+from prismdbg.script.language import END, Expect, Forbid, Record, Script, When
+from prismdbg.script.operands import operands
+from prismdbg.script.rank import Rank, Stand
+from prismdbg.script.stops import forbidding, spec_of
+from prismdbg.script.value_line import truth, value_line
+from prismdbg.session.answers import Phase
+
+END_OF_LOG, DIVERGED = "end of the log", "diverged"
+_OF_THE_ANSWER = frozenset(["out", "synthesized"])
+Due = Callable[[When], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One thing that is to hold, and what was found of it."""
+
+    expression: Expression | None
+    at: When | None
+    finding: Finding
+
+
+def _expected(entry: Expect) -> _Check:
+    finding = Finding(kind="expect", title=entry.title, place=str(entry.place), text=entry.that.text)
+    return _Check(entry.that, entry.at, finding)
+
+
+def _forbidden(entry: Forbid) -> _Check:
+    text = entry.when.text if entry.when is not None else str(entry.on)
+    return _Check(entry.when, None, Finding(kind="forbid", title=entry.title, place=str(entry.place), text=text))
+
+
+class Runner:
+    """`end`: B, where the replay ends that has no `run_to`."""
+
+    def __init__(self, rank: Rank, script: Script, end: Moment, findings: Findings) -> None:
+        self._rank = rank
+        self._script = script
+        self._findings = findings
+        self._end = script.run_to or end
+        self._expects = [_expected(entry) for entry in script.expect]
+        self._forbids = [_forbidden(entry) for entry in script.forbid]
+        self._stops: dict[int, str | _Check] = {}
+        findings.checks += [check.finding for check in (*self._expects, *self._forbids)]
+
+    def run(self) -> None:
+        """What it finds stands in the findings, also where an error ends it."""
+        findings = self._findings
+        findings.ending = Ending.BROKEN
+        try:
+            self._prepare()
+            findings.ending = self._to_the_end()
+        except WaitTimeout as error:
+            findings.ending, findings.cut_short = Ending.TIMEOUT, str(error)
+        except RankLost as error:
+            findings.ending, findings.cut_short = Ending.LOST, str(error)
+        except BaseException as error:
+            findings.cut_short = str(error) or type(error).__name__
+            raise
+        finally:
+            findings.close()
+
+    def condition_failed(self, number: int, moment: Moment, error: str) -> None:
+        """A stop's condition has no value somewhere. What is forbidden cannot be said to have stayed away then."""
+        entry = self._stops.get(number)
+        text = f"its condition has no value at {moment}: {error}"
+        if isinstance(entry, _Check):
+            entry.finding.fail(moment, text)
+        elif entry is not None:
+            self._findings.notes.append(f"stop {entry}: {text}")
+
+    def _prepare(self) -> None:
+        self._findings.reached = self._rank.begin().moment
+        for stop in self._script.stop_at:
+            self._stops[self._rank.add_stop(spec_of(stop))] = stop.name.text
+        for entry, check in zip(self._script.forbid, self._forbids, strict=True):
+            self._stops[self._rank.add_stop(forbidding(entry))] = check
+
+    def _to_the_end(self) -> Ending:
+        for target in self._targets():
+            ending = self._reach(target)
+            if ending is not None:
+                return ending
+        if self._script.run_to is not None:
+            return Ending.COMPLETE
+        return self._reach(None) or Ending.COMPLETE
+
+    def _targets(self) -> list[Moment]:
+        whens = [*(entry.at for entry in self._script.expect), *(entry.at for entry in self._script.record)]
+        moments = {moment for when in whens if (moment := self._moment_of(when)) is not None}
+        return sorted(moments | ({self._script.run_to} if self._script.run_to is not None else set()))
+
+    def _moment_of(self, when: When) -> Moment | None:
+        return self._end if when.text == END else when.moment
+
+    def _reach(self, target: Moment | None) -> Ending | None:
+        """None when the rank stands at the target, or as near behind it as it came."""
+        before = self._findings.reached
+        while True:
+            stand = self._rank.go(target)
+            self._findings.reached = stand.moment
+            self._look_at_stops(stand)
+            if stand.phase is Phase.LOST:
+                return Ending.LOST
+            if stand.phase is not Phase.STOPPED:
+                return Ending.COMPLETE
+            if stand.reason == DIVERGED:
+                return Ending.DIVERGED
+            if target is not None and stand.moment >= target:
+                self._look_at_moment(target, stand, before)
+                return None
+            if target is None and stand.reason == END_OF_LOG:
+                return Ending.COMPLETE
+
+    def _look_at_stops(self, stand: Stand) -> None:
+        for number in stand.stops:
+            hit = self._stops.get(number)
+            if isinstance(hit, _Check):
+                hit.finding.hits += 1
+                hit.finding.fail(stand.moment, "it happened")
+                self._explain(hit, stand)
+            elif hit is not None:
+                self._look(stand, lambda when, name=hit: when.moment is None and when.text == name)  # type: ignore[misc]
+
+    def _look_at_moment(self, target: Moment, stand: Stand, before: Moment | None) -> None:
+        if stand.moment == target:
+            self._look(stand, lambda when: self._moment_of(when) == target)
+            return
+        for check in self._expects:
+            if check.at is not None and self._moment_of(check.at) == target:
+                check.finding.fail(stand.moment, f"{target} never was: the rank went from {before} to {stand.moment}")
+
+    def _look(self, stand: Stand, due: Due) -> None:
+        for check in self._expects:
+            if check.at is not None and due(check.at) and check.finding.outcome is not Outcome.FAILED:
+                self._expect(check, stand)
+        self._findings.records += [self._record(record, stand) for record in self._script.record if due(record.at)]
+
+    def _expect(self, check: _Check, stand: Stand) -> None:
+        assert check.expression is not None
+        check.finding.hits += 1
+        value, why = self._value(check.expression.text)
+        if value is None:
+            check.finding.fail(stand.moment, why)
+        elif truth(value) is None:
+            check.finding.fail(stand.moment, f"it is neither true nor false: {why}")
+        elif not truth(value):
+            check.finding.fail(stand.moment, f"it is {why}")
+        if check.finding.outcome is Outcome.FAILED:
+            self._explain(check, stand)
+        check.finding.assumed |= is_assumed(check.expression, stand)
+
+    def _explain(self, check: _Check, stand: Stand) -> None:
+        """The values that the expression is about."""
+        if check.expression is not None and stand.phase is Phase.STOPPED:
+            check.finding.values = {text: self._value(text)[1] for text in operands(check.expression)}
+            check.finding.assumed |= is_assumed(check.expression, stand)
+
+    def _record(self, record: Record, stand: Stand) -> RecordedValue:
+        value, text = self._value(record.value.text)
+        return RecordedValue(
+            name=record.name, moment=stand.moment, text=text, value=value, assumed=is_assumed(record.value, stand)
+        )
+
+    def _value(self, text: str) -> tuple[Json | None, str]:
+        """The value and its line; none, and why."""
+        try:
+            value = self._rank.value(text)
+        except (RankLost, WaitTimeout):
+            raise
+        except PrismError as error:
+            return None, f"it has no value: {error}"
+        return value, value_line(value)
+
+
+def is_assumed(expression: Expression, stand: Stand) -> bool:
+    """Whether its value rests on what peers are assumed to send: everything after the rank left the record, and the
+    answer to the call in which it did."""
+    if stand.left is None:
+        return False
+    return stand.moment > stand.left or (stand.moment == stand.left and bool(expression.names & _OF_THE_ANSWER))

@@ -1,0 +1,189 @@
+"""One scripted replay from beginning to end: the rank brought to life, the script carried out, the ending judged."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import PrismError, RankLost
+from prismdbg.model.moment import Moment
+from prismdbg.script.findings import Ending, Findings
+from prismdbg.script.fix import FixVerdict, Run, judge_fix
+from prismdbg.script.language import Assume, Script
+from prismdbg.script.rank import DebuggedRank, refuse_outside
+from prismdbg.script.runner import Runner
+from prismdbg.session import notices
+from prismdbg.session.notices import Notice
+from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.workflows.compare import Outcome, Verdict, judge
+from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
+from prismdbg.workflows.replay import ReplayRequest, Say
+from prismdbg.workflows.travel import Travel, open_travel
+
+END_BOUND_S = 10.0
+
+
+@dataclass(slots=True)
+class Listener:
+    """What the rank tells while the script runs. `nan_stop`: the number of the stop that notes the first NaN."""
+
+    verdict: Verdict = field(default_factory=Verdict)
+    departed: notices.Departed | None = None
+    raised: notices.ProgramRaised | None = None
+    first_nan: Moment | None = None
+    nan_stop: int = 0
+    runner: Runner | None = None
+
+    def __call__(self, notice: Notice) -> None:
+        verdict = self.verdict
+        match notice:
+            case notices.Departed():
+                self.departed = self.departed or notice
+            case notices.Diverged():
+                verdict.outcome, verdict.story = Outcome.DIVERGED, notice.story
+            case notices.ProgramRaised():
+                self.raised = notice
+                verdict.raised = {"type": notice.kind, "text": notice.text}
+            case notices.StateCompared():
+                state = {"moment": str(notice.moment), "equal": notice.equal}
+                verdict.states.append({**state, "expected": notice.expected, "actual": notice.actual})
+            case notices.EndOfLog():
+                verdict.tally, verdict.went_on_to = notice.tally, str(notice.moment)
+            case notices.Finished():
+                verdict.tally, verdict.exit_code = notice.tally, notice.code
+            case notices.Hit() if notice.stop == self.nan_stop:
+                self.first_nan = self.first_nan or notice.moment
+            case notices.StopFailed() if self.runner is not None:
+                self.runner.condition_failed(notice.stop, notice.moment, notice.error)
+            case notices.Said():
+                verdict.notes.append(notice.text)
+
+
+@dataclass(slots=True, kw_only=True)
+class Scripted:
+    """`verdict`: against the record, where the rank was to keep to it; `fix`: of an edited program or other peers."""
+
+    findings: Findings = field(default_factory=Findings)
+    verdict: Verdict | None = None
+    fix: FixVerdict | None = None
+    runtime: str = ""
+    output: str = ""
+    elapsed_s: float = 0.0
+
+
+def check_span(script: Script, capsule: Capsule) -> None:
+    """`UsageError` points at the first moment that the capsule does not span."""
+    manifest = capsule.manifest
+    for when in [*(entry.at for entry in script.expect), *(entry.at for entry in script.record)]:
+        if when.moment is not None and when.place is not None:
+            last = script.run_to or manifest.moment_b
+            when.place.guard(refuse_outside, when.moment, manifest.moment_a, last)
+    if script.run_to is not None:
+        script.place.guard(refuse_outside, script.run_to, manifest.moment_a, script.run_to)
+
+
+def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bound_s: float, say: Say) -> None:
+    """Fills `result` as it goes on; an error that ends it leaves there what was found before."""
+    began = time.monotonic()
+    check_span(script, request.capsule)
+    try:
+        with open_travel(request, say) as travel:
+            result.runtime = travel.runtime
+            try:
+                _carry_out(travel, request, script, result, began + bound_s)
+            finally:
+                result.output = travel.output.read_text(errors="replace") if travel.output.exists() else ""
+    finally:
+        result.elapsed_s = time.monotonic() - began
+
+
+def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: Scripted, deadline_s: float) -> None:
+    may_depart = request.overlay is not None or bool(script.peers)
+    if may_depart:
+        travel.client.ask("depart", peers=[_to_json(assumed) for assumed in script.peers])
+    listener = Listener()
+    debugger = Debugger(
+        travel,
+        listener,
+        end_record=travel.end_record,
+        recorded=(moments := recorded_moments(travel)),
+        settings=Settings(images=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
+        how_it_ended=lambda: _how_it_ended(travel),
+    )
+    listener.nan_stop = debugger.session.stops.add(StopSpec(kind=StopKind.NAN, log_only=True)).number
+    capsule = request.capsule
+    listener.runner = Runner(DebuggedRank(debugger, deadline_s), script, capsule.manifest.moment_b, result.findings)
+    try:
+        listener.runner.run()
+    finally:
+        affected = _affected(debugger, listener)
+        debugger.end()
+    _judge(capsule, script, result, listener, moments, affected, may_depart)
+
+
+def _judge(
+    capsule: Capsule,
+    script: Script,
+    result: Scripted,
+    listener: Listener,
+    recorded: tuple[Moment, ...],
+    affected: Moment | None,
+    may_depart: bool,
+) -> None:
+    findings, manifest = result.findings, capsule.manifest
+    reached = findings.reached or manifest.moment_a
+    verdict = listener.verdict
+    verdict.moment = str(min(reached, manifest.moment_b))
+    seen = Run(
+        ending=findings.ending,
+        reached=reached,
+        departed=listener.departed,
+        affected=affected,
+        first_nan=listener.first_nan,
+        raised=listener.raised,
+    )
+    if may_depart:
+        result.fix = judge_fix(seen, manifest.incident, manifest.moment_b, recorded)
+    if listener.departed is not None or findings.ending in (Ending.TIMEOUT, Ending.BROKEN):
+        return
+    if findings.ending is Ending.LOST:
+        verdict.outcome = Outcome.RANK_LOST
+    if script.run_to is None or findings.ending is not Ending.COMPLETE:
+        judge(capsule, verdict)
+    else:
+        verdict.outcome = Outcome.STOPPED
+    result.verdict = verdict
+    if verdict.outcome is Outcome.DIVERGED:
+        findings.ending = Ending.DIVERGED
+
+
+def _affected(debugger: Debugger, listener: Listener) -> Moment | None:
+    """From the rank while it stands, else as it said at its end."""
+    try:
+        tally: dict[str, Any] = debugger.tally()
+    except (PrismError, RankLost):
+        tally = listener.verdict.tally
+    text = tally.get("affected")
+    return Moment.parse(text) if text else None
+
+
+def _how_it_ended(travel: Travel) -> str:
+    try:
+        return f"its process ended with {travel.running.wait(END_BOUND_S)}"
+    except PrismError as error:
+        return str(error)
+
+
+def _to_json(assumed: Assume) -> dict[str, Any]:
+    return {
+        "since": str(assumed.since),
+        "until": str(assumed.until) if assumed.until is not None else None,
+        "ranks": [rank.value for rank in assumed.ranks],
+        "group": assumed.group,
+        "answer": str(assumed.answer or ""),
+        "seed": assumed.seed.value,
+        "late_s": assumed.late.value if assumed.late is not None else 0.0,
+        "missing": assumed.missing,
+    }
