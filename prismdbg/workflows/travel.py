@@ -155,7 +155,8 @@ class Travel:
         """A new place, and the rank in it."""
         self.close()
         clear_start(self._plan.spec.session)
-        self._plan.agent_path.unlink(missing_ok=True)
+        for name in (self._plan.agent_path, self._plan.agent_path.with_suffix(".pid")):  # a program's first process
+            name.unlink(missing_ok=True)
         if number == ORIGIN:
             with contextlib.suppress(FileNotFoundError):
                 os.truncate(self.output, 0)
