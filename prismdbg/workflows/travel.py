@@ -155,9 +155,10 @@ class Travel:
         """A new place, and the rank in it."""
         self.close()
         clear_start(self._plan.spec.session)
-        for name in (self._plan.agent_path, self._plan.agent_path.with_suffix(".pid")):  # a program's first process
-            name.unlink(missing_ok=True)
+        self._plan.agent_path.unlink(missing_ok=True)
         if number == ORIGIN:
+            # Written by the program's first process, by which those that it starts know that they are not the rank.
+            self._plan.agent_path.with_suffix(".pid").unlink(missing_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 os.truncate(self.output, 0)
         self._running = start(self._runtime, self._plan_at(number), self.capsule, self._say)
