@@ -111,8 +111,8 @@ class Recording:
         """Writes a NOTE; a full disk loses it silently, for there is nowhere to say it."""
         if not self.is_open:
             return
-        body = {"kind": kind, "time_ns": time.monotonic_ns(), "moment": self.moment, **data}
         with contextlib.suppress(Exception):
+            body = {"kind": kind, "time_ns": time.monotonic_ns(), "moment": self.moment, **data}
             self.recorder.append(Kind.NOTE, json.dumps(body).encode())
 
     @property

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -243,6 +243,26 @@ def test_the_disk_is_full_in_the_middle(small_disk: Path, native: bool, window_s
     assert [c.record_id for c in log.collectives] == list(range(len(log.collectives)))
 
 
+@pytest.mark.parametrize("options", [(), ("--python-kernels",)])
+def test_somebody_else_fills_the_disk_under_a_mapped_log(
+    small_disk: Path, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """What is mapped was allocated before: it takes records to its end, and no page of it can be missing."""
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    with standing(tmp_path, 500, *options, home=small_disk) as (job, folder):
+        with (small_disk / "of somebody else").open("wb") as file, suppress(OSError):
+            while True:
+                file.write(bytes(64 << 10))
+                file.flush()
+        assert shutil.disk_usage(small_disk).free == 0
+        (folder / "go").touch()
+        ended = job.wait()
+    assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
+    log = read_log(small_disk / "run" / "ranks" / "0")
+    assert len(log.collectives) == 500 and all(c.state is State.COMPLETED for c in log.collectives)
+    assert sum("what the supervisor sees cannot be kept" in line for line in said_on_stderr(ended)) == 1
+
+
 @pytest.mark.parametrize("native", [True, False])
 def test_a_run_folder_that_takes_no_log(native: bool, tmp_path: Path) -> None:
     folder = prepare_run(tmp_path / "run", native=native)
@@ -259,11 +279,12 @@ def test_a_run_folder_that_takes_no_log(native: bool, tmp_path: Path) -> None:
 
 
 @contextmanager
-def standing(tmp_path: Path, count: int, *options: str) -> Iterator[tuple[Job, Path]]:
-    """A job under `prismdbg record` that has issued three collectives and waits for `go` in the folder given."""
+def standing(tmp_path: Path, count: int, *options: str, home: Path | None = None) -> Iterator[tuple[Job, Path]]:
+    """A job under `prismdbg record` (into `home`) that has issued three collectives and waits for `go` in the folder
+    given."""
     folder = tmp_path / "signs"
     folder.mkdir()
-    command = record_command(many(tmp_path / "met", count, folder), tmp_path / "run", *options)
+    command = record_command(many(tmp_path / "met", count, folder), (home or tmp_path) / "run", *options)
     with started(command, tmp_path / "output.txt") as job:
         wait_for(lambda: (folder / "ready").exists() or not job.alive, JOB_BOUND_S, "the job to stand ready")
         assert job.alive, job.output
