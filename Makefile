@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test demo bench golden clean
+.PHONY: help setup system check format fix lint types layers test soak demo bench golden clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -67,6 +67,10 @@ test: setup ## All tests; what a test lacks on this machine is said as its reaso
 	@$(BIN)/python -m pytest $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
+
+N ?= 40
+soak: setup ## The main job N times in a row, by default 40: record, capture, replay; ends at the first failure.
+	$(BIN)/python tests/soak.py $(N)
 
 fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff format .

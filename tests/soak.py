@@ -1,7 +1,7 @@
-"""The main job again and again: record, capture a rank on its way, replay it. `python tests/soak.py 40`.
+"""The main job again and again: record, capture a rank on its way, replay it. `make soak N=40`.
 
-One line a run; the first run that is not as it should be ends it with exit code 1, and its folder is kept.
-Not collected by pytest.
+One line a round, and a summary; the first round that is not as it should be ends it with exit code 1, and its folder
+is kept. Not collected by pytest.
 """
 
 # ruff: noqa: E402  the tests' own modules are found only once their folders are on the path
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -30,23 +31,32 @@ WINDOW = 2
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", type=int, nargs="?", default=40)
+    parser.add_argument("rounds", type=int, nargs="?", default=40)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--runtimes", nargs="+", default=["local", "docker"], help="taken in turn")
     args = parser.parse_args()
     expected = bare_end(args.ranks)
     print(f"bare: parameters {expected[0][1]}", flush=True)
     turns = zip(itertools.cycle(args.runtimes), itertools.cycle(range(args.ranks)), strict=False)
-    for number, (runtime, rank) in enumerate(itertools.islice(turns, args.runs), start=1):
+    took_s: list[float] = []
+    for number, (runtime, rank) in enumerate(itertools.islice(turns, args.rounds), start=1):
         home = Path(tempfile.mkdtemp(prefix="prismdbg-soak-"))
         began = time.monotonic()
+        title = f"{number}/{args.rounds} rank {rank} {runtime}"
         try:
             what = once(home, args.ranks, rank, runtime, expected)
         except Exception as error:
-            print(f"{number}/{args.runs} rank {rank} {runtime} FAILED: {error}\nkept: {home}", flush=True)
+            print(f"{title} FAILED: {error}\nkept: {home}", flush=True)
+            print(f"failed in round {number}; the {number - 1} before it were as they should be", flush=True)
             return 1
         shutil.rmtree(home)
-        print(f"{number}/{args.runs} rank {rank} {runtime} {time.monotonic() - began:.1f} s: {what}", flush=True)
+        took_s.append(time.monotonic() - began)
+        print(f"{title} {took_s[-1]:.1f} s: {what}", flush=True)
+    print(
+        f"all {len(took_s)} rounds as they should be: median {statistics.median(took_s):.1f} s, "
+        f"longest {max(took_s):.1f} s",
+        flush=True,
+    )
     return 0
 
 
