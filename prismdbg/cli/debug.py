@@ -1,8 +1,7 @@
-"""`prismdbg debug`: a captured rank, stopped at every collective that one asks for."""
+"""`prismdbg debug`: a captured rank, stopped wherever one asks, forwards and backwards."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,15 +9,14 @@ import click
 
 from prismdbg.cli import render
 from prismdbg.cli.param_types import seconds
-from prismdbg.cli.repl import PROMPT, run_repl
+from prismdbg.cli.program import LiveProgram
+from prismdbg.cli.repl import PROMPT, Tell, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
-from prismdbg.errors import PrismError
 from prismdbg.session.line import VERBS
+from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
 from prismdbg.workflows.pack import opened
-from prismdbg.workflows.replay import LiveReplay, ReplayRequest, open_replay
-
-MAX_OUTPUT_BYTES = 64 << 10
-END_BOUND_S = 10.0
+from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.travel import open_travel
 
 
 @click.command()
@@ -39,20 +37,23 @@ def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: flo
         request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
         if not plain and (code := _on_screen(request, capsule.name)) is not None:
             return code
-        with open_replay(request, lambda text: render.say(f"prismdbg: {text}")) as live:
+        with open_travel(request, lambda text: render.say(f"prismdbg: {text}")) as travel:
             render.say(f"recorded as: {whole.manifest.incident.text}")
             typed = sys.stdin.isatty()
             lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
-            return run_repl(
-                live.client,
-                lines,
-                sys.stdout,
-                program=LiveProgram(live),
-                end_record=live.end_record,
-                bound_s=timeout,
-                echo=not typed,
-                patient=typed,
-            )
+            program = LiveProgram(travel)
+
+            def make(tell: Tell) -> Debugger:
+                return Debugger(
+                    travel,
+                    tell,
+                    end_record=travel.end_record,
+                    recorded=recorded_moments(travel),
+                    settings=Settings(bound_s=timeout),
+                    how_it_ended=program.how_it_ended,
+                )
+
+            return run_repl(make, lines, sys.stdout, program=program, echo=not typed, patient=typed)
 
 
 def _on_screen(request: ReplayRequest, name: str) -> int | None:
@@ -62,31 +63,3 @@ def _on_screen(request: ReplayRequest, name: str) -> int | None:
     from prismdbg_tui import start
 
     return start.debug(request, name, sys.stderr) if start.on_terminal() else None
-
-
-class LiveProgram:
-    """The rank's own output as it grows, and its end."""
-
-    def __init__(self, live: LiveReplay) -> None:
-        self._live = live
-        self._read_bytes = 0
-
-    def new_output(self) -> str:
-        """At most `MAX_OUTPUT_BYTES` of it, the newest."""
-        try:
-            with self._live.output.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                start = max(self._read_bytes, end - MAX_OUTPUT_BYTES)
-                file.seek(start)
-                data = file.read(end - start)
-        except OSError:
-            return ""
-        skipped = start - self._read_bytes
-        self._read_bytes = start + len(data)
-        return (f"... {skipped} bytes left out\n" if skipped else "") + data.decode("utf-8", "replace")
-
-    def how_it_ended(self) -> str:
-        try:
-            return f"its process ended with {self._live.running.wait(END_BOUND_S)}"
-        except PrismError as error:
-            return str(error)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Protocol
+
+from prismdbg.errors import PrismError
+from prismdbg.runtime.spec import RunningRank
+
+MAX_OUTPUT_BYTES = 64 << 10
+END_BOUND_S = 10.0
 
 
 class Program(Protocol):
@@ -23,3 +31,42 @@ class Unseen:
 
     def how_it_ended(self) -> str:
         return ""
+
+
+class Live(Protocol):
+    """What is needed of a replay that runs."""
+
+    @property
+    def output(self) -> Path: ...
+
+    @property
+    def running(self) -> RunningRank: ...
+
+
+class LiveProgram:
+    """The rank's own output as it grows, and its end. Output that was cut back with the time is not shown again."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._read_bytes = 0
+
+    def new_output(self) -> str:
+        """At most `MAX_OUTPUT_BYTES` of it, the newest."""
+        try:
+            with self._live.output.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                self._read_bytes = min(self._read_bytes, end)
+                start = max(self._read_bytes, end - MAX_OUTPUT_BYTES)
+                file.seek(start)
+                data = file.read(end - start)
+        except OSError:
+            return ""
+        skipped = start - self._read_bytes
+        self._read_bytes = start + len(data)
+        return (f"... {skipped} bytes left out\n" if skipped else "") + data.decode("utf-8", "replace")
+
+    def how_it_ended(self) -> str:
+        try:
+            return f"its process ended with {self._live.running.wait(END_BOUND_S)}"
+        except PrismError as error:
+            return str(error)

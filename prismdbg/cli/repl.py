@@ -1,97 +1,75 @@
-"""The line debugger: reads a line, asks the rank what the session gives for it, shows the answer."""
+"""The line debugger: reads a line, has the debugger carry it out, shows answers and notices. No logic of its own."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TextIO
 
-from prismdbg.cli import stop_text
+from prismdbg.cli import answer_text, stop_text
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.program import Program, Unseen
 from prismdbg.cli.render import plain
-from prismdbg.cli.value_text import value_text
-from prismdbg.errors import PrismError, RankLost, WaitTimeout
-from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentClient
-from prismdbg.session import notices
-from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
-from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.errors import PrismError, WaitTimeout
+from prismdbg.session import answers, notices
+from prismdbg.session.line import Verb, parse_line
+from prismdbg.session.session import Phase
 from prismdbg.session.story import render_story
+from prismdbg.workflows.debugger import Debugger
 
 PROMPT = "(prismdbg) "
-LOOK_S = 5.0
+REPEATED = (Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP)
+
+Tell = Callable[[notices.Notice], None]
 
 
 def run_repl(
-    client: AgentClient,
+    make: Callable[[Tell], Debugger],
     lines: Iterable[str],
     output: TextIO,
     *,
     program: Program | None = None,
-    end_record: int | None = None,
-    bound_s: float = 600.0,
     echo: bool = False,
     patient: bool = False,
 ) -> int:
     """Debugs until `quit` or the end of `lines`; then the replay is ended. Gives an exit code.
 
-    end_record: the capsule's last record. bound_s: how long the rank may run without reaching another collective.
-    echo: show each line before its answer. patient: on running out of time go back to the prompt (a person decides),
-    else raise `WaitTimeout`.
+    make: the debugger that tells its notices to what it is given. echo: show each line before its answer. patient: on
+    running out of time go back to the prompt (a person decides), else raise `WaitTimeout`.
     """
-    repl = Repl(client, Session(end_record), output, program or Unseen(), bound_s=bound_s, patient=patient)
-    try:
-        repl.begin()
-        for line in lines:
-            if echo:
-                repl.show(f"{PROMPT}{line}")
-            if not repl.do(line):
-                break
-    finally:
-        repl.end()
+    repl = Repl(make, output, program or Unseen(), patient=patient)
+    with repl.interruptible():
+        try:
+            repl.begin()
+            for line in lines:
+                if echo:
+                    repl.show(f"{PROMPT}{line}")
+                if not repl.do(line):
+                    break
+        finally:
+            repl.debugger.end()
     return repl.exit_code
 
 
 class Repl:
-    def __init__(
-        self,
-        client: AgentClient,
-        session: Session,
-        output: TextIO,
-        program: Program,
-        *,
-        bound_s: float,
-        patient: bool,
-    ) -> None:
-        self._client = client
+    def __init__(self, make: Callable[[Tell], Debugger], output: TextIO, program: Program, *, patient: bool) -> None:
         self._program = program
         self._output = output
-        self._bound_s = bound_s
         self._patient = patient
-        self._diverged = False
+        self._busy = False
+        self._interrupts = 0
+        self._differs = False
         self._last = ""
-        self.session = session
-        self._actions: dict[Verb, Callable[[Line], None]] = {
-            Verb.NEXT: lambda line: self._go(self.session.next(line.number or 1)),
-            Verb.CONTINUE: self._continue,
-            Verb.UNTIL: self._until,
-            Verb.INFO: self._info,
-            Verb.WHERE: lambda _: self._where(),
-            Verb.UP: lambda line: self._move(line.number or 1),
-            Verb.DOWN: lambda line: self._move(-(line.number or 1)),
-            Verb.LIST: lambda line: self._list(line.number),
-            Verb.PRINT: lambda line: self.show(value_text(self._ask(self.session.evaluate(line.text))["value"])),
-            Verb.LOCALS: lambda _: self.show(stop_text.locals_text(self._ask(self.session.local_names())["locals"])),
-            Verb.PEERS: lambda _: self.show(stop_text.peers_text(self._ask(self.session.peers()))),
-            Verb.HELP: self._help,
-        }
+        self.debugger = make(self.tell)
 
     @property
     def exit_code(self) -> int:
-        if self._diverged:
+        if self._differs or self.debugger.session.ever_diverged:
             return ExitCode.DIVERGED
-        return ExitCode.RANK_LOST if self.session.phase is Phase.LOST else ExitCode.OK
+        return ExitCode.RANK_LOST if self.debugger.session.phase is Phase.LOST else ExitCode.OK
 
     def show(self, text: str) -> None:
         """What came from the rank may not steer the terminal."""
@@ -100,166 +78,101 @@ class Repl:
         self._output.flush()
 
     def begin(self) -> None:
-        """Until the rank stands still for the first time."""
-        self.session.begin(self._client.ask("progress"))
-        if self.session.phase is Phase.STOPPED:
-            self._show_stop()
-        else:
-            self._wait()
+        self._carry_out(self.debugger.begin)
 
     def do(self, text: str) -> bool:
-        """Carries out one line; False for `quit`. An empty line repeats the last `next`."""
+        """Carries out one line; False for `quit`. An empty line repeats the last step."""
         text = text.strip() or self._last
         if not text:
             return True
+        self._last = text if _is_repeated(text) else ""
+        return self._carry_out(lambda: self.debugger.do(text))
+
+    def tell(self, notice: notices.Notice) -> None:
+        """Stops are shown with the answer: what stands there is asked for then."""
+        self._show_output()
+        if isinstance(notice, notices.Stopped):
+            return
+        if text := stop_text.notice_text(notice):
+            self.show(text)
+        self._differs |= isinstance(notice, notices.StateCompared) and not notice.equal
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C while the rank runs asks it to stop; while a line is typed it is the line's."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self._interrupted)
         try:
-            line = parse_line(text)
-            self._last = text if line.verb is Verb.NEXT else ""
-            if line.verb is Verb.QUIT:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if not self._busy:
+            raise KeyboardInterrupt
+        self._interrupts += 1
+        self.debugger.interrupt()
+        if self._interrupts == 1:
+            self.show("it stops at its next collective; once more to go back to the prompt")
+
+    def _carry_out(self, action: Callable[[], answers.Answer]) -> bool:
+        self._busy, self._interrupts = True, 0
+        try:
+            answer = action()
+            if isinstance(answer, answers.Ended):
                 return False
-            self._actions[line.verb](line)
-        except RankLost as error:
-            self._lost(error)
+            self._show_answer(answer)
         except WaitTimeout as error:
             if not self._patient:
                 raise
             self._show_error(error)
         except PrismError as error:
             self._show_error(error)
+        finally:
+            self._busy = False
         return True
 
-    def end(self) -> None:
-        """Ends the rank; it answers by being gone."""
-        ask = self.session.quit()
-        if ask is not None:
-            try:
-                self._client.ask(ask.verb, timeout_s=LOOK_S)
-            except PrismError:
-                pass  # whoever started the rank waits for its process, with a bound
-
-    def _ask(self, ask: Ask) -> dict[str, Any]:
-        return self._client.ask(ask.verb, timeout_s=90.0, **ask.arguments)
-
-    def _go(self, ask: Ask) -> None:
-        self._ask(ask)
-        self.session.resumed()
-        self._wait()
-
-    def _continue(self, _: Line) -> None:
-        """While the rank runs (after an interrupt), it means: wait on."""
-        if self.session.phase is Phase.RUNNING:
-            self._wait()
-        else:
-            self._go(self.session.continue_())
-
-    def _until(self, line: Line) -> None:
-        assert line.moment is not None
-        self._go(self.session.until(line.moment))
-
-    def _wait(self) -> None:
-        """Until the rank stops, ends or is gone. Ctrl-C asks it to stop, twice leaves it running."""
-        paused = False
-        while self.session.phase is Phase.RUNNING:
-            try:
-                self._wait_for_events()
-            except KeyboardInterrupt:
-                if paused:
-                    self.show("the rank runs on; continue waits for it, quit ends it")
-                    return
-                paused = True
-                self._ask(self.session.pause())
-                self.show("it stops at its next collective; once more to go back to the prompt")
-
-    def _wait_for_events(self) -> None:
-        deadline, moment = time.monotonic() + self._bound_s, self.session.moment
-        look_s = max(min(LOOK_S, self._bound_s), 0.01)
-        while self.session.phase is Phase.RUNNING:
-            try:
-                event = self._client.next_event(look_s, "the rank to stop")
-            except WaitTimeout:
-                if (reached := self._reached(moment)) != moment:
-                    deadline, moment = time.monotonic() + self._bound_s, reached
-                elif time.monotonic() > deadline:
-                    raise WaitTimeout(
-                        f"waited {self._bound_s:g} s for the rank's next collective after {moment}",
-                        hint="it may compute for longer than that, or hang; give a longer --timeout",
-                    ) from None
-                continue
-            except RankLost as error:
-                self._lost(error)
-                return
-            notice = notices.parse_notice(event)
-            if self.session.notice(notice):
-                self._tell(notice)
-
-    def _reached(self, moment: Moment) -> Moment:
-        """Where the rank is; `moment` where native code that holds the interpreter's lock keeps it from answering."""
-        try:
-            return Moment.parse(str(self._client.ask("progress", timeout_s=LOOK_S)["moment"]))
-        except WaitTimeout:
-            return moment
-
-    def _tell(self, notice: notices.Notice) -> None:
+    def _show_answer(self, answer: answers.Answer) -> None:
         self._show_output()
-        if isinstance(notice, notices.Stopped):
-            self._show_stop()
-        elif text := stop_text.notice_text(notice):
-            self.show(text)
-        other_state = isinstance(notice, notices.StateCompared) and not notice.equal
-        self._diverged |= other_state or isinstance(notice, notices.Diverged)
-
-    def _show_stop(self) -> None:
-        stop = self.session.stop
-        assert stop is not None
-        source: list[str] = []
-        if stop.collective:
-            self.session.stack_known(self._ask(self.session.stack())["frames"])
-            if self.session.frames:
-                source = list(stop_text.source_lines(self._ask(self.session.source(around=2))))
-        if stop.reason == "diverged" and self.session.divergence is not None:
-            self.show(render_story(self.session.divergence.story, source))
-        else:
-            self.show("\n".join([stop_text.stop_line(stop), *source]))
-
-    def _info(self, _: Line) -> None:
-        if self.session.finished is not None:
-            self.show(stop_text.finished_text(self.session.finished))
+        if isinstance(answer, answers.Arrived):
+            self._show_arrival(answer)
             return
-        tally = self._ask(self.session.tally())["tally"]
-        stop = self.session.stop
+        if isinstance(answer, answers.Wrote | answers.Originated):
+            self.show(answer_text.answer_text(answer))
+            return
+        if text := answer_text.answer_text(answer):
+            self.show(text)
+
+    def _show_arrival(self, answer: answers.Arrived) -> None:
+        stop, session = answer.stop, self.debugger.session
         if stop is None:
-            self.show(f"{self.session.phase} after {self.session.moment}: {stop_text.tally_text(tally)}")
+            if answer.phase is Phase.RUNNING:
+                self.show("the rank runs on; continue waits for it, quit ends it")
+            return
+        source: list[str] = []
+        if stop.collective or stop.reason == "exception":
+            session_source: dict[str, Any] = self.debugger.source(around=2)
+            source = list(stop_text.source_lines(session_source)) if session.frames else []
+        if stop.reason == "diverged" and session.divergence is not None:
+            self.show(render_story(session.divergence.story, source))
         else:
-            self.show(stop_text.info_text(stop, tally, self.session.visited))
-
-    def _where(self) -> None:
-        self.session.stack_known(self._ask(self.session.stack())["frames"])
-        self.show(stop_text.where_text(self.session.frames, self.session.frame))
-
-    def _move(self, outwards: int) -> None:
-        self.session.move(outwards)
-        self._list(None, around=2)
-
-    def _list(self, line: int | None, around: int = 5) -> None:
-        self.show("\n".join(stop_text.source_lines(self._ask(self.session.source(line, around)))))
-
-    def _help(self, line: Line) -> None:
-        chosen = [verb_of(line.text)] if line.text else list(VERBS)
-        for verb in chosen:
-            usage = VERBS[verb]
-            short = f" ({usage.short})" if usage.short else ""
-            self.show(f"{f'{verb} {usage.takes}'.strip() + short:<24}{usage.meaning}")
+            self.show("\n".join([stop_text.stop_line(stop, beginning=answer.beginning), *source]))
+        for watched in answer.watched:
+            self.show(answer_text.watched_text(watched))
 
     def _show_output(self) -> None:
         for line in self._program.new_output().splitlines():
             self.show(f"| {line}")
 
-    def _lost(self, error: PrismError) -> None:
-        ended = self._program.how_it_ended()
-        self.session.lost(ended or str(error))
-        self._show_output()
-        if self.session.phase is Phase.LOST:
-            self.show(f"the rank is gone: {self.session.lost_because}")
-
     def _show_error(self, error: PrismError) -> None:
+        self._show_output()
         self.show(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
+
+
+def _is_repeated(text: str) -> bool:
+    try:
+        return parse_line(text).verb in REPEATED
+    except PrismError:
+        return False

@@ -7,16 +7,22 @@ from typing import Any
 
 from prismdbg.cli.render import columns
 from prismdbg.model.collective import Frame
-from prismdbg.session.frames import is_library
+from prismdbg.model.moment import Moment
+from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
+    CheckpointMade,
     EndOfLog,
     Finished,
+    Hit,
+    Lost,
     Notice,
     ProgramRaised,
     Said,
     StateCompared,
+    StopFailed,
     Stopped,
     Synthesized,
+    Unlike,
 )
 
 Json = dict[str, Any]
@@ -26,15 +32,22 @@ _WHY = {
     "parked": "where it was captured; nothing can be looked at before it goes on",
     "end of the log": "the record ends here; whoever answers from now on is synthesized",
 }
-_ROWS = ("process_group", "identity", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
+_ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
 
-def stop_line(stop: Stopped) -> str:
+def stop_line(stop: Stopped, *, beginning: bool = False) -> str:
     call = stop.collective
+    first = "this is where the capsule begins\n" if beginning else ""
     if not call:
-        return f"stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
+        return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
-    return f"stopped at {stop.moment} ({stop.reason}): {call_line(call)}{note}"
+    reason = f"stop {', '.join(map(str, stop.stops))}" if stop.stops else stop.reason
+    return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
+
+
+def own_line(frames: Sequence[Frame]) -> str:
+    """The program's own line."""
+    return str(frames[own_frame(tuple(frames))])
 
 
 def call_line(call: Json) -> str:
@@ -44,17 +57,17 @@ def call_line(call: Json) -> str:
     return f"{call['profiling_name']} on group {call['process_group']}" + (f": {shown}" if shown else "")
 
 
-def info_text(stop: Stopped, tally: Json, visited: Sequence[Stopped]) -> str:
+def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
     rows = [("moment", str(stop.moment)), ("stopped", stop.reason)]
     if stop.collective:
         rows.append(("op", str(stop.collective["profiling_name"])))
     for field in _ROWS:
         value = stop.collective.get(field)
-        if value is not None:
+        if value not in (None, ""):
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             rows.append((field.replace("_", " "), text))
     rows.append(("compared", tally_text(tally)))
-    rows.append(("stops so far", ", ".join(str(visit.moment) for visit in visited[-8:])))
+    rows.append(("stops so far", ", ".join(map(str, visited[-8:]))))
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 
@@ -83,6 +96,19 @@ def notice_text(notice: Notice) -> str:
             return "".join(notice.traceback).rstrip() or f"{notice.kind}: {notice.text}"
         case Finished():
             return finished_text(notice)
+        case Hit():
+            return f"{notice.moment} stop {notice.stop} was hit: {call_line(notice.collective)}"
+        case StopFailed():
+            return f"{notice.moment} stop {notice.stop} cannot be decided, the rank goes on: {notice.error}"
+        case Unlike():
+            what = ", ".join(notice.what)
+            return (
+                f"{notice.moment} is not as it was when it was reached before: {what}. The replay is not deterministic"
+            )
+        case Lost():
+            return f"the rank is gone: {notice.why}\nrestart, or any way back, brings it again"
+        case CheckpointMade(asked=True):
+            return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
         case Said():
             return notice.text
         case _:

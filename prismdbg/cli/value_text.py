@@ -11,12 +11,21 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _INDENT = "  "
 
 
-def value_text(value: Json) -> str:
-    lines = list(_lines(value))
+def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) -> str:
+    """`only_stats`: of tensors everything but the values; `brief`: one line."""
+    lines = list(_lines(_without_values(value) if only_stats or brief else value))
+    if brief:
+        return "  ".join(line.strip() for line in lines[:2])
     if hidden := value.get("hidden"):
         names = ", ".join(hidden)
         lines.append(f"note: the frame has {names}, too; this is the stop's own. Write local.{hidden[0]} for the other")
     return "\n".join(lines)
+
+
+def _without_values(value: Json) -> Json:
+    if value["kind"] == "sequence":
+        return {**value, "items": [_without_values(item) for item in value["items"]]}
+    return {**value, "values": None, "slice": ""} if value["kind"] == "tensor" else value
 
 
 def _lines(value: Json, indent: str = "") -> Iterator[str]:
@@ -73,7 +82,8 @@ def _tensor(value: Json) -> Iterator[str]:
         yield f"  {number(histogram['low'])} {bars(histogram['counts'])} {number(histogram['high'])}"
     if value["slice"]:
         yield f"  {value['slice']} of it:"
-    yield from ("  " + line for line in rows(value["values"]))
+    if value["values"] is not None:
+        yield from ("  " + line for line in rows(value["values"]))
 
 
 def bars(counts: list[int]) -> str:

@@ -14,15 +14,21 @@ from prismdbg.model.moment import Moment
 
 
 class Place:
-    """Cheap for every collective: what is sent was hashed to be compared, a recorded answer is known by its record."""
+    """Cheap for every collective: what is sent was hashed to be compared, a recorded answer is known by its record.
+
+    A random generator that the program has not touched yet counts as that: it may start anywhere.
+    """
 
     def __init__(self) -> None:
+        self._untouched = {"python": _python(), "numpy": _numpy()}
         self._sent = hashlib.blake2b(digest_size=8)
         self._received = hashlib.blake2b(digest_size=8)
         self._steps = array("q")
         self._collectives = array("q")
 
     def sends(self, moment: Moment, identity: Identity, fingerprint: int | None) -> None:
+        if not self._untouched["numpy"]:  # imported only later
+            self._untouched["numpy"] = _numpy()
         self._sent.update(f"{moment} {identity} {fingerprint} ".encode())
 
     def receives(self, moment: Moment, record: Collective | None, synthesized: bool) -> None:
@@ -38,20 +44,30 @@ class Place:
         return [str(Moment(self._steps[i], self._collectives[i])) for i in range(max(end - count, 0), max(end, 0))]
 
     def digests(self) -> dict[str, str]:
-        """Of the thread that stands; random generators that were never used are hashed, too."""
+        """Up to here."""
         found = {
             "sent": self._sent.hexdigest(),
             "received": self._received.hexdigest(),
             "torch": _hash(torch.get_rng_state().numpy().tobytes()),
-            "python": _hash(repr(random.getstate()).encode()),
+            "python": _python(),
+            "numpy": _numpy(),
         }
-        numpy = sys.modules.get("numpy.random")
-        if numpy is not None:
-            kind, keys, *rest = numpy.get_state()
-            found["numpy"] = _hash(keys.tobytes() + repr((kind, rest)).encode())
         if torch.cuda.is_initialized():
             found["cuda"] = _hash(b"".join(state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()))
-        return found
+        return {name: "untouched" if self._untouched.get(name) == now else now for name, now in found.items()}
+
+
+def _python() -> str:
+    return _hash(repr(random.getstate()).encode())
+
+
+def _numpy() -> str:
+    """Empty while it is not there."""
+    numpy = sys.modules.get("numpy.random")
+    if numpy is None or not hasattr(numpy, "get_state"):
+        return ""
+    kind, keys, *rest = numpy.get_state()
+    return _hash(keys.tobytes() + repr((kind, rest)).encode())
 
 
 def _hash(data: bytes) -> str:

@@ -306,6 +306,7 @@ class _Patience:
         """False when it is over."""
         if reached != self.moment:
             self.moment, self._last = reached, time.monotonic()
+            return True
         return time.monotonic() - self._last <= self._bound_s
 
 

@@ -24,6 +24,7 @@ class Looks:
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {
             Verb.INFO: lambda _: self.info(),
+            Verb.WHERE: lambda _: self.stack(),
             Verb.UP: lambda line: self._moved(line.number or 1),
             Verb.DOWN: lambda line: self._moved(-(line.number or 1)),
             Verb.LIST: lambda line: answers.Source(source=self.source(line.number)),

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -24,6 +25,7 @@ from prismdbg.cli.value_text import bars, value_text
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.collective import Frame
 from prismdbg.protocol.client import AgentClient, AgentError
+from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
 
 CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}
 TALLY = {"compared": 2, "fingerprints": 1, "synthesized": 0, "missing": 3}
@@ -55,6 +57,7 @@ class PlayedRank:
             "source": self._source,
             "evaluate": lambda _: {"value": {"kind": "scalar", "type": "int", "value": 42}},
             "pause": lambda _: {},
+            "stops": lambda _: {},
         }
 
     def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> dict[str, Any]:
@@ -86,9 +89,19 @@ class PlayedRank:
         return {"filename": "/job/train.py", "function": "main", "line": 7, "first": 6, "lines": lines}
 
 
-def drive(rank: PlayedRank, *lines: str, **options: Any) -> tuple[int, str]:
+def debugger_of(rank: PlayedRank, bound_s: float = 0.05, **options: Any) -> Callable[[Any], Debugger]:
+    travel = OnlyForward(cast(AgentClient, rank))
+    settings = Settings(bound_s=bound_s, images=False)
+    return lambda tell: Debugger(travel, tell, settings=settings, **options)
+
+
+def drive(
+    rank: PlayedRank, *lines: str, echo: bool = False, patient: bool = False, program: Any = None, **options: Any
+) -> tuple[int, str]:
     output = io.StringIO()
-    code = run_repl(cast(AgentClient, rank), lines, output, **{"bound_s": 0.05, **options})
+    if program is not None:
+        options["how_it_ended"] = program.how_it_ended
+    code = run_repl(debugger_of(rank, **options), lines, output, program=program, echo=echo, patient=patient)
     return code, output.getvalue()
 
 
@@ -97,9 +110,9 @@ def test_a_walk_to_the_end() -> None:
     code, text = drive(rank, "next", "n 3", "p out", "continue", "info", "next", echo=True, end_record=9)
     assert code == 0
     assert [arguments for verb, arguments in rank.asked if verb == "resume"] == [
-        {"count": 1, "end": 9},
-        {"count": 3, "end": 9},
-        {"end": 9},
+        {"count": 1, "end": 9, "stops": "apply"},
+        {"count": 3, "end": 9, "stops": "apply"},
+        {"end": 9, "stops": "apply"},
     ]
     assert "stopped at 0.1 (next): all_reduce on group 0: float32[4]" in text
     assert "->     7  dist.all_reduce(x)" in text
@@ -212,18 +225,20 @@ def test_an_interrupt_asks_the_rank_to_stop_and_a_second_one_lets_it_run() -> No
         interrupts = 1
 
         def next_event(self, timeout_s: float | None, what: str) -> dict[str, Any]:
-            if self.interrupts:
+            if self.interrupts and ("resume", {"stops": "apply"}) in self.asked:
                 self.interrupts -= 1
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
+                raise WaitTimeout(f"waited for {what}")
             return super().next_event(timeout_s, what)
 
     rank = Interrupted([stopped("0.9", "paused")])
-    _, text = drive(rank, "c")
+    _, text = drive(rank, "c", bound_s=5.0)
     assert ("pause", {}) in rank.asked and "stopped at 0.9 (paused)" in text
     rank = Interrupted([stopped("0.9", "paused")])
     rank.interrupts = 2
-    _, text = drive(rank, "c", "info", "c")
+    _, text = drive(rank, "c", "info", "c", bound_s=5.0)
     assert "the rank runs on" in text and "running after 0.0" in text and "stopped at 0.9 (paused)" in text
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_what_comes_from_the_rank_cannot_steer_the_terminal() -> None:
@@ -236,7 +251,7 @@ def test_an_output_that_knows_no_blocks() -> None:
     rank = PlayedRank([stopped("0.1")])
     rank.answers["evaluate"] = lambda _: {"value": {"kind": "object", "text": "▁▂▃"}}
     raw = io.BytesIO()
-    run_repl(cast(AgentClient, rank), ["next", "p x"], io.TextIOWrapper(raw, encoding="ascii"), bound_s=0.05)
+    run_repl(debugger_of(rank), ["next", "p x"], io.TextIOWrapper(raw, encoding="ascii"))
     assert b"???" in raw.getvalue()
 
 
