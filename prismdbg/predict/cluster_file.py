@@ -1,0 +1,119 @@
+"""A cluster model as YAML. Strict: unknown names, missing units and tiers in the wrong order are errors with a line.
+
+ranks_per_node: 8
+tiers:                                   # from the nearest to the farthest
+  nvlink: {spans: node, latency: 2 us, bandwidth: 450 GB/s}
+  fabric: {spans: job, latency: 6 us, bandwidth: 50 GB/s, node_bandwidth: 400 GB/s}
+algorithms:
+  all_reduce: [{use: tree, up_to: 256 KiB}, {use: ring}]
+  default: [{use: ring}]
+point_to_point: {eager: 0 B}
+overlap: {compute: 1.0, communication: 1.0}
+slower: {compute: {617: 1.1, 64-127: 1.02}, links: {8: 2}}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prismdbg.predict import quantities, yaml_border
+from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
+from prismdbg.predict.transfer import OPS
+from prismdbg.predict.yaml_border import Value
+
+_MOST_RANKS = 1 << 24
+
+
+def read(path: Path) -> ClusterModel:
+    return _cluster(yaml_border.read(path))
+
+
+def parse(text: str, file: str = "cluster.yaml") -> ClusterModel:
+    return _cluster(yaml_border.parse(text, file))
+
+
+def _cluster(top: Value) -> ClusterModel:
+    fields = top.known("ranks_per_node", "tiers", "algorithms", "point_to_point", "overlap", "slower")
+    ranks_per_node = top.required(fields, "ranks_per_node").whole(1)
+    overlap = fields["overlap"].known("compute", "communication") if "overlap" in fields else {}
+    slower = fields["slower"].known("compute", "links") if "slower" in fields else {}
+    p2p = fields["point_to_point"].known("eager") if "point_to_point" in fields else {}
+    return ClusterModel(
+        tiers=_tiers(top.required(fields, "tiers"), ranks_per_node),
+        ranks_per_node=ranks_per_node,
+        algorithms=_algorithms(fields["algorithms"]) if "algorithms" in fields else {},
+        eager_bytes=p2p["eager"].read(quantities.size_bytes) if "eager" in p2p else 0,
+        compute_overlap_ppm=_factor(overlap.get("compute")),
+        transfer_overlap_ppm=_factor(overlap.get("communication")),
+        compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
+        link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
+    )
+
+
+def _factor(value: Value | None) -> int:
+    return quantities.MILLION if value is None else value.read(quantities.factor_ppm)
+
+
+def _tiers(value: Value, ranks_per_node: int) -> tuple[Tier, ...]:
+    tiers: list[Tier] = []
+    for name, field in value.fields().items():
+        tier = _tier(name, field, ranks_per_node)
+        if tiers and not 0 < tiers[-1].spans < (tier.spans or _MOST_RANKS):
+            field.fail(f"spans no more than {tiers[-1].name} before it", "write tiers from the nearest to the farthest")
+        tiers.append(tier)
+    if not tiers or tiers[-1].spans:
+        value.fail("no tier spans the job", "give the last one spans: job")
+    return tuple(tiers)
+
+
+def _tier(name: str, value: Value, ranks_per_node: int) -> Tier:
+    fields = value.known("spans", "latency", "bandwidth", "node_bandwidth")
+    spans = value.required(fields, "spans")
+    named = {"node": ranks_per_node, "job": 0}
+    rate = value.required(fields, "bandwidth").read(quantities.rate)
+    if not rate:
+        fields["bandwidth"].fail("is nothing", "give what one rank can send in a second")
+    return Tier(
+        name=name,
+        spans=named[spans.text()] if spans.text() in named else spans.whole(2),
+        latency_ns=value.required(fields, "latency").read(quantities.time_ns),
+        rate=rate,
+        node_rate=fields["node_bandwidth"].read(quantities.rate) if "node_bandwidth" in fields else 0,
+    )
+
+
+def _algorithms(value: Value) -> dict[str, tuple[Choice, ...]]:
+    found: dict[str, tuple[Choice, ...]] = {}
+    for op, field in value.fields().items():
+        if op not in OPS and op != "default":
+            field.fail("is no collective", f"one of: default, {', '.join(sorted(OPS))}")
+        choices = field.items()
+        found[op] = tuple(_choice(choice, choice is choices[-1]) for choice in choices)
+        limits = [choice.up_to_bytes for choice in found[op][:-1]]
+        if not choices or limits != sorted(limits, key=lambda limit: limit or 0):
+            field.fail("must be choices from the smallest messages to the largest")
+    return found
+
+
+def _choice(value: Value, is_last: bool) -> Choice:
+    fields = value.known("use", "up_to")
+    name = value.required(fields, "use")
+    if name.text() not in list(Algorithm):
+        name.fail(f"{name.text()!r} is no algorithm", f"one of: {', '.join(Algorithm)}")
+    if is_last == ("up_to" in fields):
+        value.fail("the last choice, and only it, has no up_to", "end the list with a choice for every other size")
+    limit = fields["up_to"].read(quantities.size_bytes) if "up_to" in fields else None
+    return Choice(Algorithm(name.text()), limit)
+
+
+def _by_rank(value: Value) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for text, field in value.fields().items():
+        first, _, last = text.partition("-")
+        if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in (first, last or first)):
+            field.fail(f"{text!r} is neither a rank nor ranks", "write 617 or 64-127")
+        for rank in range(int(first), int(last or first) + 1):
+            if rank in found:
+                field.fail(f"rank {rank} has two factors", "name each rank once")
+            found[rank] = field.read(quantities.factor_ppm)
+    return found

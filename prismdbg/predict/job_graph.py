@@ -1,0 +1,123 @@
+"""The execution graph of the whole job: what each class does, once, and which rank is of which class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.entries import Entries
+from prismdbg.predict.mesh import Ints, Mesh
+from prismdbg.predict.quantities import MILLION
+from prismdbg.predict.stitching import Stitching, stitch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankClass:
+    """Ranks that do the same, entry by entry, on channels that mean the same relative to where they are."""
+
+    name: str
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobGraph:
+    """`class_at`, `compute_ppm_at`: by position. compute_ppm_at: how much slower than its class, in millionths."""
+
+    mesh: Mesh
+    classes: tuple[RankClass, ...]
+    class_at: Ints
+    compute_ppm_at: Ints
+    stitching: Stitching
+
+    @classmethod
+    def build(
+        cls,
+        mesh: Mesh,
+        classes: Sequence[tuple[RankClass, Iterable[int]]],
+        *,
+        compute_ppm: Sequence[int] | Ints | None = None,
+    ) -> JobGraph:
+        """Of classes with their ranks. UsageError where a rank has no class or two, or where ranks do not match."""
+        class_at = _class_at(mesh, classes)
+        return cls.placed(
+            mesh,
+            tuple(rank_class for rank_class, _ in classes),
+            class_at,
+            np.full(mesh.world, MILLION) if compute_ppm is None else by_position(mesh, compute_ppm),
+        )
+
+    @classmethod
+    def placed(cls, mesh: Mesh, classes: tuple[RankClass, ...], class_at: Ints, compute_ppm_at: Ints) -> JobGraph:
+        return cls(
+            mesh=mesh,
+            classes=classes,
+            class_at=class_at,
+            compute_ppm_at=compute_ppm_at.astype(np.int64),
+            stitching=stitch(mesh, class_at, [rank_class.entries for rank_class in classes]),
+        )
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the graph takes: its columns and its vectors over ranks."""
+        vectors = self.class_at.nbytes + self.compute_ppm_at.nbytes
+        return vectors + sum(rank_class.entries.stored_bytes for rank_class in self.classes)
+
+    @property
+    def events(self) -> int:
+        """Entries of all ranks."""
+        counts = np.bincount(self.class_at, minlength=len(self.classes))
+        return sum(int(n) * len(c.entries) for n, c in zip(counts, self.classes, strict=True))
+
+    def reordered(self, order: Sequence[str]) -> JobGraph:
+        """The same job with its ranks laid out over the machines in another order of the axes."""
+        by_rank = vector_by_rank(self.mesh, self.compute_ppm_at)
+        mesh = self.mesh.reordered(order)
+        return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank))
+
+    def class_of(self, rank: int) -> RankClass:
+        return self.classes[int(self.class_at[position(self.mesh, rank)])]
+
+
+def position(mesh: Mesh, rank: int) -> int:
+    found = 0
+    for name, at in mesh.coordinates(rank).items():
+        found = found * mesh.size(name) + at
+    return found
+
+
+def by_position(mesh: Mesh, by_rank: Sequence[int] | Ints) -> Ints:
+    values = np.asarray(by_rank, dtype=np.int64)
+    if values.shape != (mesh.world,):
+        raise UsageError(f"{values.size} values for the {mesh.world} ranks of {mesh}", hint="give one for each rank")
+    return values[mesh.ranks().ravel()]
+
+
+def vector_by_rank(mesh: Mesh, by_position: Ints) -> Ints:
+    values = np.empty_like(by_position)
+    values[mesh.ranks().ravel()] = by_position
+    return values
+
+
+def _class_at(mesh: Mesh, classes: Sequence[tuple[RankClass, Iterable[int]]]) -> Ints:
+    by_rank = np.full(mesh.world, -1, dtype=np.int64)
+    for number, (rank_class, members) in enumerate(classes):
+        ranks = np.fromiter(members, dtype=np.int64)
+        if len(ranks) and not 0 <= ranks.min() <= ranks.max() < mesh.world:
+            mesh.check_rank(int(ranks.min() if ranks.min() < 0 else ranks.max()))
+        taken = ranks[by_rank[ranks] >= 0]
+        if len(taken):
+            other = classes[int(by_rank[taken[0]])][0].name
+            raise UsageError(
+                f"rank {taken[0]} is in class {other!r} and in {rank_class.name!r}", hint="give each rank one class"
+            )
+        by_rank[ranks] = number
+    missing = np.flatnonzero(by_rank < 0)
+    if len(missing):
+        raise UsageError(
+            f"{len(missing)} ranks have no class, the first is {mesh.say(int(missing[0]))}",
+            hint="run one rank of each role, or put these ranks into a class",
+        )
+    return by_position(mesh, by_rank)

@@ -1,0 +1,56 @@
+"""Times, sizes and rates as people write them, to whole nanoseconds, bytes and bytes a second. A unit is required."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+TIMES_NS: Mapping[str, int] = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+SIZES: Mapping[str, int] = {
+    "B": 1,
+    **{f"{prefix}B": 1000**i for i, prefix in enumerate("kMGT", 1)},
+    "KB": 1000,
+    **{f"{prefix}iB": 1024**i for i, prefix in enumerate("KMGT", 1)},
+}
+RATES: Mapping[str, Fraction] = {
+    **{f"{unit}/s": Fraction(size) for unit, size in SIZES.items()},
+    **{f"{prefix}bit/s": Fraction(1000**i, 8) for i, prefix in enumerate("kMGT", 1)},
+}
+MILLION = 10**6
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(\S+)?")
+
+
+def time_ns(text: str) -> int:
+    return _whole(text, TIMES_NS, "5 us")
+
+
+def size_bytes(text: str) -> int:
+    return _whole(text, SIZES, "64 KiB")
+
+
+def rate(text: str) -> int:
+    """Bytes a second."""
+    return _whole(text, RATES, "25 GB/s")
+
+
+def factor_ppm(text: str) -> int:
+    """A plain positive factor, in millionths."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or match[2] or not 0 < Fraction(match[1]) <= 1000:
+        raise ValueError(f"{text!r} is not a factor between 0 and 1000, as in 1.05")
+    return max(round(Fraction(match[1]) * MILLION), 1)
+
+
+def _whole(text: str, units: Mapping[str, int] | Mapping[str, Fraction], example: str) -> int:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity; write it as in {example}")
+    if not match[2]:
+        raise ValueError(f"{text!r} has no unit; write it as in {example}")
+    if match[2] not in units:
+        raise ValueError(f"{text!r} has the unit {match[2]!r}; one of {', '.join(units)}, as in {example}")
+    value = round(Fraction(match[1]) * units[match[2]])
+    if value >= 2**62:
+        raise ValueError(f"{text!r} is beyond 64 bits")
+    return value
