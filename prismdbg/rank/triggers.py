@@ -13,6 +13,8 @@ import traceback
 from types import TracebackType
 from typing import Any, Protocol
 
+from prismdbg.rank.program_exit import ExitCode
+
 OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
 
 
@@ -43,13 +45,13 @@ def _tell(witness: Witness, error: BaseException, **more: Any) -> None:
 
 
 def install(witness: Witness) -> None:
-    """Chains sys.excepthook, threading.excepthook and atexit."""
-    code = 0
+    """Chains sys.excepthook, threading.excepthook, sys.exit and atexit."""
+    code = ExitCode()
+    code.install()
     before, thread_before = sys.excepthook, threading.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        nonlocal code
-        code = 1
+        code.raised(error)
         if not isinstance(error, KeyboardInterrupt):
             _tell(witness, error)
         before(kind, error, trace)
@@ -60,4 +62,4 @@ def install(witness: Witness) -> None:
         thread_before(arguments)
 
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
-    atexit.register(lambda: witness.end(code))
+    atexit.register(lambda: witness.end(code.value))

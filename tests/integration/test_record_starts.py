@@ -207,4 +207,5 @@ def ended_well(
     ] * 3
     assert [note.data["incident"] for note in log.notes if note.kind == "incident"] == ([incident] if incident else [])
     assert [note.kind for note in log.notes if note.kind == "exit"] == ([last] if last else [])
+    assert [note.data["code"] for note in log.notes if note.kind == "exit"] == ([code] if last else [])
     assert json.loads(recorded.run.supervisor_json.read_text())["exit_code"] in (code, 128 - code)

@@ -1,0 +1,58 @@
+"""With which code the program ends: Python says it to nobody but the system, `atexit` does not learn it.
+
+`raise SystemExit(n)` without `sys.exit` is not seen, and counts as 0.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any, NoReturn
+
+INTERRUPTED = 130
+
+
+class ProgramExit(SystemExit):
+    """What `sys.exit` raises here: it can be referred to weakly. To everybody else it is a SystemExit."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SystemExit, self.args
+
+
+ProgramExit.__name__ = ProgramExit.__qualname__ = "SystemExit"
+
+
+class ExitCode:
+    """`value` is that of the exception that is on its way to the top, or arrived there; 0 where it was caught."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._on_its_way: weakref.ref[ProgramExit] | None = None
+
+    def install(self) -> None:
+        def exit(status: object = None, /) -> NoReturn:
+            error = ProgramExit() if status is None else ProgramExit(status)
+            self.value = code_of(status)
+            self._on_its_way = weakref.ref(error, self._gone)
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame: it would keep itself alive
+
+        sys.exit = exit
+
+    def _gone(self, _: object) -> None:
+        """Let go by the interpreter, below which there is no frame, or by a program that caught it and goes on."""
+        if sys._getframe().f_back is not None:
+            self.value = 0
+
+    def raised(self, error: BaseException) -> None:
+        """An exception came to the top."""
+        self.value = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def code_of(status: object) -> int:
+    """As Python makes it: nothing is 0, a number itself, anything else is printed and 1."""
+    if status is None:
+        return 0
+    return int(status) if isinstance(status, int) else 1

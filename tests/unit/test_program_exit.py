@@ -1,0 +1,62 @@
+"""The exit code that a program's last hook is told, however it ends."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prismdbg.rank.program_exit import ProgramExit
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys, threading
+from prismdbg.rank import triggers
+
+class Witness:
+    def exception(self, report, error): pass
+    def end(self, code): print("told", code, flush=True)
+
+triggers.install(Witness())
+def deep():
+    sys.exit(5)
+def main():
+    {body}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("pass", 0),
+        ("deep()", 5),
+        ("sys.exit()", 0),
+        ("sys.exit(0)", 0),
+        ("sys.exit(True)", 1),
+        ("sys.exit('what went wrong')", 1),
+        ("import argparse; argparse.ArgumentParser().parse_args(['--none'])", 2),
+        ("raise ValueError", 1),
+        ("raise KeyboardInterrupt", 130),
+        ("try: deep()\n    except SystemExit: pass", 0),
+        ("try: deep()\n    except SystemExit as e: kept = e.code", 0),
+        ("try: deep()\n    except SystemExit: sys.exit(7)", 7),
+        ("try: deep()\n    finally: print()", 5),
+        ("thread = threading.Thread(target=deep); thread.start(); thread.join()", 0),
+    ],
+)
+def test_the_code_that_is_told_is_the_code_it_ends_with(body: str, code: int) -> None:
+    program = PROGRAM.format(body=body)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode in (code, code - 132), ran.stderr  # an interrupt ends it as the signal would
+    assert ran.stdout.split() == ["told", str(code)]
+
+
+def test_to_others_it_is_a_system_exit() -> None:
+    error = ProgramExit(3)
+    assert isinstance(error, SystemExit) and error.code == 3
+    assert b"ProgramExit" not in pickle.dumps(error)
+    assert repr(error) == "SystemExit(3)"
