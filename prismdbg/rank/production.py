@@ -3,6 +3,7 @@ restored process only, the change over to virtual peers."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -74,8 +75,35 @@ class Park:
             time.sleep(WATCH_S)
 
 
+class Window:
+    """Payloads as `record` was told, or as a client asks, and then only as long as that client lives."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._lock = threading.Lock()
+        self._ticks = start_ticks()
+        self._number = 0
+
+    def set(self, on: bool, steps: int, size_bytes: int, holder: tuple[int, int] | None) -> None:
+        with self._lock:
+            self._recording.recorder.window(on, steps, size_bytes)
+            self._number += 1
+        if holder is not None:
+            arguments = (self._number, holder)
+            threading.Thread(target=self._watch, args=arguments, name="prismdbg-window", daemon=True).start()
+
+    def _watch(self, number: int, holder: tuple[int, int]) -> None:
+        while self._number == number and start_ticks() == self._ticks:  # a restored process has no client to lose
+            if start_ticks_of(holder[0]) != holder[1]:
+                with self._lock, contextlib.suppress(Exception):  # the recorder may be gone
+                    if self._number == number:
+                        self._recording.recorder.window(*self._recording.config.payload_window)
+                return
+            time.sleep(WATCH_S)
+
+
 def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
-    park = Park(recording)
+    park, payloads = Park(recording), Window(recording)
     recorder = recording.recorder
 
     def status(_: Message) -> Message:
@@ -111,10 +139,11 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         return {}
 
     def window(message: Message) -> Message:
-        recorder.window(
+        payloads.set(
             bool(message["on"]),
             int(message.get("steps", 0)),
             int(message.get("size_bytes", recording.config.window_bytes)),
+            (int(message["holder"]), int(message["holder_ticks"])) if "holder" in message else None,
         )
         return {}
 

@@ -87,7 +87,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
     try:
         with AgentClient(socket_of(folder)) as agent:
-            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes)
+            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **_holder())
         try:
             taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps)
             end = _follow(folder, taken, request, say)
@@ -165,7 +165,7 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
     criu = bundle.find()
     pid = int(read_json(folder / "rank.json")["pid"])
     with AgentClient(socket_of(folder)) as agent:
-        agent.ask("park", lease_s=LEASE_S, holder=os.getpid(), holder_ticks=start_ticks(os.getpid()))
+        agent.ask("park", lease_s=LEASE_S, **_holder())
         try:
             in_flight, is_parked = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()
@@ -193,6 +193,11 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
         report=cost,
         paused_ns=paused,
     )
+
+
+def _holder() -> dict[str, int]:
+    """For whom the rank is held, and payloads are kept: when this process is gone, it goes on as before."""
+    return {"holder": os.getpid(), "holder_ticks": start_ticks(os.getpid())}
 
 
 def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list[int], bool]:
