@@ -1,0 +1,106 @@
+"""A capture that cannot be is refused before the job is touched, and says what works instead."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.workflows import capture
+from prismdbg.workflows.run_folder import RunFolder, write_json
+
+ALIVE = os.getpid()
+NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_asked_of_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that is spoken to would be the job, touched."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the rank was asked for something")
+
+    monkeypatch.setattr(capture, "AgentClient", refuse)
+
+
+def run_folder(path: Path, **facts: Any) -> RunFolder:
+    run = RunFolder(path / "run")
+    log = TinyLog(run.ranks / "0")
+    log.group("0", (0, 1), "default_pg")
+    log.complete(log.issue(0, 1))  # without a payload
+    described = {
+        "pid": ALIVE,
+        "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
+        "hardware": {"node": platform.node()},
+        "uid": os.getuid(),
+        "socket": str(path / "0.sock"),
+    }
+    write_json(log.folder / "rank.json", described | facts)
+    write_json(run.run_json, {})
+    return run
+
+
+def refused(run: RunFolder, capsys: pytest.CaptureFixture[str], code: ExitCode, *options: str) -> str:
+    """What is said, and nothing is left."""
+    output = run.path.parent / "capsule"
+    before = sorted(run.path.rglob("*"))
+    assert main.run(["capture", str(run.path), "--rank", "0", "-o", str(output), *options]) == code
+    assert not output.exists() and sorted(run.path.rglob("*")) == before
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"hardware": {"node": "another"}}, ("rank 0 runs on node another", "run the capture there")),
+        ({"pid_namespace": 1}, ("rank 0 runs in a container", "run the capture inside that container")),
+    ],
+)
+def test_a_rank_out_of_reach(
+    facts: dict[str, Any], words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(run_folder(tmp_path, **facts), capsys, ExitCode.LACKING)
+    assert all(word in said for word in words)
+    assert "record with --window all and capture with --origin start" in said
+
+
+def test_a_rank_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(tmp_path, uid=4711)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)  # root may
+    said = refused(run, capsys, ExitCode.LACKING)
+    assert "rank 0 runs as user 4711" in said and "run the capture as that user or as root" in said
+    assert "--origin start" in said
+
+
+@pytest.mark.parametrize("pid", [NO_SUCH_PID, ALIVE])
+def test_from_the_start_without_what_it_received(pid: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(run_folder(tmp_path, pid=pid), capsys, ExitCode.BAD_CAPSULE, "--origin", "start")
+    assert "cannot be replayed from the program's start: what it received was not all kept" in said
+    assert "record with --window all, or capture a process image" in said
+
+
+def test_a_rank_that_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(run_folder(tmp_path, pid=NO_SUCH_PID), capsys, ExitCode.RANK_LOST)
+    assert "rank 0 has ended" in said and "prismdbg why RUN" in said
+
+
+def test_a_rank_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path)
+    assert main.run(["capture", str(run.path), "--rank", "3", "-o", str(tmp_path / "x")]) == ExitCode.USAGE
+    assert "holds nothing of rank 3" in capsys.readouterr().err
+
+
+def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path)
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    assert main.run(["capture", str(run.path), "--rank", "0", "-o", str(taken)]) == ExitCode.USAGE
+    assert taken.read_text() == "mine"
