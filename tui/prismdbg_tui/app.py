@@ -222,7 +222,7 @@ class PrismApp(App[int]):
             if text or self.state.phase is Phase.STOPPED:
                 self.live.type_line(text or "next")
         elif text in ("h", "help"):
-            self.panes.console.say(answers.help_text(""), "said")
+            self.panes.console.say(answers.help_text(), "said")
         elif text:
             self.panes.console.say(
                 "nothing runs here: prismdbg debug runs the rank; a moment moves the cursor", "error"
