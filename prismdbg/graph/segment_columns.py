@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
+from prismdbg.graph.record_walk import walk
 from prismdbg.model import dtypes
 
 Words = NDArray[np.uint64]
@@ -48,12 +49,16 @@ def read_words(path: Path) -> Words:
 
 
 def find_records(words: Words, path: Path) -> Places:
-    """Walks from record to record: the only loop over all of them."""
+    """As far as can be seen at once, then from record to record."""
+    found, slot = walk(words, fmt.HEADER.size // _SLOT)
+    kinds = (words[found] >> np.uint64(32)) & np.uint64(0xFFFF)
+    known = [found[kinds == fmt.Kind.ISSUE], found[kinds == fmt.Kind.COMPLETE]]
+    rest = (kinds != fmt.Kind.ISSUE) & (kinds != fmt.Kind.COMPLETE)
     issues: list[int] = []
     completions: list[int] = []
-    others: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = [(int(k), int(at)) for k, at in zip(kinds[rest], found[rest], strict=True)]
     slots = words.data.cast("B").cast("Q")
-    slot, end = fmt.HEADER.size // _SLOT, len(slots)
+    end = len(slots)
     damage, closed = None, False
     add_issue, add_completion = issues.append, completions.append
     while slot < end:
@@ -79,8 +84,8 @@ def find_records(words: Words, path: Path) -> Places:
     else:
         closed = True
     return Places(
-        issues=np.array(issues, dtype=np.int64),
-        completions=np.array(completions, dtype=np.int64),
+        issues=np.append(known[0], np.array(issues, dtype=np.int64)),
+        completions=np.append(known[1], np.array(completions, dtype=np.int64)),
         others=others,
         closed=closed,
         damage=damage,

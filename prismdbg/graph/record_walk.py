@@ -1,0 +1,71 @@
+"""Where the records of a segment begin, found by walking from many places at once. Gives only what is certain: whoever
+asks goes on from there record by record."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.capsule import log_format as fmt
+
+Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+LANES = 512
+LEAST_WORDS = 1 << 14  # below that, walking one by one is as quick
+_AHEAD = 96  # words in which a lane looks for its first record
+_MOST_BYTES = 1 << 16
+_BEYOND_KINDS = 64  # a newer writer's kinds are walked over, too
+_SIZE = np.uint64(0xFFFFFFFF)
+
+
+def walk(words: Words, first: int) -> tuple[Ints, int]:
+    """The slots of records from `first` on, in order, and the slot to go on from."""
+    none = np.zeros(0, dtype=np.int64)
+    if len(words) - first < LEAST_WORDS:
+        return none, first
+    starts = _starts(words, first)
+    limits = np.append(starts[1:], len(words))
+    steps, ends = _in_step(words, starts, limits)
+    certain = 1 + int(np.argmin(np.append(ends[:-1] == starts[1:], False)))  # a lane that is met by the one before
+    found = np.stack(steps)[:, :certain].T.ravel() if steps else none
+    return found[found >= 0], int(ends[certain - 1])
+
+
+def _starts(words: Words, first: int) -> Ints:
+    """What looks like a record, and like two more after it, in each part of the segment; the first is one."""
+    begins = np.linspace(first, len(words) - 1, LANES + 1).astype(np.int64)[1:-1]
+    slots = begins[:, None] + np.arange(_AHEAD)
+    fits = np.ones(slots.shape, dtype=np.bool_)
+    at = slots
+    for _ in range(3):
+        inside = at < len(words)
+        head = words[np.where(inside, at, 0)]
+        fits &= inside & _looks_right(head)
+        at = at + (head & _SIZE).astype(np.int64) // 8
+    has = fits.any(axis=1)
+    return np.concatenate([[first], slots[has, fits[has].argmax(axis=1)]]).astype(np.int64)
+
+
+def _looks_right(head: Words) -> NDArray[np.bool_]:
+    size, kind, rest = head & _SIZE, (head >> np.uint64(32)) & np.uint64(0xFFFF), head >> np.uint64(48)
+    sized = (size >= fmt.RECORD.size) & (size <= _MOST_BYTES) & (size & np.uint64(7) == 0)
+    right: NDArray[np.bool_] = sized & (kind >= fmt.Kind.TEXT) & (kind < _BEYOND_KINDS) & (rest == 0)
+    return right
+
+
+def _in_step(words: Words, starts: Ints, limits: Ints) -> tuple[list[Ints], Ints]:
+    """All lanes a record at a time: their slots (-1 where a lane has ended), and where each ended."""
+    at = starts.copy()
+    steps: list[Ints] = []
+    going = np.flatnonzero(at < limits)
+    while len(going):
+        head = words[at[going]]
+        good = _looks_right(head)
+        going, head = going[good], head[good]
+        slots = np.full(len(starts), -1, dtype=np.int64)
+        slots[going] = at[going]
+        steps.append(slots)
+        at[going] += (head & _SIZE).astype(np.int64) // 8
+        going = going[at[going] < limits[going]]
+    return steps, at

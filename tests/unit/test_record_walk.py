@@ -1,0 +1,48 @@
+"""The walk from many places at once finds what the walk record by record finds, also where data look like records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.graph.record_walk import LEAST_WORDS, walk
+
+
+def segment(seed: int, words: int, *, misleading: bool) -> tuple[np.ndarray, list[int], int]:  # type: ignore[type-arg]
+    """A segment of random records, the slot of each, and the first slot after them."""
+    random = np.random.default_rng(seed)
+    body = random.integers(0, 1 << 20, words).astype(np.uint64)
+    if misleading:  # every word of every body is the head of a short record
+        body[:] = 24 | int(fmt.Kind.COMPLETE) << 32
+    slots, at = [], 8
+    while at + 200 < words * 3 // 4:
+        size = int(random.integers(2, 40))
+        body[at] = size * 8 | int(random.integers(1, 8)) << 32
+        slots.append(at)
+        at += size
+    body[at:] = 0
+    return body, slots, at
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("misleading", [False, True])
+def test_what_it_finds_is_so(seed: int, misleading: bool) -> None:
+    words, slots, end = segment(seed, 4 * LEAST_WORDS, misleading=misleading)
+    found, after = walk(words, 8)
+    assert found.tolist() == slots[: len(found)], "nothing that is none, and none left out"
+    assert after == (slots[len(found)] if len(found) < len(slots) else end)
+    if not misleading:
+        assert after == end
+
+
+def test_it_stops_where_the_log_is_damaged() -> None:
+    words, slots, _ = segment(1, 4 * LEAST_WORDS, misleading=False)
+    words[slots[700]] = 13
+    found, after = walk(words, 8)
+    assert found.tolist() == slots[: len(found)] and after == slots[len(found)] and len(found) <= 700
+
+
+def test_a_short_segment_is_left_to_who_asks() -> None:
+    found, after = walk(np.zeros(100, dtype=np.uint64), 8)
+    assert len(found) == 0 and after == 8
