@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from prismdbg.cli import render
-from prismdbg.cli.param_types import seconds
+from prismdbg.cli.param_types import moment, seconds
 from prismdbg.cli.program import LiveProgram
 from prismdbg.cli.repl import PROMPT, Tell, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
+from prismdbg.model.moment import Moment
 from prismdbg.session.line import VERBS
 from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest
-from prismdbg.workflows.travel import open_travel
+from prismdbg.workflows.travel import Travel, open_travel
 
 
 @click.command()
@@ -26,8 +29,11 @@ from prismdbg.workflows.travel import open_travel
 @click.option(
     "--timeout", type=seconds, default=600.0, show_default=True, help="Seconds without a collective or a command."
 )
+@click.option("--at", type=moment, metavar="MOMENT", help="Go there first.")
 @click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
-def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: float, plain: bool) -> int:
+def command(
+    capsule: Path, runtime: str | None, allow_writes: bool, timeout: float, at: Moment | None, plain: bool
+) -> int:
     """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
 
     On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
@@ -35,31 +41,39 @@ def command(capsule: Path, runtime: str | None, allow_writes: bool, timeout: flo
     """
     with opened(capsule) as whole:
         request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
-        if not plain and (code := _on_screen(request, capsule.name)) is not None:
+        if not plain and (code := _on_screen(request, capsule.name, at)) is not None:
             return code
         with open_travel(request, lambda text: render.say(f"prismdbg: {text}")) as travel:
             render.say(f"recorded as: {whole.manifest.incident.text}")
             typed = sys.stdin.isatty()
             lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
-            program = LiveProgram(travel)
-
-            def make(tell: Tell) -> Debugger:
-                return Debugger(
-                    travel,
-                    tell,
-                    end_record=travel.end_record,
-                    recorded=recorded_moments(travel),
-                    settings=Settings(bound_s=timeout),
-                    how_it_ended=program.how_it_ended,
-                )
-
-            return run_repl(make, lines, sys.stdout, program=program, echo=not typed, patient=typed)
+            lines = chain([f"goto {at}"] if at is not None else [], lines)
+            return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed)
 
 
-def _on_screen(request: ReplayRequest, name: str) -> int | None:
+def by_lines(
+    travel: Travel, lines: Iterable[str], *, bound_s: float, echo: bool, patient: bool = False, strict: bool = False
+) -> int:
+    """The line debugger on stdout; its exit code."""
+    program = LiveProgram(travel)
+
+    def make(tell: Tell) -> Debugger:
+        return Debugger(
+            travel,
+            tell,
+            end_record=travel.end_record,
+            recorded=recorded_moments(travel),
+            settings=Settings(bound_s=bound_s),
+            how_it_ended=program.how_it_ended,
+        )
+
+    return run_repl(make, lines, sys.stdout, program=program, echo=echo, patient=patient, strict=strict)
+
+
+def _on_screen(request: ReplayRequest, name: str, at: Moment | None) -> int | None:
     """None where there is no terminal for it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe need not wait for the screen's libraries
         return None
     from prismdbg_tui import start
 
-    return start.debug(request, name, sys.stderr) if start.on_terminal() else None
+    return start.debug(request, name, sys.stderr, at) if start.on_terminal() else None

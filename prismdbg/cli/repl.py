@@ -34,11 +34,13 @@ def run_repl(
     program: Program | None = None,
     echo: bool = False,
     patient: bool = False,
+    strict: bool = False,
 ) -> int:
     """Debugs until `quit` or the end of `lines`; then the replay is ended. Gives an exit code.
 
     make: the debugger that tells its notices to what it is given. echo: show each line before its answer. patient: on
-    running out of time go back to the prompt (a person decides), else raise `WaitTimeout`.
+    running out of time go back to the prompt (a person decides), else raise `WaitTimeout`. strict: a line that cannot
+    be carried out makes the whole a failure.
     """
     repl = Repl(make, output, program or Unseen(), patient=patient)
     with repl.interruptible():
@@ -51,7 +53,7 @@ def run_repl(
                     break
         finally:
             repl.debugger.end()
-    return repl.exit_code
+    return ExitCode.FAILED if strict and repl.refused and repl.exit_code == ExitCode.OK else repl.exit_code
 
 
 class Repl:
@@ -63,6 +65,7 @@ class Repl:
         self._interrupts = 0
         self._differs = False
         self._last = ""
+        self.refused = 0  # lines that could not be carried out
         self.debugger = make(self.tell)
 
     @property
@@ -167,6 +170,7 @@ class Repl:
             self.show(f"| {line}")
 
     def _show_error(self, error: PrismError) -> None:
+        self.refused += 1
         self._show_output()
         self.show(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
 

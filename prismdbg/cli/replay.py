@@ -11,15 +11,16 @@ from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
+from prismdbg.cli.replay_chosen import CANNOT_TELL, Chosen, cannot_tell
+from prismdbg.cli.replay_script import replay_scripted
 from prismdbg.cli.stop_text import source_lines
-from prismdbg.errors import FacilityError, PrismError
+from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg.session.story import render_story
 from prismdbg.workflows.compare import Outcome, Verdict, run_to_end
 from prismdbg.workflows.pack import opened
-from prismdbg.workflows.replay import ReplayRequest, open_replay
+from prismdbg.workflows.replay import open_replay
 
-BISECT_SKIP = 125
 _CODES = {
     Outcome.SAME: ExitCode.OK,
     Outcome.UNHUNG: ExitCode.OK,
@@ -31,19 +32,39 @@ _CODES = {
 OUTPUT_SHOWN_BYTES = 4000
 
 
+def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from prismdbg.script.schema import json_schema
+
+        render.emit_json(json_schema())
+        context.exit()
+
+
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="[default: the best there is]")
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop there.")
+@click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Carry out the checks in this file.")
+@click.option("-x", "lines", metavar="FILE", help="Carry out debugger commands, a line each; - is standard input.")
+@click.option("--source", type=click.Path(path_type=Path), metavar="DIR", help="Use the files in DIR, as edited.")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="XML", help="Write the checks as JUnit.")
 @click.option("--strict", is_flag=True, help="Pickled objects that differ (a pid, a time) count, too.")
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for the whole replay.")
 @click.option("--bisect", is_flag=True, help="Exit 125 where this code or this machine cannot run the capsule.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option(
+    "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
+    help="Print what a script can say, as a JSON Schema.",
+)  # fmt: skip
 def command(
     capsule: Path,
     runtime: str | None,
     until: Moment | None,
+    script: Path | None,
+    lines: str | None,
+    source: Path | None,
+    junit: Path | None,
     strict: bool,
     allow_writes: bool,
     timeout: float,
@@ -53,23 +74,54 @@ def command(
     """Run the rank in CAPSULE from A to B with no network, no peers and no capabilities, and compare.
 
     Exits 0 when it was the run that was, or when a rank that hung was un-hung; 5 when it diverged, 3 for a bad
-    capsule, 4 when this machine lacks something, 124 when the time is over.
+    capsule, 4 when this machine lacks something, 124 when the time is over. With --script it exits 1 when an
+    expectation failed. With --source, where the program may leave the record: 0 when the incident does not happen
+    again, 1 when it does, and with --bisect 125 when the program fails otherwise (as `git bisect run` wants it).
     """
+    chosen = Chosen(
+        capsule=capsule,
+        runtime=runtime or "",
+        until=until,
+        script=script,
+        lines=lines,
+        source=source,
+        junit=junit,
+        strict=strict,
+        allow_writes=allow_writes,
+        bound_s=timeout,
+        bisect=bisect,
+        as_json=as_json,
+    )
+    chosen.check()
+    if chosen.is_scripted:
+        return replay_scripted(chosen)
     try:
-        with opened(capsule) as whole:
-            request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
-            with open_replay(request, _say) as live:
-                verdict = run_to_end(live, until=until, strict=strict, timeout_s=timeout, say=_say)
-                output = live.output.read_text(errors="replace") if live.output.exists() else ""
-                place = live.runtime
-            kept = _keep_output(capsule, output)
-            incident = whole.manifest.incident.text
+        return _compare(chosen) if lines is None else _by_lines(chosen, lines)
     except PrismError as error:
-        if bisect and (isinstance(error, FacilityError) or error.exit_code in (3, 4, 124)):
+        if bisect and cannot_tell(error):
             _say(f"cannot tell: {error}")
-            return BISECT_SKIP
+            return CANNOT_TELL
         raise
-    if as_json:
+
+
+def _by_lines(chosen: Chosen, name: str) -> int:
+    from prismdbg.cli.replay_lines import read_lines, replay_lines
+
+    lines = read_lines(name)
+    with opened(chosen.capsule) as whole:
+        return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=_say)
+
+
+def _compare(chosen: Chosen) -> int:
+    capsule = chosen.capsule
+    with opened(capsule) as whole:
+        with open_replay(chosen.request(whole), _say) as live:
+            verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
+            output = live.output.read_text(errors="replace") if live.output.exists() else ""
+            place = live.runtime
+        kept = _keep_output(capsule, output)
+        incident = whole.manifest.incident.text
+    if chosen.as_json:
         render.emit_json({**_json(verdict, output, place), "output_kept_at": str(kept) if kept else None})
     else:
         _print(verdict, output, incident)

@@ -11,6 +11,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
     CheckpointMade,
+    Departed,
     EndOfLog,
     Finished,
     Hit,
@@ -24,6 +25,7 @@ from prismdbg.session.notices import (
     Synthesized,
     Unlike,
 )
+from prismdbg.session.story import headline
 
 Json = dict[str, Any]
 
@@ -86,6 +88,8 @@ def notice_text(notice: Notice) -> str:
     match notice:
         case Synthesized():
             return f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized"
+        case Departed():
+            return f"{notice.moment}: here it leaves the record: {headline(notice.story)}; everything later is assumed"
         case EndOfLog():
             return f"everything recorded was replayed: {tally_text(notice.tally)}"
         case StateCompared(equal=True):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.model.moment import Moment
+from prismdbg.script.language import Expect, Forbid, Script
 
 Json = dict[str, Any]
 
@@ -98,6 +99,12 @@ class Findings:
     reached: Moment | None = None
     cut_short: str = ""
 
+    def announce(self, script: Script) -> None:
+        """Every check, undecided yet: also a replay that never starts has its cases."""
+        if not self.checks:
+            self.checks += [_of("expect", entry, entry.that.text) for entry in script.expect]
+            self.checks += [_of("forbid", e, e.when.text if e.when is not None else str(e.on)) for e in script.forbid]
+
     @property
     def failed(self) -> list[Finding]:
         return [check for check in self.checks if check.outcome is Outcome.FAILED]
@@ -115,3 +122,7 @@ class Findings:
                 check.outcome = Outcome.HELD
             else:
                 check.fail(None, f"it was never looked at: the replay ended at {self.reached} before its place came")
+
+
+def _of(kind: str, entry: Expect | Forbid, text: str) -> Finding:
+    return Finding(kind=kind, title=entry.title, place=str(entry.place), text=text)

@@ -161,3 +161,6 @@ class Script:
     expect: Annotated[tuple[Expect, ...], "what must be true"] = ()
     forbid: Annotated[tuple[Forbid, ...], "what must never happen"] = ()
     record: Annotated[tuple[Record, ...], "values for the report"] = ()
+
+
+NO_SCRIPT = Script(place=Place("", 0, 0))

@@ -12,7 +12,7 @@ from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.expr.parser import Expression
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, Json, Outcome, RecordedValue
-from prismdbg.script.language import END, Expect, Forbid, Record, Script, When
+from prismdbg.script.language import END, Record, Script, When
 from prismdbg.script.operands import operands
 from prismdbg.script.rank import Rank, Stand
 from prismdbg.script.stops import forbidding, spec_of
@@ -33,16 +33,6 @@ class _Check:
     finding: Finding
 
 
-def _expected(entry: Expect) -> _Check:
-    finding = Finding(kind="expect", title=entry.title, place=str(entry.place), text=entry.that.text)
-    return _Check(entry.that, entry.at, finding)
-
-
-def _forbidden(entry: Forbid) -> _Check:
-    text = entry.when.text if entry.when is not None else str(entry.on)
-    return _Check(entry.when, None, Finding(kind="forbid", title=entry.title, place=str(entry.place), text=text))
-
-
 class Runner:
     """`end`: B, where the replay ends that has no `run_to`."""
 
@@ -51,10 +41,11 @@ class Runner:
         self._script = script
         self._findings = findings
         self._end = script.run_to or end
-        self._expects = [_expected(entry) for entry in script.expect]
-        self._forbids = [_forbidden(entry) for entry in script.forbid]
+        findings.announce(script)
+        found = iter(findings.checks)
+        self._expects = [_Check(entry.that, entry.at, next(found)) for entry in script.expect]
+        self._forbids = [_Check(entry.when, None, next(found)) for entry in script.forbid]
         self._stops: dict[int, str | _Check] = {}
-        findings.checks += [check.finding for check in (*self._expects, *self._forbids)]
 
     def run(self) -> None:
         """What it finds stands in the findings, also where an error ends it."""
@@ -159,6 +150,8 @@ class Runner:
             check.finding.fail(stand.moment, f"it is neither true nor false: {why}")
         elif not truth(value):
             check.finding.fail(stand.moment, f"it is {why}")
+        elif check.at is not None and self._moment_of(check.at) is not None:  # at a stop there may be more hits
+            check.finding.outcome = Outcome.HELD
         if check.finding.outcome is Outcome.FAILED:
             self._explain(check, stand)
         check.finding.assumed |= is_assumed(check.expression, stand)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -88,6 +88,7 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
     """Fills `result` as it goes on; an error that ends it leaves there what was found before."""
     began = time.monotonic()
     check_span(script, request.capsule)
+    request = replace(request, peers=tuple(_to_json(assumed) for assumed in script.peers))
     try:
         with open_travel(request, say) as travel:
             result.runtime = travel.runtime
@@ -100,9 +101,6 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
 
 
 def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: Scripted, deadline_s: float) -> None:
-    may_depart = request.overlay is not None or bool(script.peers)
-    if may_depart:
-        travel.client.ask("depart", peers=[_to_json(assumed) for assumed in script.peers])
     listener = Listener()
     debugger = Debugger(
         travel,
@@ -120,7 +118,7 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     finally:
         affected = _affected(debugger, listener)
         debugger.end()
-    _judge(capsule, script, result, listener, moments, affected, may_depart)
+    _judge(capsule, script, result, listener, moments, affected, request.may_depart)
 
 
 def _judge(

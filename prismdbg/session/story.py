@@ -40,6 +40,8 @@ def render_story(event: Json, source: Sequence[str] = ()) -> str:
 
 def headline(event: Json) -> str:
     """What differs, in one line."""
+    if event.get("assumed"):
+        return "peers are assumed to send something else than they did"
     differences = event["differences"]
     if event.get("expected") is None:
         return f"{event['actual']['profiling_name']} is not in the record; " + "; ".join(

@@ -57,7 +57,7 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
                     running=running,
                     runtime=runtime.name,
                     output=plan.spec.output,
-                    first_record=take_over(client, capsule),
+                    first_record=take_over(client, request),
                     end_record=last_record(capsule),
                 )
         finally:
@@ -86,8 +86,16 @@ def connect(plan: Plan, running: RunningRank) -> AgentClient:
     return connect_when_ready(plan.agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None)
 
 
-def take_over(client: AgentClient, capsule: Capsule) -> int:
-    """A restored rank changes over to virtual peers. The number of the first record to come."""
+def take_over(client: AgentClient, request: ReplayRequest) -> int:
+    """A rank that stands at A is told how it is replayed: a restored one changes over to virtual peers, one that may
+    leave the record learns so. The number of the first record to come."""
+    first = _change_over(client, request.capsule)
+    if request.may_depart:
+        client.ask("depart", peers=list(request.peers))
+    return first
+
+
+def _change_over(client: AgentClient, capsule: Capsule) -> int:
     if capsule.manifest.origin is not Origin.IMAGE:
         return 0
     in_flight = [int(number) for number in capsule.rank().get("in_flight", [])]

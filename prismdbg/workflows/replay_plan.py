@@ -20,20 +20,26 @@ from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
-from prismdbg.workflows.injection import PACKAGE, make_inject_folder
+from prismdbg.workflows.injection import PACKAGE, cache_dir, make_inject_folder
 from prismdbg.workflows.source_overlay import Overlay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
-    captured ones."""
+    captured ones; `peers`: what is assumed of them, as `rank.what_if` reads it. With either the rank may leave the
+    record, and then goes on among synthesized peers."""
 
     capsule: Capsule
     runtime: str = ""
     allow_writes: bool = False
     longest_s: float = 24 * 3600.0
     overlay: Overlay | None = None
+    peers: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def may_depart(self) -> bool:
+        return self.overlay is not None or bool(self.peers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,7 @@ def _plan_image(request: ReplayRequest, session: Path) -> Plan:
             Bind(source=agents, target=str(socket.parent), read_only=False),
             # the change over imports modules that the recorded rank had no need of
             Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
+            *_native(f"{rank['inject']}/native"),
         ),
         files=_laid(capsule, image.files),
         folders=(*image.folders, *_paths(rank, "folders")),
@@ -111,6 +118,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
     RankConfig(
         mode=Mode.REPLAY,
         socket_dir=str(session),
+        cache_dir=str(cache_dir()),
         log=str(capsule.log),
         rank=manifest.rank,
         world_size=manifest.world_size,
@@ -127,7 +135,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         python=str(rank["executable"]),
         capsule=capsule.path,
         environment=_environment(capsule),
-        binds=(Bind(source=PACKAGE, target=str(PACKAGE)),),
+        binds=(Bind(source=PACKAGE, target=str(PACKAGE)), *_native(str(cache_dir() / "native"))),
         files=request.overlay.over(_laid(capsule, ())) if request.overlay is not None else _laid(capsule, ()),
         folders=_paths(rank, "folders"),
         absent=_paths(rank, "absent"),
@@ -138,6 +146,12 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         longest_s=request.longest_s,
     )
     return Plan(spec=spec, agent_path=session / "replay.sock")
+
+
+def _native(target: str) -> tuple[Bind, ...]:
+    """The extension's builds, with which the rank traces; beside what the rank itself had loaded, not over it."""
+    builds = cache_dir() / "native"
+    return (Bind(source=builds, target=target),) if builds.is_dir() else ()
 
 
 def _program_environment(rank: dict[str, Any], session: Path, config: Path) -> dict[str, str]:

@@ -23,6 +23,10 @@ _SKIPPED = ("__pycache__", "node_modules", "site-packages")
 START_HINT = "record with `prismdbg record --window all`, or capture with `--origin start`"
 
 
+class NothingMatches(UsageError):
+    """No file of the folder is one of the program's: another folder is meant, or an older commit did not have it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
     """Paths of `replaced` and `added` are the rank's, `unchanged` is a count, `unmatched` are relative to the folder.
@@ -65,7 +69,7 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     own = sorted(_walk(folder))
     base = _seen_as(own, captured, places(capsule.rank(), tuple(captured)))
     if base is None:
-        raise UsageError(
+        raise NothingMatches(
             f"no file in {folder} is one of the program's by its relative path",
             hint=f"the program knew, for instance, {next(iter(captured), 'no file')}: give the folder that stands for "
             "one above it",

@@ -20,7 +20,7 @@ from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.runtime.spec import RunningRank, Runtime
-from prismdbg.runtime.starter_control import Refusal, StarterControl
+from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.workflows.replay import Say, connect, last_record, start, take_over
@@ -41,6 +41,7 @@ class Travel:
         self, *, request: ReplayRequest, runtime: Runtime, plan: Plan, images: SavedImages, why_not: str, say: Say
     ) -> None:
         """`why_not`: the reason why no images can be taken; empty where they can."""
+        self._request = request
         self.capsule: Capsule = request.capsule
         self.runtime: str = runtime.name
         self.output: Path = plan.spec.output
@@ -96,10 +97,10 @@ class Travel:
         self._images.require_room(self._expected_bytes())
         number, began = self._next, time.monotonic()
         self._next += 1
-        refusal = self._save_alone(number)
-        if refusal is not None:
+        answer = self._save_alone(number)
+        if answer.refusal:
             self._images.remove(number)
-            raise error_of(refusal, f"take an image of the rank at {moment}")
+            raise error_of(answer, f"take an image of the rank at {moment}")
         kept = Checkpoint(
             number=number,
             moment=moment,
@@ -132,7 +133,7 @@ class Travel:
         if self._running is not None:
             self._running.kill()
 
-    def _save_alone(self, number: int) -> Refusal | None:
+    def _save_alone(self, number: int) -> Answer:
         """criu refuses a rank that somebody outside its network namespace is connected to."""
         heard = self.client.leave()
         try:
@@ -144,12 +145,14 @@ class Travel:
     def _return_in_place(self, number: int) -> bool:
         """False where the place is gone, or did not get the rank back: another one may."""
         try:
-            refusal = self._control().return_to(str(number))
+            answer = self._control().return_to(str(number))
         except RankLost:
             return False
-        if refusal is not None:
-            self._say(f"{error_of(refusal, 'return in place')}; trying in a new one")
-        return refusal is None
+        if answer.refusal:
+            self._say(f"{error_of(answer, 'return in place')}; trying in a new one")
+        for path in answer.left:
+            self._say(f"{path} could not be put back: the program wrote over what was there before the replay")
+        return not answer.refusal
 
     def _start_at(self, number: int) -> None:
         """A new place, and the rank in it."""
@@ -164,7 +167,7 @@ class Travel:
         self._running = start(self._runtime, self._plan_at(number), self.capsule, self._say)
         self._client = connect(self._plan, self.running)
         if number == ORIGIN:
-            self.first_record = take_over(self._client, self.capsule)
+            self.first_record = take_over(self._client, self._request)
 
     def _plan_at(self, number: int) -> Plan:
         saving = self._plan.spec.saving
