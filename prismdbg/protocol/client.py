@@ -28,6 +28,7 @@ class AgentClient:
     """Requests with bounded answers; events that arrive meanwhile are kept for `next_event`."""
 
     def __init__(self, path: Path, *, connect_timeout_s: float = 5.0) -> None:
+        self.path = path
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(connect_timeout_s)
         try:

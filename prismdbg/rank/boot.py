@@ -77,12 +77,14 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
     if not config.native:
         return PythonRecorder(), "python"
     from prismdbg.rank import native_build
+    from prismdbg.rank.tracing import tracer
 
     path, reason = native_build.find(Path(config.cache_dir))
     if path is not None:
         try:
             module: Any = native_build.load(Path(config.cache_dir))
             module.install()
+            tracer.use(module)
             return module, "native"
         except Exception as error:
             reason = f"the native recorder cannot be used: {error}"

@@ -7,6 +7,7 @@ import threading
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.rank.call import Call, identity_key
+from prismdbg.rank.tracing import tracer
 
 
 class Counters:
@@ -22,6 +23,7 @@ class Counters:
     def begin_step(self, step: int) -> None:
         with self._lock:
             self.step, self.collective = step, 0
+        tracer.moved(step, 0)
 
     @property
     def moment(self) -> Moment:
@@ -36,6 +38,7 @@ class Counters:
             self._sequences[key] = sequence + 1
             self.collective += 1
             record_id, self.record_id = self.record_id, self.record_id + 1
+            tracer.moved(self.step, self.collective)
             return record_id, Moment(self.step, self.collective), Identity(group, sequence, op, peer, tag)
 
     def resume_before(self, past: list[Collective], step: int, collective: int) -> None:

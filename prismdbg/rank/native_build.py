@@ -26,7 +26,11 @@ SOURCES = Path(__file__).parent / "native"
 COMPILE_TIMEOUT_S = 600
 _BYTES_PER_COMPILER = 2 << 30
 # Sources that are compiled as one: reading torch's headers is most of the work.
-_TOGETHER = (("kernel", "call", "flight", "recording_work", "tensors"), ("module", "hooks"))
+_TOGETHER = (
+    ("kernel", "call", "flight", "recording_work", "tensors"),
+    ("module", "hooks", "trace_module"),
+    ("allocator_shim", "trace_operators"),
+)
 _FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]
 _LIBRARIES = ["-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
 

@@ -19,6 +19,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from prismdbg.errors import UsageError
 
 _state = threading.local()
+_listeners: list[Callable[[bool], None]] = []
+
+
+def listen(tell: Callable[[bool], None]) -> None:
+    """`tell(True)` on a thread that begins to compute for the debugger, `tell(False)` when it ends."""
+    _listeners.append(tell)
 
 
 def is_quiet() -> bool:
@@ -38,15 +44,28 @@ def refuse_collective(name: str) -> None:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Until the end, this thread works for the debugger."""
-    with torch.no_grad(), _disable_current_modes():
+    with _counted(), torch.no_grad(), _disable_current_modes():
         restore = _random_state()
-        _state.depth = getattr(_state, "depth", 0) + 1
         try:
             yield
         finally:
-            _state.depth -= 1
             for put_back in restore:
                 put_back()
+
+
+@contextlib.contextmanager
+def _counted() -> Iterator[None]:
+    _state.depth = getattr(_state, "depth", 0) + 1
+    if _state.depth == 1:
+        for tell in _listeners:
+            tell(True)
+    try:
+        yield
+    finally:
+        _state.depth -= 1
+        if _state.depth == 0:
+            for tell in _listeners:
+                tell(False)
 
 
 def _random_state() -> list[Callable[[], Any]]:

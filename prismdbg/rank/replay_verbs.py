@@ -11,6 +11,7 @@ from prismdbg.rank.departure import Departure
 from prismdbg.rank.inspection import address_of, difference_at, evaluate_at, locals_at, source_at
 from prismdbg.rank.membership import peers_at, ranks_of
 from prismdbg.rank.surroundings import stack_of
+from prismdbg.rank.tracing.verbs import tracing_verbs
 from prismdbg.rank.what_if import Assumption, WhatIf
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def verbs_of(replaying: Replaying) -> dict[str, Verb]:
-    return {**_moving(replaying), **_looking(replaying)}
+    counters = replaying.counters
+    traced = tracing_verbs(replaying.agent.path.parent, lambda: (counters.step, counters.collective))
+    return {**_moving(replaying), **_looking(replaying), **traced}
 
 
 def _moving(replaying: Replaying) -> dict[str, Verb]:

@@ -79,6 +79,9 @@ void LogWriter::store(Kind kind, std::string_view head, std::string_view tail, s
   }
   auto* record = reinterpret_cast<RecordHeader*>(start);
   record->kind = static_cast<uint16_t>(kind);
+  if (offset_ + size_bytes + sizeof(RecordHeader) <= segment_bytes_) {  // a restored process writes over what it wrote later
+    reinterpret_cast<RecordHeader*>(start + size_bytes)->size = 0;
+  }
   __atomic_store_n(&record->size, static_cast<uint32_t>(size_bytes), __ATOMIC_RELEASE);
   offset_ += size_bytes;
   written_bytes_ += size_bytes;

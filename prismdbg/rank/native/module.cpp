@@ -7,6 +7,7 @@
 #include "kernel.h"
 #include "state.h"
 #include "tensors.h"
+#include "trace_module.h"
 
 namespace prismdbg {
 namespace {
@@ -121,6 +122,7 @@ PYBIND11_MODULE(prismdbg_native, m) {
   });
   prismdbg::bind_steering(m);
   prismdbg::bind_window_and_park(m);
+  prismdbg::bind_tracer(m);
   py::module_::import("atexit").attr("register")(
       py::cpp_function([] { prismdbg::state().recorder.tidy(); }, prismdbg::WithoutLock()));
 }

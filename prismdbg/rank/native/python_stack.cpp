@@ -42,9 +42,13 @@ size_t PythonStacks::PlacesHash::operator()(const std::vector<Place>& places) co
 
 #ifdef PRISMDBG_WALKS_WITHOUT_GIL
 
+bool PythonStacks::needs_lock() {
+  return false;
+}
+
 // A thread's own frames stand still while it is here, and they keep their code objects alive, so reading them needs
 // no lock. faulthandler walks the same way.
-void PythonStacks::walk(std::vector<Place>& places) {
+void PythonStacks::walk(std::vector<Place>& places, FirstArgument* argument) {
   const PyThreadState* thread = PyGILState_GetThisThreadState();
   if (thread == nullptr || thread->cframe == nullptr) {
     return;
@@ -55,12 +59,19 @@ void PythonStacks::walk(std::vector<Place>& places) {
     if (frame->owner == FRAME_OWNED_BY_GENERATOR || instruction >= frame->f_code->_co_firsttraceable) {
       places.push_back({frame->f_code, static_cast<int64_t>(instruction * sizeof(_Py_CODEUNIT))});
     }
+    if (argument != nullptr && argument->value == nullptr && frame->f_code == argument->code) {
+      argument->value = frame->localsplus[0];
+    }
   }
 }
 
 #else
 
-void PythonStacks::walk(std::vector<Place>& places) {
+bool PythonStacks::needs_lock() {
+  return true;
+}
+
+void PythonStacks::walk(std::vector<Place>& places, FirstArgument*) {
   if (PyGILState_GetThisThreadState() == nullptr) {
     return;
   }
@@ -81,16 +92,27 @@ void PythonStacks::walk(std::vector<Place>& places) {
 
 #endif
 
-uint32_t PythonStacks::current(const Writer& write) {
+uint32_t PythonStacks::current(const Writer& write, FirstArgument* argument) {
   if (python_is_ending()) {
     return 0;
   }
   thread_local std::vector<Place> places;
   places.clear();
-  walk(places);
+  walk(places, argument);
   if (places.empty()) {
     return 0;
   }
+  thread_local Latest latest;
+  const uint64_t generation = generation_.load(std::memory_order_acquire);
+  if (latest.generation == generation && latest.places == places) {
+    return latest.number;
+  }
+  const uint32_t number = number_of(places, write);
+  latest = {places, generation, number};
+  return number;
+}
+
+uint32_t PythonStacks::number_of(const std::vector<Place>& places, const Writer& write) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known = numbers_.find(places);
@@ -130,6 +152,12 @@ std::vector<NamedFrame> PythonStacks::resolve(const std::vector<Place>& places) 
 void PythonStacks::forget() {
   const std::lock_guard<std::mutex> lock(mutex_);
   numbers_.clear();
+  generation_.store(new_generation(), std::memory_order_release);
+}
+
+uint64_t PythonStacks::new_generation() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
 }
 
 }  // namespace prismdbg

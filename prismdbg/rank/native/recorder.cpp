@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "guarded.h"
 #include "json.h"
+#include "trace_place.h"
 
 namespace prismdbg {
 namespace {
@@ -61,6 +62,7 @@ void Recorder::begin_step(uint32_t step, uint8_t source) noexcept {
         {
           const std::lock_guard<std::mutex> lock(mutex_);
           counters_.begin_step(step);
+          place().move(step, 0);
           if (log_ && mode() == 1) {
             StepBody body{};
             body.step = step;
@@ -122,6 +124,7 @@ IssueBody Recorder::encode(const Issue& issue, uint32_t stack) {
   body.inputs = issue.inputs;
   body.outputs = issue.outputs;
   const Position position = counters_.issue(issue);
+  place().move(position.step, position.collective);
   body.record_id = position.record_id;
   body.sequence = position.sequence;
   body.step = position.step;

@@ -1,0 +1,47 @@
+"""The bytes of a memory trace. The native tracer (`rank/native/trace_writer.cpp`) writes them; `memory_reader` reads.
+
+A trace is a folder. `memory.00000.seg`, `memory.00001.seg`, ... hold records of one fixed size, in the order in which
+things happened on all threads; each file is allocated before it is mapped. All numbers are little-endian. A segment
+is a 64-byte header and then records; the header's count is stored after each record, so a trace can be read while it
+is written, after `kill -9`, and after the process was put back to an earlier time. A segment that is full is followed
+by the next.
+
+`events.*.seg` give names to the numbers in records. They are a log as `log_format` has it, with its TEXT and STACK
+records and one kind of our own, SITE. Number 0 is the empty text, the unknown stack, the unknown site.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+MAGIC = b"PRSMMEM1"
+VERSION = 1
+SITE_KIND = 16
+
+# magic, version, segment index, pid, bytes of a record, wall clock ns and monotonic ns at one instant,
+# records that fit, records that are there, zeros
+HEADER = struct.Struct("<8sIIIIqqQQ8x")
+# kind, flags, device, thread | address | size | monotonic ns | step, collective, op, site | block | total:
+# what the program's own blocks hold after this record
+RECORD = struct.Struct("<BBHIQQqIIIIQQ")
+# number, outermost operator's text, innermost operator's text, module's text, stack, zero
+SITE = struct.Struct("<IIIIII")
+
+CPU = 0  # of another device: 1 + its index
+
+
+class Kind(IntEnum):
+    ALLOCATION = 1
+    FREE = 2
+    OPERATOR = 3  # an outermost one begins, on the issuing thread
+    BEFORE = 4  # a block that is older than the trace
+
+
+class Flag(IntEnum):
+    BACKEND = 1  # made by a communication backend, or by what stands in for it in a replay
+    OLD_STACK = 2  # the thread's last known Python stack: it did not hold Python's lock
+
+
+def segment_name(index: int) -> str:
+    return f"memory.{index:05d}.seg"

@@ -1,0 +1,140 @@
+"""Finds the parts of a memory trace: whole records as spans of files, and the names of their numbers.
+
+Records are not decoded here: `prismdbg.memory` reads them as columns.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prismdbg.capsule import log_format, memory_format
+from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """`records` of them lie in the file from `offset` on."""
+
+    path: Path
+    offset: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteNumbers:
+    outer_op: int
+    op: int
+    module: int
+    stack: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceParts:
+    """`wall_offset_ns` added to a record's time gives nanoseconds since 1970."""
+
+    spans: list[Span]
+    pid: int
+    wall_offset_ns: int
+    texts: dict[int, str] = field(default_factory=lambda: {0: ""})
+    stacks: dict[int, tuple[Frame, ...]] = field(default_factory=lambda: {0: ()})
+    sites: dict[int, SiteNumbers] = field(default_factory=lambda: {0: SiteNumbers(outer_op=0, op=0, module=0, stack=0)})
+
+
+def is_trace(folder: Path) -> bool:
+    return (folder / memory_format.segment_name(0)).is_file()
+
+
+def read_parts(folder: Path) -> TraceParts:
+    """`CapsuleError` where there is no trace, or a damaged one."""
+    if not is_trace(folder):
+        raise CapsuleError(
+            f"no memory trace in {folder}", hint="record with --memory, or let `prismdbg memory CAPSULE` make one"
+        )
+    parts = TraceParts(spans=[], pid=0, wall_offset_ns=0)
+    for index, path in enumerate(sorted(folder.glob("memory.*.seg"))):
+        if path.name != memory_format.segment_name(index):
+            raise CapsuleError(f"{folder} lacks {memory_format.segment_name(index)}", hint="the trace was altered")
+        if not _add_segment(parts, path, index):
+            break
+    for path in sorted(folder.glob("events.*.seg")):
+        if not _add_names(parts, path):
+            break
+    return parts
+
+
+def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
+    """True where the segment is full, so that a next one may go on."""
+    with path.open("rb") as file:
+        head = file.read(memory_format.HEADER.size)
+        size_bytes = file.seek(0, 2)
+    if len(head) < memory_format.HEADER.size or not head[0]:
+        return False  # made a moment ago
+    magic, version, number, pid, record_bytes, wall, monotonic, capacity, count = memory_format.HEADER.unpack(head)
+    if magic != memory_format.MAGIC or record_bytes != memory_format.RECORD.size or number != index:
+        raise CapsuleError(f"{path} is no part of this memory trace", hint="the file is damaged or misplaced")
+    if version != memory_format.VERSION:
+        raise CapsuleError(
+            f"{path} has trace format {version}; this prismdbg reads {memory_format.VERSION}",
+            hint="use a newer prismdbg",
+        )
+    if count > capacity or memory_format.HEADER.size + count * record_bytes > size_bytes:
+        raise CapsuleError(f"{path} is damaged: {count} records do not fit into {size_bytes} bytes")
+    parts.pid, parts.wall_offset_ns = pid, wall - monotonic
+    parts.spans.append(Span(path=path, offset=memory_format.HEADER.size, records=count))
+    return bool(count == capacity)
+
+
+def _add_names(parts: TraceParts, path: Path) -> bool:
+    """True where the segment was closed, so that the next one goes on."""
+    with path.open("rb") as file:
+        if file.seek(0, 2) < log_format.HEADER.size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            try:
+                for kind, body in _records(data, path):
+                    if kind == log_format.Kind.END:
+                        return True
+                    _name(parts, kind, body)
+            except (ValueError, IndexError) as error:
+                raise CapsuleError(f"{path} is damaged: {error}") from error
+    return False
+
+
+def _records(data: mmap.mmap, path: Path) -> Iterator[tuple[int, bytes]]:
+    if data[:8] == bytes(8):
+        return
+    if data[:8] != log_format.MAGIC:
+        raise CapsuleError(f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it")
+    offset, end = log_format.HEADER.size, len(data)
+    while offset + log_format.RECORD.size <= end:
+        size, kind, _ = log_format.RECORD.unpack_from(data, offset)
+        if size == 0:
+            return
+        if size % 8 or size < log_format.RECORD.size or offset + size > end:
+            raise CapsuleError(f"{path} is damaged at offset {offset}: a record of {size} bytes")
+        yield kind, data[offset + log_format.RECORD.size : offset + size]
+        offset += size
+
+
+def _name(parts: TraceParts, kind: int, body: bytes) -> None:
+    if kind == log_format.Kind.TEXT:
+        number, size = log_format.TEXT.unpack(_part(body, 0, log_format.TEXT.size))
+        parts.texts[number] = _part(body, log_format.TEXT.size, size).decode("utf-8", "replace")
+    elif kind == log_format.Kind.STACK:
+        number, count = log_format.STACK.unpack(_part(body, 0, log_format.STACK.size))
+        rows = log_format.FRAME.iter_unpack(_part(body, log_format.STACK.size, count * log_format.FRAME.size))
+        texts = parts.texts
+        parts.stacks[number] = tuple(Frame(texts.get(f, ""), line, texts.get(n, "")) for f, line, n in rows)
+    elif kind == memory_format.SITE_KIND:
+        number, outer, op, module, stack, _ = memory_format.SITE.unpack(_part(body, 0, memory_format.SITE.size))
+        parts.sites[number] = SiteNumbers(outer_op=outer, op=op, module=module, stack=stack)
+
+
+def _part(body: bytes, offset: int, size: int) -> bytes:
+    if offset + size > len(body):
+        raise ValueError(f"{size} bytes do not fit into the record")
+    return body[offset : offset + size]

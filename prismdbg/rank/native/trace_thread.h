@@ -1,0 +1,60 @@
+// What the tracer knows of one thread: the operators it is in, and whose work it does. Trivial to destroy, for blocks
+// are freed until a thread's very end.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace prismdbg {
+
+struct RunningOp {
+  const char* name = "";    // lives as long as the operator runs
+  uint32_t text = 0;        // its number among the names of that generation
+  uint32_t generation = 0;  // 0: not asked for yet
+};
+
+class ThreadTrace {
+ public:
+  void enter(const char* name) {
+    if (depth_ < kDeepest) {
+      ops_[depth_] = {name};
+    }
+    ++depth_;
+  }
+  void leave() {
+    depth_ -= depth_ > 0 ? 1 : 0;
+    if (depth_ == 0) {
+      in_collective = in_backward = false;
+      module = 0;
+    }
+  }
+  size_t depth() const { return depth_; }
+  RunningOp* outermost() { return depth_ == 0 ? nullptr : &ops_[0]; }
+  RunningOp* innermost() { return depth_ == 0 ? nullptr : &ops_[std::min(depth_, kDeepest) - 1]; }
+
+  // Whether what this thread does is not the program's: nothing of it is counted, kept or reported.
+  bool is_silent() const { return quiet || reporting; }
+  // A thread that a communication backend started.
+  bool is_backend();
+
+  bool quiet = false;          // computes for the debugger
+  bool reporting = false;      // runs a callback of the tracer
+  bool in_collective = false;  // below a c10d operator
+  bool in_backward = false;    // below an autograd node whose module is known
+  uint32_t module = 0;         // text of the running operator's module
+  uint32_t last_stack = 0;
+
+ private:
+  static constexpr size_t kDeepest = 64;
+  std::array<RunningOp, kDeepest> ops_;
+  size_t depth_ = 0;
+  int8_t backend_ = -1;  // not known yet
+};
+
+// The calling thread's.
+ThreadTrace& this_thread();
+
+}  // namespace prismdbg

@@ -1,0 +1,50 @@
+// Writes a trace's records: segments of fixed-size records, and a small log that gives their numbers names. Not
+// thread safe: the tracer holds its lock. Throws std::system_error where no space can be had. A process image may be
+// taken and put back at any time: what lies behind the last record is never trusted by a reader.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "housekeeper.h"
+#include "log_writer.h"
+#include "memory_format.h"
+#include "segment.h"
+
+namespace prismdbg {
+
+class TraceWriter {
+ public:
+  // An existing folder.
+  TraceWriter(Housekeeper& housekeeper, std::string folder);
+
+  void append(const MemoryRecord& record);
+  LogWriter& names() { return names_; }
+
+  // Unmaps everything. Records appended meanwhile are kept in memory and written by `reopen`.
+  void close();
+  void reopen();
+  // Stores the number of records again: after a process image was put back, the file's is of the time it came from.
+  void sync();
+
+  bool is_closed() const { return !segment_; }
+  uint64_t records() const { return segment_index_ * capacity() + count_ + held_.size(); }
+
+ private:
+  static constexpr uint64_t capacity() {
+    return (kMemorySegmentBytes - sizeof(MemoryHeader)) / sizeof(MemoryRecord);
+  }
+  std::string path(uint64_t index) const;
+  void begin_segment(uint64_t index);
+  MemoryHeader* header() const { return reinterpret_cast<MemoryHeader*>(segment_->data()); }
+
+  std::string folder_;
+  std::shared_ptr<Segment> segment_;
+  uint64_t segment_index_ = 0;
+  uint64_t count_ = 0;
+  std::vector<MemoryRecord> held_;
+  LogWriter names_;
+};
+
+}  // namespace prismdbg

@@ -1,0 +1,1 @@
+"""Operators, allocations and frees of the rank, between its collectives."""

@@ -1,0 +1,203 @@
+"""The rank's tracer, from Python: arms it, asks it, is told of events. All the counting is done in C++.
+
+CUDA: every record names its device, and only the CPU's allocations are traced here. On CUDA torch's own allocator
+history is the source (`torch.cuda.memory._record_memory_history`); nobody reads that yet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from prismdbg.errors import FacilityError, UsageError
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+from prismdbg.rank import native_build, quiet
+from prismdbg.rank.tracing.events import Allocation, Armed, Event, EventKind, Filter
+
+__all__ = ["Allocation", "Armed", "Event", "EventKind", "Filter"]
+
+_KINDS = {1: EventKind.ALLOCATION, 2: EventKind.FREE, 3: EventKind.OP}
+
+_native: Any = None
+
+
+def unavailable(cache_dir: Path | None = None) -> str:
+    """Empty, or why operators and allocations cannot be traced here."""
+    try:
+        _load(cache_dir)
+    except FacilityError as error:
+        return str(error)
+    return ""
+
+
+def use(module: Any) -> None:
+    """The extension that this process records with is also the one that traces."""
+    global _native
+    if _native is None and hasattr(module, "trace_arm"):
+        _native = module
+
+
+def is_armed() -> bool:
+    return _native is not None and bool(_native.trace_stats()["on"])
+
+
+def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0) -> Armed:
+    """From here on everything is counted; into `path`, a new folder, where one is given.
+
+    thread: the kernel's number of the thread whose operators are counted until a collective is issued; 0: the main one.
+    """
+    from prismdbg.rank.tracing.before import live_tensors
+    from prismdbg.rank.tracing.modules import CALL, ModuleNames
+
+    native = _load(cache_dir)
+    now = native.trace_stats()
+    if now["on"] and not now["closed"]:  # a restored rank's is closed: what it knows goes over into the new one
+        raise UsageError("operators and allocations are traced already", hint="end that trace first")
+    if path is not None:
+        path.mkdir(mode=0o700, parents=True)
+    native.trace_name_modules(ModuleNames(native.trace_forget_module).name)
+    native.trace_thread(thread or main_thread())
+    native.trace_arm(str(path or ""), CALL)
+    native.trace_adopt(live_tensors())
+    stats = native.trace_stats()
+    return Armed(before_bytes=stats["allocated"], before_blocks=stats["blocks"], path=path)
+
+
+def main_thread() -> int:
+    """Its kernel number; a process is named by it."""
+    return os.getpid()
+
+
+def disarm() -> None:
+    if _native is not None:
+        _native.trace_on_event(None, [])
+        _native.trace_disarm()
+
+
+def close_files() -> None:
+    """Nothing of the trace is mapped afterwards; what happens meanwhile is written by `reopen_files`."""
+    if _native is not None:
+        _native.trace_close()
+
+
+def reopen_files() -> None:
+    if _native is not None:
+        _native.trace_reopen()
+
+
+def moved(step: int, collective: int) -> None:
+    """A collective or a step begins, on the calling thread: operators are counted from 1 again."""
+    if _native is not None:
+        _native.trace_move(step, collective)
+
+
+def stands_at(step: int, collective: int, thread: int) -> None:
+    """As `moved`, said by another thread than the one whose operators are counted."""
+    if _native is not None:
+        _native.trace_move(step, collective)
+        _native.trace_thread(thread)
+
+
+def stats() -> dict[str, Any]:
+    """on, path-independent figures: records, allocated, backend, peak, blocks, last_op, moment, lost."""
+    return dict(_native.trace_stats()) if _native is not None else {"on": False}
+
+
+def moment() -> Moment:
+    return Moment(*stats()["moment"]) if _native is not None else Moment(0)
+
+
+def op_count() -> int:
+    """Outermost operators on the issuing thread since the last collective."""
+    return moment().op
+
+
+def last_op() -> str:
+    return str(stats().get("last_op", ""))
+
+
+def allocated() -> int:
+    """What the program's own blocks hold now, in bytes."""
+    return int(stats().get("allocated", 0))
+
+
+def peak() -> int:
+    """The highest `allocated()` since the trace began."""
+    return int(stats().get("peak", 0))
+
+
+def find(data_ptr: int) -> Allocation | None:
+    """The live block that holds this address."""
+    found = _native.trace_find(data_ptr) if _native is not None else None
+    if found is None:
+        return None
+    frames = tuple(Frame(file, line, name) for file, line, name in found.pop("frames"))
+    return Allocation(moment=Moment(*found.pop("moment")), frames=frames, **found)
+
+
+def on_event(callback: Callable[[Event], None] | None, filters: Sequence[Filter] = ()) -> None:
+    """`callback` is called in the thread that made the event, with Python's lock: as an operator begins, after an
+    allocation, before a free. It may wait there. What it does itself is not traced; what it raises is printed."""
+    if _native is None:
+        if callback is not None:
+            raise UsageError("nothing is traced", hint="switch the trace on first")
+        return
+    _native.trace_on_event(_adapted(callback) if callback is not None else None, [f.as_tuple() for f in filters])
+
+
+def _adapted(callback: Callable[[Event], None]) -> Callable[..., None]:
+    def call(kind: int, at: tuple[int, int, int], op: str, outer_op: str, module: str, *rest: Any) -> None:
+        address, size_bytes, total_bytes, block, is_backend, matched = rest
+        callback(
+            Event(
+                kind=_KINDS[kind],
+                moment=Moment(*at),
+                op=op,
+                outer_op=outer_op,
+                module=module,
+                address=address,
+                size_bytes=size_bytes,
+                total_bytes=total_bytes,
+                block=block,
+                is_backend=is_backend,
+                matched=tuple(matched),
+            )
+        )
+
+    return call
+
+
+def _load(cache_dir: Path | None) -> Any:
+    """The extension: loaded already by the recorder, or from a cache. Never compiles."""
+    global _native
+    if _native is None:
+        path, reason = _built(cache_dir)
+        if path is None:
+            raise FacilityError(
+                f"operators and allocations cannot be traced: {reason}",
+                hint=f"`prismdbg setup --python {sys.executable}` builds it for the job's torch",
+            )
+        try:
+            _native = native_build.load(path)
+        except ImportError as error:
+            raise FacilityError(f"operators and allocations cannot be traced: {path}: {error}") from error
+    return _native
+
+
+def _built(cache_dir: Path | None) -> tuple[Path | None, str]:
+    """The cache whose build fits: the one that is named, or, in a replay, what lies beside this package there."""
+    beside = Path(__file__).parents[3]
+    reasons = []
+    for cache in (cache_dir, beside) if cache_dir is not None else (beside,):
+        path, reason = native_build.find(cache)
+        if path is not None:
+            return cache, ""
+        reasons.append(reason)
+    return None, reasons[0]
+
+
+quiet.listen(lambda on: _native.trace_quiet(on) if _native is not None else None)
