@@ -37,6 +37,8 @@ def answer_text(answer: Answer) -> str:
             return _checkpoints(answer)
         case answers.Wrote():
             return _wrote(answer)
+        case answers.Allocated():
+            return _allocated(answer)
         case answers.Originated():
             return _originated(answer)
         case answers.Differs():
@@ -101,6 +103,13 @@ def _wrote(answer: answers.Wrote) -> str:
     what = f"by {answer.op}" if answer.op else f"between {answer.after} and {answer.moment}"
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
     return f"{answer.text} was written last before there at {answer.moment} {what}{place}"
+
+
+def _allocated(answer: answers.Allocated) -> str:
+    if answer.before:
+        return f"{answer.text} lies in a block of {size(answer.size_bytes)} that is older than the capsule"
+    place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
+    return f"{answer.text} lies in {size(answer.size_bytes)} that {answer.op} allocated at {answer.moment}{place}"
 
 
 def _originated(answer: answers.Originated) -> str:

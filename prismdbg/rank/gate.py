@@ -111,6 +111,8 @@ class Gate:
             return "paused"
         if aim.until is not None and moment >= aim.until:
             return "until"
+        if aim.events is not None and "count" in aim.events:  # a collective is an event, too
+            return "step"
         if aim.count:
             aim.count -= 1
             if not aim.count:
@@ -181,3 +183,7 @@ class Gate:
 
     def pause(self) -> None:
         self._pause = True
+
+    def hit(self, number: int, moment: Moment, event: dict[str, Any]) -> None:
+        """A stop that only tells."""
+        self._publish("hit", moment=str(moment), stop=number, collective=event)

@@ -15,7 +15,7 @@ from prismdbg.rank.gate import Finish, Gate
 from prismdbg.rank.gate import Stops as Mode
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.stops import CallView, Stops, Watched
-from prismdbg.rank.surroundings import is_module
+from prismdbg.rank.surroundings import in_backward, is_module
 
 FINISH = -1  # the number that a module's end is noted under
 
@@ -72,7 +72,7 @@ class Halts:
         admitted = self.stops.admitted(hit)
         for one in admitted:
             if one.spec.get("log_only"):
-                self._publish("hit", moment=str(view.moment), stop=one.number, collective=event)
+                self._gate.hit(one.number, view.moment, event)
         halt.stops = tuple(one.number for one in admitted if not one.spec.get("log_only"))
         if halt.stops and halt.reason in ("", "spacing"):
             return "stop"
@@ -98,6 +98,7 @@ class Halts:
                 "op": event.get("profiling_name", ""),
                 "file": own,
                 "line": view.cheap("line"),
+                "backward": in_backward(view.frame),
             }
         )
 

@@ -46,8 +46,16 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
         return {}
 
     def stops(message: Message) -> Message:
-        """The whole list anew."""
+        """The whole list anew; what a change is measured from is the value here."""
         replayer.halts.stops.replace(list(message["stops"]))
+        stop = gate.current
+        if stop is not None and stop.frame is not None:
+            gate.ask(lambda stop: replayer.halts.stops.measure(stop.names.__getitem__, stop.frame))
+        return {}
+
+    def microscope(message: Message) -> Message:
+        """From here on every operator's outputs are looked at; to be gone back from."""
+        gate.ask(lambda _: replaying.look_closely(nan_only=bool(message.get("nan_only", True))))
         return {}
 
     def pause(_: Message) -> Message:
@@ -57,7 +65,7 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
     def leave(message: Message) -> Message:
         os._exit(int(message.get("code", 0)))
 
-    return {"resume": resume, "depart": depart, "stops": stops, "pause": pause, "quit": leave}
+    return {"resume": resume, "depart": depart, "stops": stops, "microscope": microscope, "pause": pause, "quit": leave}
 
 
 def _looking(replaying: Replaying) -> dict[str, Verb]:

@@ -8,14 +8,18 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
 from prismdbg.rank import kernels, replay_verbs, state_hash
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.counters import Counters
+from prismdbg.rank.events import Events
 from prismdbg.rank.gate import Gate, Stop, Stops
+from prismdbg.rank.microscope import Microscope
 from prismdbg.rank.peers import RecordedPeers
 from prismdbg.rank.replayer import Replayer
 from prismdbg.rank.steps import COUNTER
 from prismdbg.rank.surroundings import innermost
+from prismdbg.rank.tracing import tracer
 
 
 class Replaying:
@@ -29,6 +33,7 @@ class Replaying:
         self._log_folder = log_folder
         self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
         self.ended = False
+        self._microscope: Microscope | None = None
 
     def prepare(self, past_records: int = 0) -> None:
         """`past_records`: collectives that the program had issued at A."""
@@ -38,7 +43,9 @@ class Replaying:
         self.replayer = Replayer(
             self.log, RecordedPeers(self._log_folder), self.counters, self.gate, self.agent.publish
         )
-        self.gate.describe = self._describe
+        self.events = Events(self.gate, self.replayer.halts.stops)
+        self.replayer.events = self.events
+        self.gate.describe, self.gate.on_aim = self._describe, self.events.aimed
         self.agent.verbs |= self.verbs()
 
     def install(self) -> None:
@@ -67,7 +74,17 @@ class Replaying:
     def _describe(self, stop: Stop) -> dict[str, Any]:
         """What every stop is told with: what its stops still let pass, and where this is to the last bit."""
         place = self.replayer.place.digests() if stop.event or stop.answered else {}
-        return {"ignored": self.replayer.halts.stops.left, "place": place}
+        found = {"ignored": self.replayer.halts.stops.left, "place": place, **self.events.told()}
+        return {**found, "origin": self._microscope.found} if self._microscope is not None else found
+
+    def look_closely(self, nan_only: bool) -> None:
+        """On the stopped thread."""
+
+        def moment() -> Moment:
+            return tracer.moment() if tracer.is_armed() else self.counters.moment
+
+        self._microscope = Microscope(nan_only, moment)
+        self._microscope.__enter__()
 
     def end(self, code: int) -> None:
         """The program ends by itself."""

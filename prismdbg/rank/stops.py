@@ -27,6 +27,7 @@ CHEAP = frozenset(
     ["op", "group", "axis", "seq", "bytes", "dtype", "step", "collective", "moment", "peer", "module", "file", "line"]
 )
 NEEDS_ANSWER = frozenset(["out", "synthesized"])
+ABSENT = "absent"
 MEMORY = frozenset(["allocated", "size", "total", "reason"])
 
 
@@ -192,15 +193,23 @@ class Stops:
         return not spec.get("module") or any(is_module(str(spec["module"]), name) for name in view.modules)
 
     def changed(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
-        """Whether its expression has another value than when it was last seen. One that has none is no change."""
+        """Whether its expression has another value than when it was last seen. While it has none, nothing changes;
+        that it has one for the first time does count."""
         assert one.expression is not None
         try:
             with quiet():
                 now = digest_of(evaluate(one.expression, environment_of(lookup, frame)))
         except PrismError:
+            one.before = one.before or ABSENT
             return False
         before, one.before = one.before, now
         return bool(before) and before != now
+
+    def measure(self, lookup: Callable[[str], Any], frame: FrameType | None) -> None:
+        """From here on changes count."""
+        for one in self.watched:
+            if one.kind == "change" and not one.before:
+                self.changed(one, lookup, frame)
 
     def holds(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
         """Whether its condition does, where it has one."""

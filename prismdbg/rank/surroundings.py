@@ -13,6 +13,7 @@ import torch
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
 _MODULE_CALL = "_call_impl"
+_BACKWARD = "_engine_run_backward"
 MAX_FRAMES = 2000
 
 
@@ -87,6 +88,11 @@ def modules_around(frame: FrameType | None) -> tuple[str, ...]:
     root = called[0]
     names = {id(module): name for name, module in root.named_modules()}
     return tuple(names.get(id(module)) or type(module).__name__ for module in called)
+
+
+def in_backward(frame: FrameType | None) -> bool:
+    """Whether `backward()` is under way in this thread."""
+    return any(found.f_code.co_name == _BACKWARD for found in outwards(frame))
 
 
 def is_module(wanted: str, name: str) -> bool:

@@ -126,6 +126,19 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Allocated:
+    """Who allocated the block that holds a tensor. `before`: it is older than the capsule, no more is known."""
+
+    text: str
+    moment: Moment
+    op: str
+    size_bytes: int
+    frames: tuple[Frame, ...]
+    before: bool
+    stop: Stopped | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Originated:
     """Where the first NaN or infinity came from. born: its inputs were all finite; else it came in from outside.
 
@@ -191,6 +204,7 @@ Answer = (
     | WatchTable
     | CheckpointTable
     | Wrote
+    | Allocated
     | Originated
     | Differs
     | Memory

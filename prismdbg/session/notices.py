@@ -18,6 +18,8 @@ class Stopped:
     number: the n-th stop of the rank, 0 where that is not known; told twice, it is one stop.
     stops: numbers of those that were hit; ignored: what each of them still lets pass, by number.
     answered: the peers' answer is there; place: digests of everything up to here; hits: what was noted on the way.
+    event: the n-th event since the last collective, 0 at one; events_before: how many there were before it, where they
+    were counted; found: what a search in this run found: `writer`, `origin`.
     """
 
     reason: str
@@ -29,12 +31,17 @@ class Stopped:
     answered: bool = True
     place: dict[str, str] = field(default_factory=dict)
     hits: tuple[Json, ...] = ()
+    event: int = 0
+    events_before: int = 0
+    found: Json = field(default_factory=dict)
 
     @property
     def side(self) -> str:
         """Two stops at one moment may lie before and after the answer, or later."""
         if self.reason == "exception":
             return "raised"
+        if self.event:
+            return f"event {self.event}"
         return "answered" if self.answered else "asked"
 
 
@@ -242,4 +249,7 @@ def parse_stop(event: Json, reason: str) -> Stopped:
         answered=bool(event.get("answered", True)),
         place={str(name): str(digest) for name, digest in dict(event.get("place") or {}).items()},
         hits=tuple(dict(hit) for hit in event.get("hits", ())),
+        event=int(event.get("events", 0)),
+        events_before=int(event.get("events_before", 0)),
+        found={name: dict(event[name]) for name in ("writer", "origin") if event.get(name)},
     )

@@ -251,6 +251,16 @@ class Session:
         self.phase = Phase.RUNNING
         self.frames, self.frame = (), 0
 
+    def enclosing(self) -> dict[str, Any]:
+        """The innermost module whose call is under way here, and the step: what `finish` ends."""
+        self.require_stop()
+        module = str(self.visited[-1].collective.get("module", ""))
+        return {"module": module, "step": self.moment.step}
+
+    def require_no_run(self) -> None:
+        if self.phase is Phase.RUNNING:
+            raise UsageError("the rank is running", hint="interrupt it, or wait until it stops")
+
     def require_alive(self) -> None:
         if self.phase is Phase.FINISHED:
             raise UsageError("the program has ended", hint="a way back still works: reverse-next, goto, restart")

@@ -19,6 +19,7 @@ from prismdbg.session.session import AROUND_LINES, Phase, Session
 from prismdbg.workflows.driver import Driver, Interrupted, Settings, Tell, Travel
 from prismdbg.workflows.journeys import Journeys
 from prismdbg.workflows.looks import Looks
+from prismdbg.workflows.searches import Searches
 from prismdbg.workflows.stop_verbs import StopVerbs
 
 __all__ = ["Debugger", "OnlyForward", "Settings", "Travel"]
@@ -52,6 +53,7 @@ class Debugger:
             **self._journeys.verbs(),
             **self.looks.verbs(),
             **StopVerbs(self.driver, self.looks).verbs(),
+            **Searches(self.driver, self.looks, self._journeys).verbs(),
             Verb.HELP: _help,
             Verb.QUIT: lambda _: answers.Ended(),
         }

@@ -6,18 +6,20 @@ Knows no verb. One thread at a time; `interrupt` from any.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.client import AgentClient, AgentError
 from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice, Stopped
 from prismdbg.session.reverse import to_drop
 from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.session.stops import StopSpec
+from prismdbg.workflows.injection import cache_dir
 
 LOOK_S = 0.2
 PROGRESS_S = 1.0
@@ -77,6 +79,7 @@ class Driver:
         self.travel = travel
         self.session = session
         self.no_images = ""
+        self.traces = False
         self._tell = tell
         self._settings = settings
         self._how_it_ended = how_it_ended
@@ -96,16 +99,37 @@ class Driver:
         if self.session.phase is Phase.RUNNING:
             self.wait()
 
-    def run(self, ask: Ask, *, stops: str = "apply", silent: bool = False) -> list[Json]:
-        """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted."""
+    def run(
+        self, ask: Ask, *, stops: str = "apply", silent: bool = False, only: Sequence[StopSpec] | None = None
+    ) -> list[Json]:
+        """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted.
+
+        stops: apply, note or ignore. only: these instead of the session's.
+        """
         until = ask.arguments.get("until")
-        self.send_stops()
+        if self.session.stops.needs_trace and only is None and stops != "ignore":
+            self.need_trace()
+        self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
         self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True))
         return self.wait(Run(Moment.parse(until) if until else None, silent, []))
 
-    def send_stops(self) -> None:
+    def need_trace(self) -> None:
+        """Operators, allocations and frees are traced from here on, also after each way back."""
+        try:
+            if not self.ask(Ask("trace"))["on"]:
+                self.ask(Ask("trace", {"on": True, "cache": str(cache_dir())}))
+        except AgentError as error:
+            raise FacilityError(
+                f"what happens between collectives cannot be traced: {error}", hint=error.hint
+            ) from None
+        self.traces = True
+
+    def trace_off(self) -> None:
+        self.ask(Ask("trace", {"on": False}))
+        self.traces = False
+
+    def _send_stops(self, wanted: list[Json]) -> None:
         """The rank knows the stops of the time it comes from: it is told them again."""
-        wanted = self.session.stops.to_json()
         if wanted != self._stops_sent:
             self.ask(Ask("stops", {"stops": wanted}))
             self._stops_sent = wanted
@@ -156,6 +180,9 @@ class Driver:
     def say(self, text: str) -> None:
         self._tell(notices.Said(text))
 
+    def say_progress(self, text: str, moment: Moment) -> None:
+        self._tell(notices.Progress(text=text, moment=moment))
+
     def interrupt(self) -> None:
         self._interrupts += 1
 
@@ -196,6 +223,8 @@ class Driver:
         self._clock_s = self._saved_at_s.get(number, 0.0)
         self._stops_sent = [{"unknown": True}]
         self.session.returned(self.ask(Ask("progress")))
+        if self.traces:
+            self.need_trace()
         self._tell(notices.Returned(number=number, moment=self.session.moment))
 
     def end(self) -> None:

@@ -24,7 +24,6 @@ class Looks:
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {
             Verb.INFO: lambda _: self.info(),
-            Verb.WHERE: lambda _: self.stack(),
             Verb.UP: lambda line: self._moved(line.number or 1),
             Verb.DOWN: lambda line: self._moved(-(line.number or 1)),
             Verb.LIST: lambda line: answers.Source(source=self.source(line.number)),
@@ -50,7 +49,7 @@ class Looks:
     def watched(self, watch: Watch) -> Watched:
         try:
             ask = self._session.evaluate(watch.text)
-            self._know_frames()
+            self.know_frames()
             arguments = {**ask.arguments, "frame": self._session.frame, "digest": True}
             value = self._driver.ask(Ask(ask.verb, arguments))["value"]
         except RankLost:
@@ -65,16 +64,16 @@ class Looks:
         return answers.Stack(frames=session.frames, chosen=session.frame)
 
     def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
-        self._know_frames()
+        self.know_frames()
         return self._driver.ask(self._session.source(line, around))
 
     def value(self, text: str) -> Json:
         self._session.evaluate(text)  # refused before anything is asked
-        self._know_frames()
+        self.know_frames()
         return dict(self._driver.ask(self._session.evaluate(text))["value"])
 
     def local_names(self) -> tuple[Json, ...]:
-        self._know_frames()
+        self.know_frames()
         return tuple(self._driver.ask(self._session.local_names())["locals"])
 
     def peers(self) -> Json:
@@ -84,7 +83,7 @@ class Looks:
         return dict(self._driver.ask(self._session.tally())["tally"])
 
     def choose_frame(self, outwards: int) -> answers.Stack:
-        self._know_frames()
+        self.know_frames()
         self._session.move(outwards)
         return answers.Stack(frames=self._session.frames, chosen=self._session.frame)
 
@@ -106,7 +105,7 @@ class Looks:
 
     def _difference(self, line: Line) -> Answer:
         self._session.difference(line.text)
-        self._know_frames()
+        self.know_frames()
         found = self._driver.ask(self._session.difference(line.text))
         return answers.Differs(
             text=line.text,
@@ -117,7 +116,7 @@ class Looks:
             value=found.get("value"),
         )
 
-    def _know_frames(self) -> None:
+    def know_frames(self) -> None:
         """The program's own frame is looked from, also before anybody asked for the stack."""
         if not self._session.frames:
             self.stack()

@@ -20,6 +20,7 @@ from prismdbg.cli.repl import run_repl
 from prismdbg.errors import WaitTimeout
 from prismdbg.protocol.client import connect_when_ready
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
+from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
 from prismdbg.workflows.injection import job_environment, make_inject_folder
 
 pytestmark = pytest.mark.job
@@ -71,7 +72,9 @@ def debug(job: Job, spawn: Spawn) -> Iterator[Callable[..., tuple[int, str]]]:
             output = io.StringIO()
             agent = Path(short) / "replay.sock"
             with connect_when_ready(agent, bound_s=BOUND_S, still_alive=lambda: process.poll() is None) as client:
-                code = run_repl(client, lines, output, echo=True, **{"bound_s": BOUND_S, **options})
+                settings = Settings(bound_s=options.get("bound_s", BOUND_S), images=False)
+                travel = OnlyForward(client)
+                code = run_repl(lambda tell: Debugger(travel, tell, settings=settings), lines, output, echo=True)
             process.wait(BOUND_S)
             return code, output.getvalue()
 

@@ -1,0 +1,194 @@
+"""Between two collectives: operators, allocations and frees as they happen, counted, stopped at, searched for a writer.
+
+The tracer calls `happened` in the thread that made the event, and only while somebody wants to know.
+"""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+from prismdbg.errors import PrismError
+from prismdbg.expr.evaluator import evaluate
+from prismdbg.expr.parser import Expression, parse
+from prismdbg.model.moment import Moment
+from prismdbg.rank.digest import digest_of
+from prismdbg.rank.gate import Aim, Gate, Stop
+from prismdbg.rank.gate import Stops as Mode
+from prismdbg.rank.quiet import quiet
+from prismdbg.rank.scope import environment_of
+from prismdbg.rank.stops import Stops, Watched
+from prismdbg.rank.surroundings import own_frames, program_frame, stack_of
+from prismdbg.rank.tracing import tracer
+from prismdbg.rank.tracing.tracer import Event, EventKind, Filter
+
+MAX_FRAMES = 12
+OURS = "c10d::"  # a collective is a stop of its own
+
+
+class Events:
+    """`number`: events since the last collective, while all are told; `before`: of the stretch that ended there."""
+
+    def __init__(self, gate: Gate, stops: Stops) -> None:
+        self._gate = gate
+        self._stops = stops
+        self._writer: _Writer | None = None
+        self._left = 0
+        self._until: Moment | None = None
+        self._every = False
+        self.number = 0
+        self.before = 0
+
+    def aimed(self, aim: Aim) -> None:
+        """The rank is about to go on: what does its client want to hear of?"""
+        wanted = aim.events or {}
+        self._every = bool(wanted)
+        self._left = int(wanted.get("count", 0))
+        self._until = Moment.parse(str(wanted["until"])) if wanted.get("until") else None
+        self._writer = _Writer(parse(str(wanted["writer_of"]))) if wanted.get("writer_of") else None
+        if self._writer is not None and self._gate.current is not None:
+            self._writer.look(None, self._gate.current.frame)
+        filters = [Filter(every=True)] if self._every else []
+        if aim.stops in (Mode.APPLY, Mode.NOTE):
+            filters += [_filter(one) for one in self._allocations]
+        if filters:
+            tracer.on_event(self.happened, filters)
+        elif tracer.is_armed():
+            tracer.on_event(None)
+
+    @property
+    def _allocations(self) -> list[Watched]:
+        return [one for one in self._stops.watched if one.kind == "allocation"]
+
+    def collective(self, label: str, moment: Moment) -> None:
+        """A collective begins: events are counted anew."""
+        self.before, self.number = self.number, 0
+        if self._writer is not None:
+            frame = program_frame()
+            self._writer.look(self._writer.last, frame)
+            self._writer.last = _told(label, moment, frame)
+
+    def answered(self) -> None:
+        """The answer of the collective may be what is looked for."""
+        if self._writer is not None:
+            self._writer.look(self._writer.last, program_frame())
+
+    def told(self) -> dict[str, Any]:
+        """What a stop is told with."""
+        found: dict[str, Any] = {"events": self.number, "events_before": self.before}
+        if self._writer is not None:
+            found["writer"] = self._writer.found
+        return found
+
+    def happened(self, event: Event) -> None:
+        if event.op.startswith(OURS):
+            return
+        reason = ""
+        stops: tuple[int, ...] = ()
+        frame = program_frame()
+        if self._every and 0 in event.matched:
+            self.number += 1
+            reason = self._stepped(event)
+            if self._writer is not None and event.kind is EventKind.OP:
+                self._writer.look(self._writer.last, frame)
+                self._writer.last = _told(event.op, event.moment, frame)
+        if event.kind is EventKind.ALLOCATION and self._allocations:
+            stops = self._hit(event, frame)
+        if reason or stops:
+            reason = reason or "stop"
+            self._gate.stop(Stop(reason, event.moment, _json(event), frame, names_of(event), stops=stops))
+
+    def _stepped(self, event: Event) -> str:
+        if self._left:
+            self._left -= 1
+            return "" if self._left else "step"
+        if self._until is not None and event.kind is EventKind.OP and event.moment >= self._until:
+            self._until = None
+            return "until"
+        return ""
+
+    def _hit(self, event: Event, frame: FrameType | None) -> tuple[int, ...]:
+        """Numbers of the stops that hold; where hits are only noted, none."""
+        names = names_of(event)
+        hit = [
+            one
+            for one in self._allocations
+            if one.spec.get("op") in (None, event.op, event.op.removeprefix("aten::"), event.outer_op)
+            and self._stops.holds(one, names.__getitem__, frame)
+        ]
+        if self._gate.aim.stops is Mode.NOTE:
+            for one in hit:
+                self._gate.aim.noted.append({"moment": str(event.moment), "stop": one.number, "op": event.op})
+            return ()
+        admitted = self._stops.admitted(hit)
+        for one in admitted:
+            if one.spec.get("log_only"):
+                self._gate.hit(one.number, event.moment, _json(event))
+        return tuple(one.number for one in admitted if not one.spec.get("log_only"))
+
+
+class _Writer:
+    """The last operator, or collective, after which an expression had another value."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._digest = ""
+        self.last: dict[str, Any] | None = None
+        self.found: dict[str, Any] | None = None
+
+    def look(self, last: dict[str, Any] | None, frame: FrameType | None) -> None:
+        """`last`: what may have changed it since the last look."""
+        try:
+            with quiet():
+                now = digest_of(evaluate(self._expression, environment_of(_no_name, frame)))
+        except PrismError:
+            return
+        if self._digest and now != self._digest and last is not None:
+            self.found = last
+        self._digest = now
+
+
+def names_of(event: Event) -> dict[str, Any]:
+    """What a condition may ask about an event."""
+    return {
+        "op": event.op,
+        "outer_op": event.outer_op,
+        "module": event.module,
+        "size": event.size_bytes,
+        "total": event.total_bytes,
+        "allocated": event.total_bytes,
+        "bytes": event.size_bytes,
+        "reason": str(event.kind),
+        "step": event.moment.step,
+        "collective": event.moment.collective,
+        "moment": str(event.moment),
+    }
+
+
+def _json(event: Event) -> dict[str, Any]:
+    return {
+        "kind": str(event.kind),
+        "profiling_name": event.op,
+        "outer_op": event.outer_op,
+        "process_group": "",
+        "module": event.module,
+        "address": event.address,
+        "size_bytes": event.size_bytes,
+        "total_bytes": event.total_bytes,
+        "block": event.block,
+        "is_backend": event.is_backend,
+    }
+
+
+def _told(op: str, moment: Moment, frame: FrameType | None) -> dict[str, Any]:
+    own = next(own_frames(frame), None)
+    return {"op": op, "moment": str(moment), "frames": stack_of(own)[:MAX_FRAMES]}
+
+
+def _filter(one: Watched) -> Filter:
+    """As much of a stop as can be decided where the allocation is made; the rest of its condition comes after."""
+    return Filter(size_at_least_bytes=max(1, int(one.spec.get("size_at_least_bytes", 1))))
+
+
+def _no_name(name: str) -> Any:
+    raise KeyError(name)

@@ -1,0 +1,217 @@
+"""Questions that only the past answers: who wrote a value, who allocated it, where the first NaN came from.
+
+Each runs back to the moment, first from collective to collective, then from operator to operator where these can be
+traced; the rank stands there afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prismdbg.errors import PrismError, RankLost, UsageError
+from prismdbg.expr.parser import parse
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.frames import frames_of
+from prismdbg.session.line import Line, Verb
+from prismdbg.session.notices import Stopped
+from prismdbg.session.session import Ask
+from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.workflows.driver import Driver, Interrupted, Json
+from prismdbg.workflows.journeys import Journeys
+from prismdbg.workflows.looks import Looks
+
+ANY_COLLECTIVE = StopSpec(kind=StopKind.COLLECTIVE)
+
+
+class Searches:
+    def __init__(self, driver: Driver, looks: Looks, journeys: Journeys) -> None:
+        self._driver = driver
+        self._session = driver.session
+        self._looks = looks
+        self._journeys = journeys
+
+    def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
+        return {
+            Verb.WHO: self._who,
+            Verb.ORIGIN: lambda line: self.origin(line.text),
+            Verb.WHERE: self._where,
+        }
+
+    def _who(self, line: Line) -> Answer:
+        word, _, text = line.text.partition(" ")
+        text = text.strip()
+        if word not in ("wrote", "allocated") or not text:
+            raise UsageError("who takes wrote or allocated, and an expression", hint="who wrote model.head.weight")
+        self._session.evaluate(text)  # refused before anything is asked
+        return self.wrote(text) if word == "wrote" else self.allocated(text)
+
+    def _where(self, line: Line) -> Answer:
+        if not line.text:
+            return self._looks.stack()
+        if line.text.split() != ["from", "nan"]:
+            raise UsageError(f"where takes nothing, or: from nan; not {line.text!r}")
+        return self.origin("")
+
+    def wrote(self, text: str) -> Answer:
+        """The last change before here."""
+        here = self._journeys.here()
+        changes = StopSpec(kind=StopKind.CHANGE, expression=text)
+        self._driver.say_progress(f"looking for what wrote {text} before {here}", here)
+        found = self._journeys.last_hit(here, only=[changes]) or self._change_at(here, changes)
+        if found is None:
+            self._journeys.back_to(here)
+            raise UsageError(f"{text} was not written between the capsule's beginning and {here}")
+        self._journeys.back_to(found)
+        before = self._journeys.before(1)
+        writer = self._writer(text, before, found) if before is not None else None
+        if writer is None:
+            self._journeys.back_to(found)
+            stop = self._arrive()
+            return answers.Wrote(
+                text=text, moment=found, after=before, op="", frames=self._frames(), exact=False, stop=stop
+            )
+        moment = Moment.parse(str(writer["moment"]))
+        self._journeys.back_to(moment)
+        return answers.Wrote(
+            text=text,
+            moment=moment,
+            after=before,
+            op=str(writer["op"]),
+            frames=frames_of(writer["frames"]),
+            exact=True,
+            stop=self._arrive(),
+        )
+
+    def _change_at(self, here: Moment, changes: StopSpec) -> Moment | None:
+        """Between the last collective and here nothing is noted: is it another value than it was there?"""
+        if self._session.stop is not None and changes.number in self._session.stop.stops:
+            return here
+        return None
+
+    def _writer(self, text: str, begin: Moment, end: Moment) -> Json | None:
+        """The last operator between two collectives, or the second one, that changed it; None where none is traced."""
+        self._journeys.back_to(begin)
+        try:
+            self._session.require_view()
+            self._driver.need_trace()
+        except (RankLost, Interrupted):
+            raise
+        except PrismError as error:
+            self._driver.say(f"only the collectives are searched: {error}")
+            return None
+        ask = self._session.resume(until=str(end), events={"writer_of": text})
+        self._driver.run(ask, stops="ignore", silent=True)
+        stop = self._session.stop
+        return stop.found.get("writer") if stop is not None else None
+
+    def allocated(self, text: str) -> Answer:
+        """Whose block the tensor's elements lie in: known where a trace was on when it was made, else by running
+        again from A with one."""
+        here = self._journeys.here()
+        block = self._block(text) if self._driver.traces else None
+        if block is None or block["is_before"]:
+            self._journeys.goto_first()
+            self._driver.need_trace()
+            self._journeys.goto(here)
+            block = self._block(text)
+        if block is None:
+            raise UsageError(f"no allocation holds {text}", hint="it may lie in a file, or be lent by another library")
+        moment = Moment.parse(str(block["moment"]))
+        if not block["is_before"]:
+            self._journeys.back_to(moment)
+        return answers.Allocated(
+            text=text,
+            moment=moment,
+            op=str(block["op"]),
+            size_bytes=int(block["size_bytes"]),
+            frames=frames_of(block["frames"]),
+            before=bool(block["is_before"]),
+            stop=self._arrive(),
+        )
+
+    def _block(self, text: str) -> Json | None:
+        self._looks.know_frames()
+        arguments = {"expression": parse(text).text, "frame": self._session.frame}
+        address = self._driver.ask(Ask("address", arguments))["address"]
+        found = self._driver.ask(Ask("block", {"address": address}))["block"]
+        return dict(found) if found else None
+
+    def origin(self, text: str) -> Answer:
+        """The first NaN or infinity before or at this place: in what is sent and received, or in a value."""
+        here = self._journeys.here()
+        condition = f"not finite({text})" if text else ""
+        if text:
+            parse(condition)
+        kind = StopKind.COLLECTIVE if text else StopKind.NAN
+        seen = self._first_seen(StopSpec(kind=kind, number=1, condition=condition), here)
+        if seen is None:
+            what = text or "what was sent and received"
+            raise UsageError(f"there is no NaN and no infinity in {what} up to {here}")
+        nan_only = self._holds(f"nan({text})") if text else self._holds("nan(input) or nan(out)")
+        what = "NaN" if nan_only else "infinity"
+        received = not text and self._holds("finite(input)")
+        found = None if received else self._operator(seen, nan_only)
+        if found is None:
+            self._journeys.back_to(seen)
+            stop = self._arrive()
+            op = str(stop.collective.get("profiling_name", "")) if stop is not None else ""
+            return answers.Originated(
+                moment=seen, op=op, born=False, what=what, seen_at=seen, frames=self._frames(), exact=False, stop=stop
+            )
+        moment = Moment.parse(str(found["moment"]))
+        self._journeys.back_to(moment)
+        return answers.Originated(
+            moment=moment,
+            op=str(found["op"]),
+            born=bool(found["born"]),
+            what=what,
+            seen_at=seen,
+            frames=frames_of(found["frames"]),
+            exact=True,
+            stop=self._arrive(),
+        )
+
+    def _first_seen(self, spec: StopSpec, here: Moment) -> Moment | None:
+        """From A on, up to here; the rank stands there."""
+        self._driver.return_to(0)
+        self._driver.say_progress(f"looking for the first NaN up to {here}", here)
+        self._driver.run(self._session.resume(until=str(here)), silent=True, only=[spec])
+        stop = self._session.stop
+        return stop.moment if stop is not None and spec.number in stop.stops else None
+
+    def _operator(self, seen: Moment, nan_only: bool) -> Json | None:
+        """The first operator that gave it, looked for from the last collective outside of a backward pass."""
+        hits, began = self._journeys.noted(seen, only=[ANY_COLLECTIVE])
+        outside = [Moment.parse(str(hit["moment"])) for hit in hits if not hit.get("backward")]
+        start = max([*outside, *([began] if began is not None and began.collective else [])], default=None)
+        if start is None:
+            return None
+        self._journeys.back_to(start)
+        try:
+            self._session.require_view()
+            self._driver.need_trace()
+        except (RankLost, Interrupted):
+            raise
+        except PrismError as error:
+            self._driver.say(f"its moment is known only to the collective: {error}")
+        self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
+        self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True)
+        stop = self._session.stop
+        return stop.found.get("origin") if stop is not None else None
+
+    def _holds(self, text: str) -> bool:
+        try:
+            return bool(self._looks.value(text).get("value"))
+        except (RankLost, Interrupted):
+            raise
+        except PrismError:
+            return False
+
+    def _arrive(self) -> Stopped | None:
+        return self._looks.arrived().stop
+
+    def _frames(self) -> tuple[Frame, ...]:
+        return self._looks.stack().frames if self._session.stop is not None else ()
