@@ -1,0 +1,207 @@
+"""What is made of findings: JUnit as CI servers read it, exit codes, and what an edited program's replay says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.cli.replay_script import exit_code, look_command
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.script.findings import Ending, Finding, Findings, Outcome, RecordedValue
+from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
+from prismdbg.script.junit import junit, write_junit
+from prismdbg.script.scripted import Scripted
+from prismdbg.script.value_line import truth, value_line
+from prismdbg.session.notices import Departed, ProgramRaised
+from prismdbg.workflows.compare import Outcome as Compared
+from prismdbg.workflows.compare import Verdict
+
+NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
+RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
+END = Moment(19, 1)
+RECORDED = tuple(Moment(step, 1) for step in range(20))
+
+
+def finding(outcome: Outcome = Outcome.HELD, **more: Any) -> Finding:
+    fields = {"kind": "expect", "title": "the loss", "place": "checks.yaml:7:5", "text": "finite(out)"}
+    return Finding(**{**fields, "outcome": outcome, **more})
+
+
+def found(*checks: Finding, ending: Ending = Ending.COMPLETE, **more: Any) -> Findings:
+    return Findings(checks=list(checks), ending=ending, reached=Moment(19, 2), **more)
+
+
+def parsed(findings: Findings) -> ElementTree.Element:
+    data = junit(findings, suite="capsule", elapsed_s=1.5, look=lambda at: look_command(Path("my capsule"), at))
+    suite = ElementTree.fromstring(data).find("testsuite")
+    assert suite is not None
+    return suite
+
+
+def test_one_case_for_each_expectation() -> None:
+    suite = parsed(found(finding(), finding(Outcome.FAILED), finding(Outcome.UNDECIDED, title="late")))
+    assert {k: suite.get(k) for k in ("tests", "failures", "errors", "time")} == {
+        "tests": "3", "failures": "1", "errors": "1", "time": "1.500",
+    }  # fmt: skip
+    assert [case.get("name") for case in suite.iter("testcase")] == ["the loss", "the loss", "late"]
+    assert {case.get("file") for case in suite.iter("testcase")} == {"checks.yaml"}
+
+
+def test_a_failing_case_has_its_moment_its_values_and_a_command() -> None:
+    failed = finding(Outcome.FAILED, moment=Moment(12, 345), message="it is False", values={"out": "[nan (float32[])]"})
+    failure = parsed(found(failed)).find(".//failure")
+    assert failure is not None and failure.text is not None
+    assert failure.get("message") == "it is False at 12.345"
+    for part in ("checks.yaml:7:5: finite(out)", "out = [nan (float32[])]", "prismdbg debug 'my capsule' --at 12.345"):
+        assert part in failure.text
+
+
+def test_a_case_that_was_not_decided_says_why() -> None:
+    error = parsed(found(finding(Outcome.UNDECIDED), ending=Ending.TIMEOUT, cut_short="it was not over in time")).find(
+        ".//error"
+    )
+    assert error is not None
+    assert (error.get("type"), error.get("message")) == ("out of time", "not decided: it was not over in time")
+
+
+def test_recorded_values_are_properties() -> None:
+    record = RecordedValue(name="loss", moment=Moment(1, 2), text="3.5", value=None, assumed=False)
+    properties = {p.get("name"): p.get("value") for p in parsed(found(finding(), records=[record])).iter("property")}
+    assert properties == {"ending": "complete", "reached": "19.2", "record.loss@1.2": "3.5"}
+
+
+def test_what_a_rank_says_cannot_break_the_xml() -> None:
+    evil = finding(Outcome.FAILED, title="<a> & \x00\ud800", message="]]></failure>\x1b[2J", values={"x": '"&lt;'})
+    failure = parsed(found(evil)).find(".//failure")
+    assert failure is not None and failure.text is not None
+    assert "]]></failure>�[2J" in failure.text and 'x = "&lt;' in failure.text
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "out.xml"
+    target.write_text("old")
+    write_junit(target, b"new")
+    assert (target.read_bytes(), target.stat().st_mode & 0o777) == (b"new", 0o644)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.xml"]
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_junit(tmp_path / "none" / "out.xml", b"new")
+
+
+def verdict(judgement: Judgement) -> FixVerdict:
+    return FixVerdict(judgement=judgement, text="", left=None, affected=None, on_record=True)
+
+
+LOST = Verdict(outcome=Compared.RANK_LOST)
+
+
+@pytest.mark.parametrize(
+    ("result", "scripted", "codes"),
+    [
+        (Scripted(findings=found(finding())), True, (0, 0)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1))), True, (1, 1)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.DIVERGED)), True, (1, 1)),
+        (Scripted(findings=found(ending=Ending.DIVERGED)), True, (5, 5)),
+        (Scripted(findings=found(ending=Ending.TIMEOUT)), True, (124, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), True, (6, 6)),
+        (Scripted(findings=found(ending=Ending.LOST), verdict=Verdict()), True, (0, 0)),  # as it was recorded
+        (Scripted(findings=found(), fix=verdict(Judgement.GONE)), False, (0, 0)),
+        (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), False, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), False, (1, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (0, 0)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), False, (1, 1)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), False, (6, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+    ],
+)
+def test_exit_codes(result: Scripted, scripted: bool, codes: tuple[int, int]) -> None:
+    assert (
+        exit_code(result, scripted=scripted, bisect=False),
+        exit_code(result, scripted=scripted, bisect=True),
+    ) == codes
+
+
+def departed(at: str, sent_nonfinite: int = 0) -> Departed:
+    story = {
+        "expected": {"sent_nonfinite": sent_nonfinite},
+        "actual": {"profiling_name": "all_reduce"},
+        "differences": [{"structural": False, "field": "sent", "expected": "1", "actual": "2"}],
+    }
+    return Departed(moment=Moment.parse(at), story=story)
+
+
+def fixed(incident: Incident = NAN, **seen: Any) -> FixVerdict:
+    run = Run(**{"ending": Ending.COMPLETE, "reached": Moment(19, 2), **seen})
+    return judge_fix(run, incident, END, RECORDED)
+
+
+def test_a_fix_at_the_incident_rests_on_the_record() -> None:
+    said = fixed(departed=departed("19.1", 1), affected=Moment(19, 1))
+    assert (said.judgement, said.on_record) == (Judgement.GONE, True)
+    assert said.text == (
+        "same up to 18.1; from 19.1 on what it sends differs (all_reduce sends other values than it did); recorded "
+        "there was a NaN or Inf, now there is none, as a fix would have it; went on with synthesized peers to 19.2: "
+        "no exception, no NaN; what it sent up to 19.1 stands on recorded answers alone"
+    )
+
+
+def test_a_program_that_leaves_earlier_is_judged_on_assumed_peers_and_that_is_said() -> None:
+    said = fixed(departed=departed("3.1"), affected=Moment(3, 1))
+    assert (said.judgement, said.on_record) == (Judgement.GONE, False)
+    assert said.text.endswith(
+        "up to 3.1 stands on recorded answers alone; what it does at 19.1 stands on synthesized ones"
+    )
+
+
+def test_the_incident_again() -> None:
+    said = fixed(first_nan=Moment(19, 1))
+    assert (said.judgement, said.on_record) == (Judgement.RECURS, True)
+    assert said.text == (
+        "the program sends what the recorded one sent, up to 19.1; it went to 19.2: a NaN or Inf at 19.1, as when it "
+        "was recorded"
+    )
+
+
+@pytest.mark.parametrize(
+    ("incident", "seen", "judgement"),
+    [
+        (RAISED, {"raised": ("ValueError", "other words")}, Judgement.RECURS),
+        (RAISED, {"raised": ("KeyError", "no such word")}, Judgement.OTHER),
+        (RAISED, {"first_nan": Moment(3, 1)}, Judgement.OTHER),
+        (RAISED, {}, Judgement.GONE),
+        (NAN, {"raised": ("ImportError", "scores")}, Judgement.OTHER),
+        (NAN, {"ending": Ending.LOST}, Judgement.OTHER),
+        (NAN, {"ending": Ending.TIMEOUT}, Judgement.UNKNOWN),
+        (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST}, Judgement.RECURS),
+        (Incident(kind=IncidentKind.HANG, text=""), {}, Judgement.GONE),
+        (Incident(kind=IncidentKind.REQUEST, text=""), {"first_nan": Moment(3, 1)}, Judgement.OTHER),
+    ],
+)
+def test_what_counts_as_the_incident(incident: Incident, seen: dict[str, Any], judgement: Judgement) -> None:
+    if "raised" in seen:
+        kind, text = seen["raised"]
+        seen = {**seen, "raised": ProgramRaised(moment=END, kind=kind, text=text, traceback=())}
+    assert fixed(incident, **seen).judgement is judgement
+
+
+TENSOR = {"kind": "tensor", "dtype": "float32", "device": "cpu", "shape": [2], "requires_grad": False, "values": [1, 2]}
+STATS = {"min": -1.5, "max": 2.0, "mean": 0.25, "std": 1.0, "nan": 1, "inf": 0}
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "says"),
+    [
+        ({"kind": "scalar", "type": "str", "value": "a\nb"}, "'a\\nb'", True),
+        ({"kind": "scalar", "type": "int", "value": 0}, "0", False),
+        ({**TENSOR, "stats": STATS}, "float32[2] min -1.5 max 2 mean 0.25 nan 1 inf 0", None),
+        ({**TENSOR, "shape": [], "values": 0.0, "stats": STATS}, "0 (float32[])", False),
+        ({**TENSOR, "shape": [1, 1], "values": [[3.25]], "stats": STATS}, "3.25 (float32[1, 1])", True),
+        ({"kind": "object", "type": "a.B", "text": "a.B " * 100}, ("a.B " * 50).strip() + " ...", None),
+    ],
+)
+def test_a_value_in_one_line(value: dict[str, Any], line: str, says: bool | None) -> None:
+    assert (value_line(value), truth(value)) == (line, says)

@@ -1,0 +1,120 @@
+"""Which of the user's files stand in for which captured ones."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capsules import IMAGE, MANIFEST, make_capsule
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import UsageError
+from prismdbg.runtime.spec import LaidFile
+from prismdbg.workflows import source_overlay
+from prismdbg.workflows.source_overlay import NothingMatches, make_overlay
+
+PROGRAM = {"/job/src/train.py": "old", "/job/src/lib/model.py": "model", "/data/words.txt": "words"}
+RANK = {"argv": ["src/train.py"], "cwd": "/job"}
+
+
+@pytest.fixture
+def capsule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Capsule:
+    """One whose files are `PROGRAM`."""
+    made = make_capsule(tmp_path / "capsule")
+    monkeypatch.setattr(Capsule, "rank", lambda _: RANK)
+    monkeypatch.setattr(source_overlay, "read_files", lambda _: tuple(_file(*item) for item in PROGRAM.items()))
+    return made
+
+
+def _file(path: str, text: str) -> Any:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return source_overlay.RankFile(path=path, place=source_overlay.Place.INSIDE, size_bytes=len(text), sha256=digest)
+
+
+def folder(base: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text(text)
+    return base
+
+
+@pytest.mark.parametrize(
+    ("files", "seen_as"),
+    [
+        ({"train.py": "new"}, "/job/src"),  # the program's folder
+        ({"src/train.py": "new", "src/lib/model.py": "model"}, "/job"),  # the working directory
+        ({"job/src/train.py": "new"}, None),  # nothing stands for the root
+        ({"model.py": "new"}, "/job/src/lib"),  # a folder of its own
+        ({"words.txt": "new"}, "/data"),
+        ({"src/train.py": "new", "train.py": "other"}, "/job"),  # as many either way: the likelier
+    ],
+)
+def test_the_folder_stands_for_one_the_program_knew(
+    capsule: Capsule, tmp_path: Path, files: dict[str, str], seen_as: str | None
+) -> None:
+    mine = folder(tmp_path / "mine", files)
+    if seen_as is None:
+        with pytest.raises(NothingMatches, match="by its relative path"):
+            make_overlay(capsule, mine)
+        return
+    assert str(make_overlay(capsule, mine).seen_as) == seen_as
+
+
+def test_what_becomes_of_each_file(capsule: Capsule, tmp_path: Path) -> None:
+    mine = folder(
+        tmp_path / "mine",
+        {
+            "src/train.py": "new",
+            "src/lib/model.py": "model",
+            "src/lib/fresh.py": "more",
+            "README.md": "talk",
+            ".git/HEAD": "ref",
+            "src/__pycache__/train.pyc": "bytes",
+            "venv/pyvenv.cfg": "",
+            "venv/lib/x.py": "",
+        },
+    )
+    (mine / "src" / "link.py").symlink_to(mine / "README.md")
+    overlay = make_overlay(capsule, mine)
+    assert overlay.replaced == {"/job/src/train.py": mine / "src/train.py"}
+    assert overlay.added == {"/job/src/lib/fresh.py": mine / "src/lib/fresh.py"}
+    assert (overlay.unchanged, overlay.unmatched) == (1, ("README.md",))
+
+
+def test_it_is_laid_over_the_captured_files(capsule: Capsule, tmp_path: Path) -> None:
+    mine = folder(tmp_path / "mine", {"src/train.py": "new", "src/more.py": "more"})
+    (mine / "src/train.py").chmod(0o755)
+    captured = tuple(LaidFile(source=Path("/capsule") / path.rsplit("/", 1)[-1], target=path) for path in PROGRAM)
+    laid = {file.target: file for file in make_overlay(capsule, mine).over(captured)}
+    assert set(laid) == {*PROGRAM, "/job/src/more.py"}
+    assert (laid["/job/src/train.py"].source, laid["/job/src/train.py"].mode) == (mine / "src/train.py", 0o755)
+    assert laid["/job/src/lib/model.py"].source == Path("/capsule/model.py")
+
+
+def test_a_folder_as_it_was_captured_changes_nothing(capsule: Capsule, tmp_path: Path) -> None:
+    assert make_overlay(capsule, folder(tmp_path / "mine", {"train.py": "old"})).is_empty
+
+
+def test_a_process_image_has_its_program_in_memory(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    with pytest.raises(UsageError, match=r"starts at 0\.1, with the old program in its memory") as raised:
+        make_overlay(capsule, tmp_path)
+    assert "--origin start" in raised.value.hint
+
+
+def test_no_folder_and_too_large_a_one(capsule: Capsule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="is not a folder"):
+        make_overlay(capsule, tmp_path / "none")
+    monkeypatch.setattr(source_overlay, "MAX_FILES", 1)
+    with pytest.raises(UsageError, match="more than 1 files"):
+        make_overlay(capsule, folder(tmp_path / "mine", {"train.py": "a", "b.py": "b"}))
+
+
+def test_a_program_started_as_a_module_is_found_from_its_working_directory(
+    tmp_path: Path,
+) -> None:
+    places = source_overlay.places({"argv": ["-m"], "cwd": "/job"}, ("/lib/a/b.py",))
+    assert [str(place) for place in places] == ["/job", "/lib/a", "/lib"]
+    assert MANIFEST.origin is source_overlay.Origin.START
