@@ -27,7 +27,8 @@ PAYLOAD_SEGMENT_BYTES = 64 << 20
 # magic, version, segment index, rank, pid, wall clock ns and monotonic ns at one instant, segment bytes, zeros
 HEADER = struct.Struct("<8sIIiIqqQ16x")
 RECORD = struct.Struct("<IHH")
-# record_id, created ns, fingerprint, thread, sequence | step, collective, op text, group text, stack, device text
+# record_id, created ns, fingerprint, thread, sequence | step, collective, op text, group text, stack, device text (of
+# the first tensor: `cpu`, `cuda:0`, or `cuda:0 stream 3` where it is issued on another stream than the default one)
 # | root or peer, tag, timeout ms | reduce op, flags, zeros | inputs, outputs (number of tensor entries)
 ISSUE = struct.Struct("<QqQQQIIIIIIiiiBBHII")
 # dtype number, dimensions, zeros, how many equal tensors in a row; then one i64 per dimension
@@ -40,6 +41,7 @@ TEXT = struct.Struct("<II")  # number, bytes; then the bytes of UTF-8
 STACK = struct.Struct("<II")  # number, frames; then FRAME each, innermost first
 FRAME = struct.Struct("<III")  # file text, line, function text
 
+STREAM = " stream "
 NO_PEER = -1
 NO_REDUCE_OP = 255
 
@@ -51,7 +53,7 @@ class Kind(IntEnum):
     ISSUE = 4
     COMPLETE = 5
     STEP = 6
-    NOTE = 7  # JSON: kind, time_ns, and what that kind of note holds
+    NOTE = 7  # JSON: kind, time_ns, and what that kind of note holds; `failed` stands in front of its COMPLETE
     END = 0xFFFF
 
 
@@ -65,6 +67,7 @@ class IssueFlag(IntEnum):
 class CompleteFlag(IntEnum):
     PAYLOAD = 1
     RECEIVED_NONFINITE = 2
+    SYNTHESIZED = 4  # no real peer took part: what was received is assumed
 
 
 class Status(IntEnum):

@@ -12,7 +12,7 @@ from typing import Any
 from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes
-from prismdbg.model.collective import Collective, Frame, Group, Identity, PayloadRef, State, TensorMeta
+from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
 
 
@@ -77,6 +77,7 @@ class LogReader:
         self._texts: dict[int, str] = {0: ""}
         self._stacks: dict[int, tuple[Frame, ...]] = {0: ()}
         self._open: dict[int, Collective] = {}
+        self._failures: dict[int, Failure] = {}
 
     def poll(self) -> list[Event]:
         """Every event since the last call, in the order in which they were written."""
@@ -186,13 +187,13 @@ class LogReader:
                     desc=data.get("desc", ""),
                     backend=data.get("backend", ""),
                 )
-            return Note(data.pop("kind"), data.pop("time_ns", 0), data)
+            return self._note(Note(data.pop("kind"), data.pop("time_ns", 0), data))
         return None  # a kind from a newer writer: skipped
 
     def _issue(self, body: bytes) -> Collective:
         (record_id, created, fingerprint, thread, seq, step, nth, op, group, stack, device,
          root, tag, timeout, reduce_op, flags, _, n_in, n_out) = fmt.ISSUE.unpack_from(body)  # fmt: skip
-        device_name = self._texts.get(device, "cpu")
+        device_name, _, stream = self._texts.get(device, "cpu").partition(fmt.STREAM)
         inputs, offset = _tensors(body, fmt.ISSUE.size, n_in, device_name)
         outputs, _ = _tensors(body, offset, n_out, device_name)
         p2p = bool(flags & fmt.IssueFlag.P2P)
@@ -216,9 +217,19 @@ class LogReader:
             time_created_ns=created,
             thread_id=thread,
             frames=self._stacks.get(stack, ()),
+            stream=int(stream or 0),
         )
         self._open[record_id] = collective
         return collective
+
+    def _note(self, note: Note) -> Note:
+        """Why a collective failed stands in front of its completion."""
+        if note.kind == "failed":
+            data = note.data
+            self._failures[int(data["record_id"])] = Failure(
+                str(data["type"]), str(data["text"]), bool(data["at_issue"])
+            )
+        return note
 
     def _complete(self, body: bytes) -> Completion | None:
         record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(body)
@@ -233,6 +244,8 @@ class LogReader:
                 received_nonfinite=bool(flags & fmt.CompleteFlag.RECEIVED_NONFINITE),
                 source_rank=source,
                 payload=PayloadRef(segment, offset, size) if flags & fmt.CompleteFlag.PAYLOAD else None,
+                failure=self._failures.pop(record_id, None),
+                synthesized=bool(flags & fmt.CompleteFlag.SYNTHESIZED),
             )
         )
 

@@ -42,6 +42,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("replay", "Run a captured rank again with recorded peers and compare every collective."),
         Entry("debug", "Step through a captured rank."),
     ),
+    "A large job from few ranks": (Entry("emulate", "Run any rank of a large job alone, among synthesized peers."),),
     "Capsules": (
         Entry("list", "List runs and capsules, with their sizes."),
         Entry("inspect", "Say what a capsule holds."),

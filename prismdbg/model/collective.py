@@ -95,6 +95,18 @@ class PayloadRef:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a failed collective raised: an exception's class by its name, and its text.
+
+    at_issue: by the call itself; else by whoever waited for the work it gave.
+    """
+
+    type: str
+    text: str
+    at_issue: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
     """One record of the log. Times are CLOCK_MONOTONIC nanoseconds of the rank's machine.
@@ -128,6 +140,9 @@ class Collective:
     received_nonfinite: bool = False
     source_rank: int = -1
     payload: PayloadRef | None = None
+    synthesized: bool = False  # answered by assumption, not by real peers
+    failure: Failure | None = None
+    stream: int = 0  # of its tensors' device; 0 is the default one, and a CPU's
 
     @property
     def name(self) -> str:

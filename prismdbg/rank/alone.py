@@ -26,26 +26,32 @@ class LoneStore(dist.HashStore):  # type: ignore[misc]
 _keep: list[Any] = []
 
 
-def install() -> None:
-    """From here on `init_process_group` and `new_group` need no peer."""
+def install(make_store: Callable[[], Any] = LoneStore) -> None:
+    """From here on `init_process_group` and `new_group` need no peer. `make_store` gives each group its store."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
-    c10d.rendezvous = _rendezvous
+    def store() -> Any:
+        made = make_store()
+        _keep.append(made)  # a store's Python half must outlive what C++ makes of it
+        return made
+
+    c10d.rendezvous = _rendezvous(store)
     c10d._store_based_barrier = lambda *_, **__: None
-    c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper)
+    c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper, store)
 
 
-def _rendezvous(url: str, rank: int = -1, world_size: int = -1, **_: Any) -> Iterator[tuple[Any, int, int]]:
-    store = LoneStore()
-    _keep.append(store)  # a store's Python half must outlive what C++ makes of it
-    yield (
-        store,
-        rank if rank >= 0 else int(os.environ["RANK"]),
-        world_size if world_size > 0 else int(os.environ["WORLD_SIZE"]),
-    )
+def _rendezvous(store: Callable[[], Any]) -> Callable[..., Iterator[tuple[Any, int, int]]]:
+    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **_: Any) -> Iterator[tuple[Any, int, int]]:
+        yield (
+            store(),
+            rank if rank >= 0 else int(os.environ["RANK"]),
+            world_size if world_size > 0 else int(os.environ["WORLD_SIZE"]),
+        )
+
+    return rendezvous
 
 
-def _without_sockets(original: Callable[..., Any]) -> Callable[..., Any]:
+def _without_sockets(original: Callable[..., Any], store_of: Callable[[], Any]) -> Callable[..., Any]:
     def helper(
         group_size: int,
         group_rank: int,
@@ -56,8 +62,7 @@ def _without_sockets(original: Callable[..., Any]) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         kwargs.pop("backend_options", None)
-        lone = LoneStore()
-        _keep.append(lone)
+        lone = store_of()
         group, _ = original(group_size, group_rank, ranks, dist.Backend("fake"), lone, *args, **kwargs)
         if group is not None and group in c10d._world.pg_map:
             name = str(backend)

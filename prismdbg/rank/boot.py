@@ -25,6 +25,10 @@ def start() -> None:
     _started = True
     if config.mode is Mode.RECORD:
         _record(config)
+    elif config.mode is Mode.EMULATE:
+        from prismdbg.rank.emulation.begin import begin_emulation
+
+        begin_emulation(config)
     else:
         from prismdbg.rank.from_start import begin_replay
 

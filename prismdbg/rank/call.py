@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from prismdbg.capsule.log_format import STREAM
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.ops import OPS, OpSpec
@@ -43,6 +44,7 @@ class Call:
         "root",
         "size",
         "spec",
+        "synthesized",
         "tag",
     )
 
@@ -57,6 +59,7 @@ class Call:
         self.inputs = flatten(args[spec.inputs]) if spec.inputs is not None else []
         self.root = int(self._argument(spec.root, -1))
         self.tag = int(self._argument(spec.tag, 0))
+        self.synthesized = False  # whether the answer was assumed
         self.is_async = bool(self._argument(spec.async_op, spec.async_op is not None))
 
     def _argument(self, position: int | None, default: Any) -> Any:
@@ -75,6 +78,15 @@ class Call:
     def device(self) -> str:
         tensors = self.outputs or self.inputs
         return str(tensors[0].device) if tensors else "cpu"
+
+    @property
+    def place(self) -> str:
+        """As the log has it: the device, with the stream where that is not the default one."""
+        name = self.device
+        if name == "cpu" or not torch.accelerator.is_available():
+            return name
+        stream = torch.accelerator.current_stream(torch.device(name)).stream_id
+        return f"{name}{STREAM}{stream}" if stream else name
 
     @property
     def sent(self) -> list[torch.Tensor]:

@@ -17,6 +17,7 @@ ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
 class Mode(StrEnum):
     RECORD = "record"
     REPLAY = "replay"
+    EMULATE = "emulate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

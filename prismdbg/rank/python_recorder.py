@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from prismdbg.capsule import log_format as fmt
-from prismdbg.model.collective import Frame, Identity
+from prismdbg.model.collective import Failure, Frame, Identity
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.moment import Moment
 from prismdbg.rank import fingerprint, kernels
@@ -28,6 +28,7 @@ from prismdbg.rank.works import Completion, wrap
 
 _OWN_FILES = (str(Path(__file__).parent),)
 STACK_DEPTH = 48
+LONGEST_TEXT = 8192
 
 
 class PythonRecorder:
@@ -138,9 +139,9 @@ class PythonRecorder:
         completion = self._guarded(lambda: self._issue(call))
         try:
             result = redispatch()
-        except Exception:
+        except Exception as error:
             if completion is not None:
-                completion.fail()
+                completion.fail(error, at_issue=True)
             raise
         if completion is None:
             return result
@@ -191,7 +192,7 @@ class PythonRecorder:
         n_out, out_bytes = encode_tensors(list(metas(call.outputs)))
         stack = log.stack(python_stack()) if self._stacks else 0
         reduce_op = REDUCE_OPS.index(call.reduce_op) if call.reduce_op else fmt.NO_REDUCE_OP
-        op, group, device = log.text(call.spec.name), log.text(call.group_name), log.text(call.device)
+        op, group, device = log.text(call.spec.name), log.text(call.group_name), log.text(call.place)
 
         def encode(record_id: int, moment: Moment, identity: Identity) -> bytes:
             head = fmt.ISSUE.pack(
@@ -203,22 +204,28 @@ class PythonRecorder:
 
         return encode
 
-    def complete(self, call: Call, record_id: int, source: int, failed: bool) -> None:
+    def complete(self, call: Call, record_id: int, source: int, failure: Failure | None) -> None:
         """Called once for each issue, before the program can see the outputs."""
         self._in_flight.pop(record_id, None)
         if self._mode == 1:
-            self._guarded(lambda: self._write_completion(call, record_id, source, failed))
+            self._guarded(lambda: self._write_completion(call, record_id, source, failure))
 
-    def _write_completion(self, call: Call, record_id: int, source: int, failed: bool) -> None:
+    def _write_completion(self, call: Call, record_id: int, source: int, failure: Failure | None) -> None:
         now = time.monotonic_ns()
         segment = offset = size = flags = 0
-        received = [] if failed else dense_parts(call.received)
+        received = [] if failure is not None else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
         if received and self._window_on and (place := self._keep(received)) is not None:
             segment, offset, size = place
             flags |= fmt.CompleteFlag.PAYLOAD
-        status = fmt.Status.FAILED if failed else fmt.Status.OK
+        if call.synthesized:
+            flags |= fmt.CompleteFlag.SYNTHESIZED
+        status = fmt.Status.FAILED if failure is not None else fmt.Status.OK
+        if self._log is not None and failure is not None:
+            note = {"kind": "failed", "time_ns": now, "record_id": record_id, "at_issue": failure.at_issue}
+            note |= {"type": failure.type, "text": failure.text[:LONGEST_TEXT]}
+            self._log.append(fmt.Kind.NOTE, json.dumps(note).encode())
         if self._log is not None:
             body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, 0, 0)
             self._log.append(fmt.Kind.COMPLETE, body)

@@ -1,0 +1,46 @@
+"""Whether a collective carries what a program computes with, or what it is steered by: objects, counts, metadata."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+import torch
+
+OBJECT_CALLS = frozenset(
+    {
+        "all_gather_object",
+        "gather_object",
+        "broadcast_object_list",
+        "scatter_object_list",
+        "send_object_list",
+        "recv_object_list",
+    }
+)
+_DEPTH = 40  # ours included
+
+
+def is_control(tensors: list[torch.Tensor]) -> bool:
+    """Nothing that is not floating point may be made up: it may be a length, an index or a pickle."""
+    return any(not (t.is_floating_point() or t.is_complex()) for t in tensors)
+
+
+def object_call() -> str:
+    """The object collective that issues the current call, or nothing."""
+    return next((f.f_code.co_name for f in _torch_frames() if f.f_code.co_name in OBJECT_CALLS), "")
+
+
+def holds_it_already() -> bool:
+    """Whether DDP aligns parameters and buffers with another rank's: this rank has made its own."""
+    return any(f.f_code.co_filename.endswith("nn/parallel/distributed.py") for f in _torch_frames())
+
+
+def _torch_frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_DEPTH):
+        if frame is None:
+            return
+        if "/torch/" in frame.f_code.co_filename:
+            yield frame
+        frame = frame.f_back

@@ -1,0 +1,123 @@
+"""Donor values: what one rank sent while it ran, kept for the ranks that receive it when they run.
+
+A folder holds `<rank>.jsonl`, one line a value, and `<rank>.bin` with the bytes. A value is found by the identity of
+its collective (exact: the very value that a real peer of this run would send) or, from another run, by what it is for
+(axis, place in the sequence, operator): similar. Nothing is unpickled here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from prismdbg.errors import CapsuleError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonorValue:
+    """`size_bytes` of 0 with statistics: the value itself was not kept. `file`: in the folder, or absolute."""
+
+    key: str
+    rank: int
+    file: str = ""
+    offset: int = 0
+    size_bytes: int = 0
+    mean: float | None = None
+    deviation: float | None = None
+
+
+class DonorWriter:
+    """What this rank sends. `budget_bytes` bounds floating point values; control data is always kept."""
+
+    def __init__(self, folder: Path, rank: int, budget_bytes: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._rank = rank
+        self._left = budget_bytes
+        self._name = f"{rank}.bin"
+        self._data: BinaryIO = (folder / self._name).open("wb", buffering=0)
+        self._index: TextIO = (folder / f"{rank}.jsonl").open("w", buffering=1)
+
+    def keep(
+        self, key: str, parts: Sequence[memoryview], *, control: bool, statistics: tuple[float, float] | None = None
+    ) -> None:
+        size = sum(part.nbytes for part in parts)
+        offset = self._data.tell()
+        if control or size <= self._left:
+            for part in parts:
+                self._data.write(part)
+            self._left -= 0 if control else size
+        else:
+            size = 0
+        mean, deviation = statistics or (None, None)
+        value = DonorValue(
+            key=key, rank=self._rank, file=self._name, offset=offset, size_bytes=size, mean=mean, deviation=deviation
+        )
+        self._index.write(json.dumps(asdict(value)) + "\n")
+
+    def keep_key(self, name: str, value: bytes) -> None:
+        """A key of the store."""
+        self.keep(f"store|{name}", [memoryview(value)], control=True)
+
+
+class DonorReader:
+    """Everything in a folder that ranks other than this one have kept."""
+
+    def __init__(self, folder: Path, rank: int = -1) -> None:
+        self._folder = folder
+        self._values: dict[str, DonorValue] = {}
+        self.ranks: set[int] = set()
+        for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
+            if path.stem != str(rank):
+                self.ranks.add(int(path.stem) if path.stem.isdecimal() else -1)
+                self._read(path)
+
+    def _read(self, path: Path) -> None:
+        for line in path.read_text().splitlines():
+            try:
+                value = DonorValue(**json.loads(line))
+            except (ValueError, TypeError):
+                continue  # the rank was ended while it wrote its last line
+            self._values[value.key] = value
+
+    def find(self, key: str) -> DonorValue | None:
+        return self._values.get(key)
+
+    def load(self, value: DonorValue) -> bytes:
+        """The value's bytes. `CapsuleError` where the file is shorter than its index says."""
+        path = self._folder / value.file
+        try:
+            with path.open("rb") as file:
+                file.seek(value.offset)
+                data = file.read(value.size_bytes)
+        except OSError as error:
+            raise CapsuleError(f"donor value {value.key} cannot be read: {error}") from error
+        if len(data) != value.size_bytes:
+            raise CapsuleError(f"{path} ends before donor value {value.key}", hint="run the donor rank again")
+        return data
+
+    def store_keys(self) -> dict[str, bytes]:
+        """All keys that other ranks have set in the store."""
+        start = "store|"
+        found = (value for key, value in self._values.items() if key.startswith(start))
+        return {value.key[len(start) :]: self.load(value) for value in found}
+
+
+def collective_key(group: str, seq: int) -> str:
+    return f"{group}|{seq}"
+
+
+def sent_key(group: str, source: int, target: int, tag: int, nth: int) -> str:
+    """Of a point-to-point transfer, by ranks in the group."""
+    return f"{group}|{source}>{target}|{tag}|{nth}"
+
+
+def similar_key(axis: str, label: str, seq: int, offset: int = 0) -> str:
+    """What another run's value is for. `offset`: of a transfer, how far the source is from the receiver."""
+    return f"~{axis}|{label}|{seq}|{offset}"
+
+
+def as_json(values: Sequence[DonorValue]) -> str:
+    return "".join(json.dumps(asdict(value)) + "\n" for value in values)

@@ -1,0 +1,128 @@
+"""Fills received tensors by assumption: as if peers sent what this rank sends, zeros, or noise. All values are defined.
+
+In place and without temporary copies of the program's size wherever torch allows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from prismdbg.rank.call import Call
+
+REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_"})
+GATHERS = frozenset(
+    {"allgather_", "allgather_coalesced_", "_allgather_base_", "allgather_into_tensor_coalesced_", "gather_"}
+)
+REDUCE_SCATTERS = frozenset({"reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"})
+EXCHANGES = frozenset({"alltoall_", "alltoall_base_"})
+DEFAULT_DEVIATION = 0.02
+
+
+def echo(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+    """Every peer does what this rank does; of a broadcast the root sends what this rank holds already."""
+    name = call.spec.name
+    if name in REDUCES:
+        for tensor in outputs:
+            combine(call, tensor)
+    elif name in GATHERS:
+        _gather(call, outputs, inputs)
+    elif name in REDUCE_SCATTERS:
+        _reduce_scatter(call, outputs, inputs)
+    elif name in EXCHANGES:
+        _mirror(outputs, inputs)
+    elif name != "broadcast_":
+        zeros(outputs)
+
+
+def combine(call: Call, tensor: torch.Tensor) -> None:
+    """The reduction of as many equal tensors as the group has members. MIN, MAX, AVG, BAND, BOR change nothing."""
+    if tensor.dtype == torch.bool:
+        return
+    if call.reduce_op in ("SUM", "PREMUL_SUM"):
+        if tensor.dtype.is_floating_point and tensor.element_size() == 1:  # float8 knows no arithmetic
+            tensor.copy_((tensor.float() * call.size).to(tensor.dtype))
+        else:
+            tensor.mul_(call.size)
+    elif call.reduce_op == "PRODUCT":
+        tensor.pow_(call.size)
+    elif call.reduce_op == "BXOR" and call.size % 2 == 0:
+        tensor.zero_()
+
+
+def _gather(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+    """Lists hold a tensor for each rank (coalesced: for each rank its inputs); the into-tensor forms one for all."""
+    into = call.spec.name in ("_allgather_base_", "allgather_into_tensor_coalesced_")
+    for index, target in enumerate(outputs):
+        tile(target, inputs[index if into else index % len(inputs)])
+
+
+def _reduce_scatter(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+    for index, target in enumerate(outputs):
+        if call.spec.name == "reduce_scatter_":
+            source = inputs[index * call.size + call.rank]
+        else:
+            source = inputs[index].reshape(call.size, -1)[call.rank]
+        target.copy_(source.reshape(target.shape))
+        combine(call, target)
+
+
+def _mirror(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+    """Each peer sends back as much as it gets, where the sizes allow it."""
+    for target, source in zip(outputs, inputs, strict=False):
+        tile(target, source)
+
+
+def tile(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Repeats the source until the target is full."""
+    if not target.numel():
+        return
+    if not source.numel():
+        target.zero_()
+        return
+    whole, rest = divmod(target.numel(), source.numel())
+    if rest == 0 and target.is_contiguous():
+        target.view(whole, -1).copy_(source.reshape(1, -1).expand(whole, -1))
+        return
+    flat = source.reshape(-1)
+    target.copy_(flat.repeat(whole + bool(rest))[: target.numel()].view(target.shape))
+
+
+def balanced(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+    """Counts of an all-to-all: the total that this rank sends comes back in equal shares."""
+    total = sum(int(tensor.sum()) for tensor in inputs)
+    places = sum(tensor.numel() for tensor in outputs)
+    share, rest = divmod(total, max(places, 1))
+    for tensor in outputs:
+        count = tensor.numel()
+        tensor.fill_(share)
+        tensor.view(-1)[: min(rest, count)] += 1
+        rest -= min(rest, count)
+
+
+def zeros(outputs: list[torch.Tensor]) -> None:
+    for tensor in outputs:
+        tensor.zero_()
+
+
+def noise(outputs: list[torch.Tensor], seed: int, mean: float = 0.0, deviation: float = DEFAULT_DEVIATION) -> None:
+    """Normal values, the same for the same seed; what is not floating point is zero."""
+    generators: dict[torch.device, torch.Generator] = {}
+    for tensor in outputs:
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            tensor.zero_()
+            continue
+        generator = generators.setdefault(tensor.device, torch.Generator(tensor.device).manual_seed(seed))
+        if tensor.is_floating_point() and tensor.element_size() == 1:
+            values = torch.empty(tensor.shape, device=tensor.device).normal_(mean, deviation, generator=generator)
+            tensor.copy_(values.to(tensor.dtype))
+        else:
+            target = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            target.normal_(mean, deviation, generator=generator)
+
+
+def seed_of(*parts: object) -> int:
+    """63 bits that depend on every part, the same in every process."""
+    text = "|".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1

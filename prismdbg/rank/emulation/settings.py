@@ -1,0 +1,94 @@
+"""What an emulated rank is told: which rank of which world it is, and how its peers are played. No torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.errors import UsageError
+from prismdbg.model.ops import OPS
+
+WORLD = "world"
+NEED_EXIT = 93  # the process ended because it lacks what another rank knows; the file `needs` says what
+_RULE = re.compile(r"(?:(?P<axis>[^:=]*))(?::(?P<op>[^:=]*))?=(?P<policy>[a-z]+)")
+LABELS = frozenset(spec.label for spec in OPS.values())
+
+
+class Policy(StrEnum):
+    """How the peers play their part in a collective.
+
+    AUTO echoes where peers do what this rank does; where only a peer knows the value it is a donor's, else noise, and
+    for control data (anything that is not floating point) a donor's or nothing.
+    """
+
+    AUTO = "auto"
+    ECHO = "echo"  # peers send what this rank sends or holds; sums scale with the group
+    ZEROS = "zeros"
+    NOISE = "noise"  # seeded, with the donor's mean and deviation where there is a donor
+    DONOR = "donor"  # a donor's values, or an error
+    BALANCED = "balanced"  # all-to-all counts: every peer sends every rank the same share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """`axis` is a mesh axis, several joined by +, or world; empty means any. `op` as users write it, or empty."""
+
+    policy: Policy
+    axis: str = ""
+    op: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """`noise`, `tp=echo`, `dp:all_to_all_single=balanced`, `:broadcast=zeros`."""
+        match = _RULE.fullmatch(text if "=" in text else f"={text}")
+        if match is None or match["policy"] not in set(Policy):
+            raise UsageError(
+                f"{text!r} does not say how peers are played",
+                hint=f"write [AXIS][:OP]=POLICY, as in tp:all_reduce=echo; policies: {', '.join(Policy)}",
+            )
+        op = match["op"] or ""
+        if op and op not in LABELS:
+            raise UsageError(f"{text!r}: no collective is called {op!r}", hint=f"one of: {', '.join(sorted(LABELS))}")
+        return cls(axis=match["axis"] or "", op=op, policy=Policy(match["policy"]))
+
+    def holds(self, axis: str, op: str) -> bool:
+        return self.axis in ("", axis) and self.op in ("", op)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emulation:
+    """`axes`: name and size, the last one with adjacent ranks. `steps`: 0 runs the program to its own end.
+
+    asked: the ranks whose run somebody wants; what peers would send them alone is kept for them.
+    donors, external: folders of donor values, this run's own and another run's. needs: where it says what it lacks.
+    """
+
+    rank: int
+    world: int
+    axes: tuple[tuple[str, int], ...]
+    steps: int = 0
+    rules: tuple[Rule, ...] = ()
+    seed: int = 0
+    asked: tuple[int, ...] = ()
+    donors: str = ""
+    external: str = ""
+    needs: str = ""
+    donor_bytes: int = 1 << 30
+
+    def policy(self, axis: str, op: str) -> Policy:
+        """The last rule that holds decides."""
+        return next((rule.policy for rule in reversed(self.rules) if rule.holds(axis, op)), Policy.AUTO)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Emulation:
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        values["axes"] = tuple((str(name), int(size)) for name, size in data["axes"])
+        values["asked"] = tuple(data.get("asked", ()))
+        values["rules"] = tuple(Rule(**{**rule, "policy": Policy(rule["policy"])}) for rule in data.get("rules", ()))
+        return cls(**values)

@@ -1,0 +1,139 @@
+"""The job's key-value store as one rank sees it when all its peers have been there already.
+
+A key that this rank never set is a donor's, or what this rank set under its own number. A sum counts all peers: they
+add what this rank adds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+_NUMBER = re.compile(r"\d+")
+
+
+class StoreState:
+    """The keys. `lacks(key)` does not return."""
+
+    def __init__(
+        self,
+        rank: int,
+        world: int,
+        given: dict[str, bytes],
+        tell: Callable[[str, bytes], None],
+        lacks: Callable[[str], None],
+    ) -> None:
+        self._rank = rank
+        self._world = world
+        self._given = given
+        self._tell = tell
+        self._lacks = lacks
+        self.own: dict[str, bytes] = {}
+        self._sums: dict[str, int] = {}
+
+    def put(self, key: str, value: bytes) -> None:
+        self.own[key] = value
+        self._tell(key, value)
+
+    def look(self, key: str) -> bytes | None:
+        if key in self._sums:
+            return str(self._sums[key] * self._world).encode()
+        return self.own.get(key) or self._given.get(key) or self._as_a_peer(key)
+
+    def get(self, key: str) -> bytes:
+        value = self.look(key)
+        if value is None:
+            self._lacks(key)
+        return value or b""
+
+    def add(self, key: str, amount: int) -> int:
+        """`amount` 0 reads."""
+        start = self.own.get(key)
+        base = int(start) if start else 0
+        self._sums[key] = self._sums.get(key, 0) + amount
+        return base + self._sums[key] * self._world
+
+    def _as_a_peer(self, key: str) -> bytes | None:
+        """A peer sets under its number what this rank sets under its own."""
+        for number in _NUMBER.finditer(key):
+            if int(number[0]) < self._world:
+                own = f"{key[: number.start()]}{self._rank}{key[number.end() :]}"
+                if own in self.own:
+                    return self.own[own]
+        return None
+
+    def remove(self, key: str) -> bool:
+        self._sums.pop(key, None)
+        return self.own.pop(key, None) is not None
+
+
+class EmulatedStore(dist.Store):  # type: ignore[misc]
+    """The names that torch's C++ calls, too."""
+
+    def __init__(self, state: StoreState) -> None:
+        super().__init__()
+        self._state = state
+        self._timeout = timedelta(seconds=300)
+        _keep.append(self)  # what C++ makes of it does not keep this half alive
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._state.put(key, value.encode() if isinstance(value, str) else bytes(value))
+
+    def get(self, key: str) -> bytes:
+        return self._state.get(key)
+
+    def add(self, key: str, amount: int) -> int:
+        return self._state.add(key, amount)
+
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
+        wanted = expected.encode() if isinstance(expected, str) else bytes(expected)
+        if self._state.look(key) in (None, wanted):
+            self.set(key, desired)
+        return self._state.get(key)
+
+    def wait(self, keys: Iterable[str], timeout: timedelta | None = None) -> None:
+        """Peers are never late."""
+
+    def check(self, keys: Iterable[str]) -> bool:
+        return all(self._state.look(key) is not None for key in keys)
+
+    def delete_key(self, key: str) -> bool:
+        return self._state.remove(key)
+
+    deleteKey = delete_key  # noqa: N815
+
+    def num_keys(self) -> int:
+        return len(self._state.own)
+
+    getNumKeys = num_keys  # noqa: N815
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> timedelta:
+        return self._timeout
+
+    def append(self, key: str, value: str | bytes) -> None:
+        more = value.encode() if isinstance(value, str) else bytes(value)
+        self._state.put(key, (self._state.own.get(key) or b"") + more)
+
+    def multi_get(self, keys: Iterable[str]) -> list[bytes]:
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: Iterable[str], values: Iterable[str | bytes]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def clone(self) -> EmulatedStore:
+        return EmulatedStore(self._state)
+
+
+_keep: list[Any] = []
