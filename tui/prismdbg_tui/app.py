@@ -15,6 +15,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.model.moment import Moment
 from prismdbg_tui import actions, answers, keymap, messages
 from prismdbg_tui.arrangement import PANES
+from prismdbg_tui.colors import color
 from prismdbg_tui.conversation import moment_of
 from prismdbg_tui.deeds import Deeds
 from prismdbg_tui.facts import facts
@@ -24,6 +25,7 @@ from prismdbg_tui.live import Live
 from prismdbg_tui.looking import Looker
 from prismdbg_tui.palette import Actions
 from prismdbg_tui.panes import Panes
+from prismdbg_tui.picture import picture
 from prismdbg_tui.recording import Recording
 from prismdbg_tui.sight import Sight
 from prismdbg_tui.steering import Steering
@@ -97,6 +99,12 @@ class PrismApp(App[int]):
     def here(self) -> int | None:
         """The rank's row."""
         return self.sight.here if self.sight is not None else None
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """Also what the palette's "Save screenshot" writes."""
+        screens, (width, height) = self._background_screens, self.size
+        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
+        return picture(shown or "", width, height, title or self.title, color(self, "background"))
 
     # what workers tell
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from textual.app import App
 from textual.color import Color, ColorParseError
@@ -10,7 +11,7 @@ from textual.color import Color, ColorParseError
 _FALLBACK = {"dark": "#d0d6e0", "light": "#303844"}
 
 
-def color(app: App[object], name: str) -> str:
+def color(app: App[Any], name: str) -> str:
     """`accent`, `error`, `surface-lighten-2`, ..."""
     return _solid(app.theme_variables.get(name, ""), app.current_theme.dark)
 

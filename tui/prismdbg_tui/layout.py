@@ -44,5 +44,5 @@ class Layout:
         screen.set_class(size is Room.NARROW and not self._arrangement.maximised, "-narrow")
         screen.set_class(size is Room.AMPLE, "-ample")
         arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
-        self._panes.name_places(shown)
+        self._panes.name_places(shown if size is Room.WIDE else ())
         self._panes.tabs.show(self._arrangement.pane)

@@ -71,9 +71,9 @@ class Panes:
     def name_places(self, shown: Sequence[str]) -> None:
         """A pane that hides another one names it."""
         for pane, widget in self._all.items():
-            other = behind(pane)
-            if other and pane in shown:
-                widget.border_title = TITLES[pane] + (f" [dim]· {TITLES[other]}[/]" if other not in shown else "")
+            if other := behind(pane):
+                hides = pane in shown and other not in shown
+                widget.border_title = TITLES[pane] + (f" [dim]· {TITLES[other]}[/]" if hides else "")
 
     @property
     def _all(self) -> dict[str, Widget]:

@@ -123,9 +123,11 @@ def _tensor(value: Json, ink: Ink) -> Iterator[Text]:
     if (stats := value["stats"]) is None:
         yield Text("its elements cannot be read", ink.quiet)
         return
-    yield from _stats(stats, ink)
-    if histogram := value["histogram"]:
-        yield from _histogram(histogram, ink)
+    if value["shape"]:  # of a single number they say nothing
+        yield from _stats(stats, ink)
+        histogram = value["histogram"]
+        if histogram and histogram["high"] > histogram["low"]:
+            yield from _histogram(histogram, ink)
     if value["slice"]:
         yield Text(f"{value['slice']} of it", ink.quiet)
     yield from _grid(value["values"], ink)

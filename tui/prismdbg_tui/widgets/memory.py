@@ -108,6 +108,7 @@ class Memory(Vertical):
     def show(self, view: MemoryView) -> None:
         self.shown = view
         self.curve.display = self.blocks.display = view.curve is not None
+        self.set_class(view.curve is None, "-empty")
         self.note.update(self._note(view))
         self.curve.show(view)
         self.blocks.fill(view.nodes, signed=view.since is not None)

@@ -53,7 +53,7 @@ class Source(Pane):
             row.append(f"{number:>5} ", "bold" if here else "dim")
             row.append_text(line)
             if here:
-                row.pad_right(max(self.scrollable_content_region.width - len(row), 0))
+                row.pad_right(max(self.scrollable_content_region.width - 1 - len(row), 0))
                 row.stylize(f"on {color(self.app, 'surface-lighten-2')}")
             text.append_text(row)
             text.append("\n")

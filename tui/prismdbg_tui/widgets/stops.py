@@ -56,7 +56,7 @@ class Stops(Pane):
                 image,
             )
         if not self._lines:
-            text.append("b: a breakpoint here   w: watch a value   m: an image of the rank", "dim")
+            text.append("no breakpoints, watches or images yet", "dim")
         text.rstrip()
         self.put(text, figures.plural(len(state.stops), "stop"))
 
