@@ -119,7 +119,7 @@ class _Files:
 
     def add_tree(self, folder: str) -> None:
         """Everything below; links are followed only when they lead to files."""
-        for parent, folders, names in os.walk(self._without_links(folder)):
+        for parent, folders, names in os.walk(self._folder(folder)):
             folders[:] = sorted(name for name in folders if name != "__pycache__" and not _OURS.fullmatch(name))
             for name in names:
                 if _OURS.fullmatch(name):
@@ -143,6 +143,10 @@ class _Files:
                     self.add(path)
                     waiting.append(path)
                 seen.add(name)
+
+    def _folder(self, path: str) -> str:
+        """`path` where it really is, for it may be a link itself, as a virtual environment that several clones use."""
+        return self._without_links(f"{path}/.").removesuffix("/.")
 
     def _without_links(self, path: str) -> str:
         """`path` with every folder on the way resolved, each link on the way collected."""

@@ -60,6 +60,13 @@ def test_every_link_on_the_way_is_found_and_byte_code_is_not(prefix: Path, tmp_p
     }
 
 
+def test_an_installation_behind_a_link_is_found_where_it_is(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "clone").symlink_to(prefix)
+    found = {file.path: file.target for file in scan(rank(tmp_path / "clone")).files}
+    assert found.pop(str(tmp_path / "clone")) == str(prefix)
+    assert found == {file.path: file.target for file in scan(rank(prefix)).files}
+
+
 def test_the_same_files_give_the_same_key_and_a_change_another(prefix: Path) -> None:
     first = scan(rank(prefix))
     assert scan(rank(prefix)).key == first.key
