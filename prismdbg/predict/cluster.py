@@ -43,7 +43,8 @@ class ClusterModel:
 
     eager_bytes: a send up to this size does not wait for its receiver. compute_overlap_ppm, transfer_overlap_ppm:
     how much longer computation and communication take while an asynchronous collective is under way.
-    compute_ppm, link_ppm: by rank, where it is not one million; larger is slower.
+    compute_ppm, link_ppm: by rank, where it is not one million; larger is slower. is_measured: whether latencies and
+    rates come from measurements on these machines.
     """
 
     tiers: tuple[Tier, ...]
@@ -54,6 +55,7 @@ class ClusterModel:
     transfer_overlap_ppm: int = MILLION
     compute_ppm: Mapping[int, int] = field(default_factory=dict)
     link_ppm: Mapping[int, int] = field(default_factory=dict)
+    is_measured: bool = False
 
     def algorithm(self, op: str, size_bytes: int) -> Algorithm:
         for choice in self.algorithms.get(op, ()) or self.algorithms.get("default", ()):

@@ -1,5 +1,6 @@
 """A cluster model as YAML. Strict: unknown names, missing units and tiers in the wrong order are errors with a line.
 
+measured: false                          # whether these figures were measured on these machines
 ranks_per_node: 8
 tiers:                                   # from the nearest to the farthest
   nvlink: {spans: node, latency: 2 us, bandwidth: 450 GB/s}
@@ -33,7 +34,7 @@ def parse(text: str, file: str = "cluster.yaml") -> ClusterModel:
 
 
 def _cluster(top: Value) -> ClusterModel:
-    fields = top.known("ranks_per_node", "tiers", "algorithms", "point_to_point", "overlap", "slower")
+    fields = top.known("measured", "ranks_per_node", "tiers", "algorithms", "point_to_point", "overlap", "slower")
     ranks_per_node = top.required(fields, "ranks_per_node").whole(1)
     overlap = fields["overlap"].known("compute", "communication") if "overlap" in fields else {}
     slower = fields["slower"].known("compute", "links") if "slower" in fields else {}
@@ -47,7 +48,14 @@ def _cluster(top: Value) -> ClusterModel:
         transfer_overlap_ppm=_factor(overlap.get("communication")),
         compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
         link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
+        is_measured="measured" in fields and _yes(fields["measured"]),
     )
+
+
+def _yes(value: Value) -> bool:
+    if value.text() not in ("true", "false"):
+        value.fail(f"{value.text()[:40]!r} is neither true nor false")
+    return value.text() == "true"
 
 
 def _factor(value: Value | None) -> int:

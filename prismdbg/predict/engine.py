@@ -32,6 +32,14 @@ class Keep(Enum):
     NONE = "none"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LastMember:
+    """Who of a group came last, the first of equals: row-major over `sizes` along the group's axes, 1 if all alike."""
+
+    number: NDArray[np.int32]  # shaped like the group's end
+    sizes: tuple[int, ...]
+
+
 @dataclass(slots=True, eq=False)
 class Track:
     """One stream of one crew. `is_there`: what it waits for has been told that it arrived."""
@@ -70,7 +78,8 @@ class Team:
     shown_ns: dict[int, Amount] = field(default_factory=lambda: defaultdict(int))
     late_ns: dict[int, Amount] = field(default_factory=lambda: defaultdict(int))
     launched_end: Ints | None = None
-    last_alone: dict[int, NDArray[np.int32]] | None = None  # entry -> who was last, as a place in the group
+    last_member: dict[int, LastMember] | None = None  # by entry, where members differ
+    launched_ends: dict[int, Ints] | None = None  # by entry, for the critical path
     other_won: dict[tuple[int, int], NDArray[np.bool_]] | None = (
         None  # (stream, place) -> whether what it waited for came later
     )
@@ -127,8 +136,8 @@ class Engine:
                 return arrived
         elif all(arrived.shape[each] == 1 for each in axis):
             return arrived
-        if team.last_alone is not None:
-            team.last_alone[entry] = latest_member(arrived, call.seam.axes)
+        if team.last_member is not None:
+            team.last_member[entry] = last_member(arrived, call.seam.axes)
         last: Ints = np.maximum.reduce(arrived, axis=axis, keepdims=True)
         return last
 
@@ -219,6 +228,8 @@ class Engine:
             return
         before = team.launched_end
         team.launched_end = ending.end if before is None else np.maximum(before, ending.end)
+        if team.launched_ends is not None:
+            team.launched_ends[entry] = ending.end
         if team.joins[entry]:
             self._publish(team, entry, ending.end)
 
@@ -243,11 +254,9 @@ def _account(team: Team, entry: int, end: Ints, clock: Ints) -> None:
     team.late_ns[call.place] = team.late_ns[call.place] + (waited - shown)
 
 
-def latest_member(arrived: Ints, axes: tuple[int, ...]) -> NDArray[np.int32]:
-    """Row-major over `axes` of this array; the first of those that are equal. Shaped like the group's end."""
+def last_member(arrived: Ints, axes: tuple[int, ...]) -> LastMember:
     rest = [axis for axis in range(arrived.ndim) if axis not in axes]
     moved = arrived.transpose(*rest, *axes)
     flat = moved.reshape(*moved.shape[: len(rest)], -1)
     shape = [1 if axis in axes else size for axis, size in enumerate(arrived.shape)]
-    latest: NDArray[np.int32] = flat.argmax(axis=-1).astype(np.int32).reshape(shape)
-    return latest
+    return LastMember(flat.argmax(axis=-1).astype(np.int32).reshape(shape), moved.shape[len(rest) :])

@@ -46,6 +46,16 @@ class Program:
     run_stream: Ints
     ends_on: Ints  # the stream on whose clock each entry ends; FREE for none
 
+    @property
+    def places(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """(step, number) -> (stream, index), for all that stands there once."""
+        return {
+            (step, number): (stream, index)
+            for stream, (steps, numbers) in enumerate(zip(self.steps, self.numbers, strict=True))
+            for index, (step, number) in enumerate(zip(steps, numbers, strict=True))
+            if step != Step.JOIN
+        }
+
     def run_of(self, entry: int) -> int:
         where = np.flatnonzero(self.runs == entry)
         if not len(where):

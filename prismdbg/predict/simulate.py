@@ -72,7 +72,8 @@ def _team(crew: Crew, keep: Keep, trace: bool) -> Team:
         derived=max(places, key=lambda place: places[place], default=None),
         kept=None if keep is Keep.NONE else {},
         joins=list(crew.plan.program.joins),
-        last_alone={} if trace else None,
+        last_member={} if trace else None,
+        launched_ends={} if trace else None,
         other_won={} if trace else None,
     )
     for call, count in alone.items():
@@ -108,7 +109,7 @@ def _timeline(graph: JobGraph, cluster: ClusterModel, engine: Engine, keep: Keep
         late_ns=late,
         transfer_ns=transfer,
         ended_ns=_by_rank(graph, layout, ended),
-        fidelity=fidelity.judge([_part(team) for team in engine.teams]),
+        fidelity=fidelity.judge([_part(team) for team in engine.teams], cluster_is_measured=cluster.is_measured),
         keep=keep,
         teams=tuple(engine.teams),
         meetings=engine.meetings,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
 from prismdbg.predict.cluster import ClusterModel
@@ -95,7 +97,7 @@ class Timeline:
         return _follow(rank, team.crew, place, ends)
 
 
-def at(array: Ints, place: tuple[int, ...]) -> int:
+def at(array: NDArray[Any], place: tuple[int, ...]) -> int:
     """One rank's value, where size 1 along an axis holds for all."""
     return int(array[tuple(i if size > 1 else 0 for i, size in zip(place, array.shape, strict=True))])
 

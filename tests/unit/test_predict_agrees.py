@@ -11,6 +11,7 @@ from slow_simulation import SlowSimulation
 
 from prismdbg.predict.changes import Changes, Delay
 from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
+from prismdbg.predict.critical_path import critical_path
 from prismdbg.predict.engine import Keep
 from prismdbg.predict.entries import Kind
 from prismdbg.predict.entry_writer import EntryWriter
@@ -182,7 +183,7 @@ def delays(graph: JobGraph, data: st.DataObject) -> tuple[Delay, ...]:
     return (Delay(rank=rank, delay_ns=data.draw(st.sampled_from([1, 55_555])), entry=entry),)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data(), clusters())
 def test_to_the_nanosecond(data: st.DataObject, cluster: ClusterModel) -> None:
     graph = JobDraw(data).graph()
@@ -201,3 +202,8 @@ def test_to_the_nanosecond(data: st.DataObject, cluster: ClusterModel) -> None:
         for ours, theirs in ((fast.shown_ns, rank.shown), (fast.late_ns, rank.late)):
             assert {n: int(v[number]) for n, v in ours.items() if v[number]} == {n: v for n, v in theirs.items() if v}
     assert (fast.tail_ns >= 0).all()
+    path = critical_path(fast)
+    assert [part.start_ns for part in path] == [0, *(part.end_ns for part in path)][: len(path)]
+    assert (path[-1].end_ns if path else 0) == ended_ns
+    for part in path:  # it really ends then, on that rank
+        assert slow.ranks[part.rank].end[part.entry] == part.end_ns

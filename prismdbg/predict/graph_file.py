@@ -1,0 +1,145 @@
+"""A job graph as one .npz file: arrays and a JSON text, nothing pickled. What is read may be hostile and is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.capsule import json_border
+from prismdbg.capsule.json_border import Fields
+from prismdbg.errors import CapsuleError
+from prismdbg.predict.entries import COMPUTE_STREAM, DTYPES, FREE, MODELLED_NS, PROVENANCES, Entries, Kind
+from prismdbg.predict.job_graph import JobGraph, RankClass
+from prismdbg.predict.mesh import Mesh
+
+FORMAT = 1
+MOST_BYTES = 1 << 30  # unpacked
+_LARGEST_NS = 1 << 53
+
+
+def save(graph: JobGraph, path: Path) -> None:
+    """Under a temporary name, renamed when it is whole."""
+    about = {
+        "format": FORMAT,
+        "mesh": ",".join(f"{n}={s}" for n, s in zip(graph.mesh.names, graph.mesh.sizes, strict=True)),
+        "order": ",".join(graph.mesh.order),
+        "classes": [
+            {
+                "name": c.name,
+                "streams": list(c.entries.streams),
+                "channels": list(c.entries.channels),
+                "texts": list(c.entries.texts),
+            }
+            for c in graph.classes
+        ],
+    }
+    arrays: dict[str, NDArray[Any]] = {
+        "about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+        "class_at": graph.class_at,
+        "compute_ppm_at": graph.compute_ppm_at,
+    }
+    for number, rank_class in enumerate(graph.classes):
+        arrays |= {f"{number}.{name}": getattr(rank_class.entries, name) for name in DTYPES}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("xb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> JobGraph:
+    """`CapsuleError` where the file is damaged, `UsageError` where its ranks do not fit together."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
+                raise CapsuleError(f"{path} unpacks to more than {MOST_BYTES >> 20} MiB", hint="the file was altered")
+        with np.load(path, allow_pickle=False) as arrays:
+            held = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise CapsuleError(f"{path} is not a saved graph: {str(error)[:200]}", hint="build it again") from error
+    return _Reader(path, held).graph()
+
+
+class _Reader:
+    def __init__(self, path: Path, held: Mapping[str, NDArray[Any]]) -> None:
+        self._path, self._held = path, held
+
+    def graph(self) -> JobGraph:
+        about = json_border.parse(self._column("about", np.uint8).tobytes(), str(self._path))
+        version = about.integer("format")
+        if version != FORMAT:
+            raise CapsuleError(
+                f"{self._path} has format {version}; this prismdbg reads {FORMAT}", hint="use a newer prismdbg"
+            )
+        mesh = Mesh.parse(about.text("mesh"), order=about.text("order"))
+        classes = tuple(self._class(number, fields) for number, fields in enumerate(about.objects("classes")))
+        about.refuse_others()
+        class_at = self._column("class_at", np.int64, mesh.world)
+        self._between("class_at", class_at, 0, len(classes) - 1)
+        slower = self._column("compute_ppm_at", np.int64, mesh.world)
+        self._between("compute_ppm_at", slower, 1, 10**9)
+        return JobGraph.placed(mesh, classes, class_at, slower)
+
+    def _class(self, number: int, fields: Fields) -> RankClass:
+        name = fields.text("name")
+        tables: dict[str, Any] = {table: fields.texts(table) for table in ("streams", "channels", "texts")}
+        fields.refuse_others()
+        length = len(self._column(f"{number}.kind", np.uint8))
+        columns: dict[str, Any] = {
+            column: self._column(f"{number}.{column}", dtype, length) for column, dtype in DTYPES.items()
+        }
+        entries = Entries(**columns, **tables)
+        self._check(number, entries)
+        return RankClass(name=name, entries=entries)
+
+    def _check(self, number: int, entries: Entries) -> None:
+        """Every number points into its table, and every wait back to something that runs."""
+        talks, kind = entries.communicates, entries.kind
+        streams = len(entries.streams)
+        waits = kind == Kind.WAIT
+        limits: list[tuple[str, NDArray[Any], int, int]] = [
+            ("kind", kind, 0, max(Kind)),
+            ("stream", np.where(talks & (entries.stream == FREE), 0, entries.stream), 0, streams - 1),
+            ("issuer", entries.issuer, 0, streams - 1),
+            ("blocking", entries.blocking, 0, 1),
+            ("provenance", entries.provenance, 0, len(PROVENANCES) - 1),
+            ("channel", entries.channel[talks], 0, len(entries.channels) - 1),
+            ("op", entries.op, 0, len(entries.texts) - 1),
+            ("label", entries.label, 0, len(entries.texts) - 1),
+            ("line", entries.line, 0, len(entries.texts) - 1),
+            ("target", entries.target[waits], 0, len(entries) - 1),
+            ("target", np.flatnonzero(waits) - entries.target[waits], 1, len(entries)),
+            ("size_bytes", entries.size_bytes[talks], 0, _LARGEST_NS),
+            ("duration_ns", entries.duration_ns[talks], MODELLED_NS, _LARGEST_NS),
+            ("duration_ns", entries.duration_ns[kind == Kind.COMPUTE], 0, _LARGEST_NS),
+        ]
+        for name, column, least, most in limits:
+            self._between(f"{number}.{name}", column, least, most)
+        if np.isin(kind[entries.target[waits]], (Kind.WAIT, Kind.MEMORY)).any():
+            self._fail(f"{number}.target", "points at what does not run")
+        if (talks & (entries.stream == COMPUTE_STREAM) & (entries.issuer != COMPUTE_STREAM)).any():
+            self._fail(f"{number}.issuer", "is another stream than the compute stream it runs on")
+
+    def _column(self, name: str, dtype: type[np.generic], length: int | None = None) -> NDArray[Any]:
+        column = self._held.get(name)
+        if column is None:
+            self._fail(name, "is missing")
+        if column.dtype != dtype or column.ndim != 1 or (length is not None and len(column) != length):
+            self._fail(name, f"must be {length if length is not None else 'some'} numbers of {dtype.__name__}")
+        return column
+
+    def _between(self, name: str, column: NDArray[Any], least: int, most: int) -> None:
+        if len(column) and not least <= int(column.min()) <= int(column.max()) <= most:
+            self._fail(name, f"holds a number outside {least} to {most}")
+
+    def _fail(self, name: str, problem: str) -> NoReturn:
+        raise CapsuleError(f"{self._path}: {name} {problem}", hint="the file was altered; build the graph again")

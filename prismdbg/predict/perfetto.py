@@ -1,0 +1,94 @@
+"""A timeline as a JSON trace that Perfetto and chrome://tracing open. Classes are folded: a process for each cohort.
+
+The process shows the cohort's first rank and says how many it stands for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prismdbg.predict.engine import Team
+from prismdbg.predict.entries import FREE, PROVENANCES, Kind
+from prismdbg.predict.timeline import RankTimeline, Timeline
+
+_FREE_THREAD = FREE  # entries without a stream may overlap: as asynchronous slices
+
+
+def write(timeline: Timeline, path: Path, ranks: Sequence[int] = ()) -> None:
+    """Streamed: a long iteration is never one text in memory. `ranks`: these too, each as a process of its own."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ns","otherData":' + json.dumps(_about(timeline)) + ',"traceEvents":[\n')
+        for number, event in enumerate(events(timeline, ranks)):
+            file.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))
+        file.write("\n]}\n")
+
+
+def events(timeline: Timeline, ranks: Sequence[int] = ()) -> Iterator[dict[str, Any]]:
+    for team in sorted(timeline.teams, key=timeline.first_rank):
+        rank = timeline.first_rank(team)
+        yield from _process(timeline.of(rank), _title(timeline, team, rank), rank)
+    for rank in ranks:
+        yield from _process(timeline.of(rank), timeline.graph.mesh.say(rank), timeline.graph.mesh.world + rank)
+
+
+def _title(timeline: Timeline, team: Team, rank: int) -> str:
+    name = timeline.graph.classes[team.crew.cohort.rank_class].name
+    size = team.crew.cohort.size
+    return f"{name}: {timeline.graph.mesh.say(rank)}" + (f", stands for {size:,} ranks" if size > 1 else "")
+
+
+def _process(of: RankTimeline, title: str, process: int) -> Iterator[dict[str, Any]]:
+    yield _named("process_name", process, 0, title)
+    yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
+    for stream, name in enumerate(of.entries.streams):
+        yield _named("thread_name", process, stream, name)
+    for entry in np.flatnonzero(of.entries.kind != Kind.MEMORY).tolist():
+        yield from _slice(of, entry, process)
+    yield from _memory(of, process)
+
+
+def _slice(of: RankTimeline, entry: int, process: int) -> Iterator[dict[str, Any]]:
+    start_ns, end_ns = int(of.start_ns[entry]), int(of.end_ns[entry])
+    if start_ns == end_ns:
+        return
+    entries = of.entries
+    kind, stream = Kind(int(entries.kind[entry])), int(entries.stream[entry])
+    talks = bool(entries.communicates[entry])
+    name = entries.texts[(entries.op if talks else entries.label)[entry]] or kind.name.lower()
+    args: dict[str, Any] = {"entry": entry, "provenance": PROVENANCES[int(entries.provenance[entry])]}
+    if talks:
+        args |= {"channel": entries.channels[entries.channel[entry]], "bytes": int(entries.size_bytes[entry])}
+    if line := entries.texts[entries.line[entry]]:
+        args["line"] = line
+    base = {"name": name, "cat": kind.name.lower(), "pid": process, "ts": start_ns / 1000}
+    if stream != FREE:
+        yield {**base, "ph": "X", "tid": stream, "dur": (end_ns - start_ns) / 1000, "args": args}
+        return
+    known = {"tid": _FREE_THREAD, "id": f"{process}.{entry}"}
+    yield {**base, **known, "ph": "b", "args": args}
+    yield {**base, **known, "ph": "e", "ts": end_ns / 1000}
+
+
+def _memory(of: RankTimeline, process: int) -> Iterator[dict[str, Any]]:
+    held = 0
+    for entry in np.flatnonzero(of.entries.kind == Kind.MEMORY).tolist():
+        held += int(of.entries.size_bytes[entry])
+        at = int(of.start_ns[entry]) / 1000
+        yield {"ph": "C", "name": "memory", "pid": process, "tid": 0, "ts": at, "args": {"bytes": held}}
+
+
+def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _about(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "mesh": str(timeline.graph.mesh),
+        "iteration_ns": timeline.iteration_ns,
+        "fidelity": timeline.fidelity.lines(),
+    }

@@ -1,0 +1,162 @@
+"""Cluster files, and how long a transfer takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prismdbg.errors import UsageError
+from prismdbg.predict import cluster_file
+from prismdbg.predict.channel import parse
+from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
+from prismdbg.predict.cohorts import Layout
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.topology import Topology
+from prismdbg.predict.transfer import Geometry, collective_ns, point_to_point_ns
+
+GOOD = """\
+measured: true
+ranks_per_node: 8
+tiers:
+  nvlink: {spans: node, latency: 2 us, bandwidth: 450 GB/s}
+  rail: {spans: 256, latency: 4.5 us, bandwidth: 400 Gbit/s}
+  spine: {spans: job, latency: 1 ms, bandwidth: 25 GiB/s, node_bandwidth: 200 GB/s}
+algorithms:
+  all_reduce: [{use: tree, up_to: 256 KiB}, {use: hierarchical}]
+  default: [{use: ring}]
+point_to_point: {eager: 64 kB}
+overlap: {compute: 1.05, communication: 1.1}
+slower: {compute: {617: 1.1, 64-65: 1.02}, links: {8: 2}}
+"""
+
+
+class TestTheFile:
+    def test_everything_that_can_be_said(self) -> None:
+        cluster = cluster_file.parse(GOOD)
+
+        assert [tier.name for tier in cluster.tiers] == ["nvlink", "rail", "spine"]
+        assert [tier.spans for tier in cluster.tiers] == [8, 256, 0]
+        assert [tier.latency_ns for tier in cluster.tiers] == [2000, 4500, 1_000_000]
+        assert [tier.rate for tier in cluster.tiers] == [450 * 10**9, 50 * 10**9, 25 << 30]
+        assert cluster.tiers[2].node_rate == 200 * 10**9
+        assert cluster.algorithm("all_reduce", 1 << 18) is Algorithm.TREE
+        assert cluster.algorithm("all_reduce", (1 << 18) + 1) is Algorithm.HIERARCHICAL
+        assert cluster.algorithm("broadcast", 5) is Algorithm.RING
+        assert (cluster.eager_bytes, cluster.is_measured) == (64_000, True)
+        assert (cluster.compute_overlap_ppm, cluster.transfer_overlap_ppm) == (1_050_000, 1_100_000)
+        assert cluster.compute_ppm == {617: 1_100_000, 64: 1_020_000, 65: 1_020_000}
+        assert cluster.link_ppm == {8: 2_000_000}
+
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ("latency: 2 us", "latency: 2", r"c.yaml, line 4: tiers.nvlink.latency: '2' has no unit; .* 5 us"),
+            ("450 GB/s", "450", r"line 4: tiers.nvlink.bandwidth: '450' has no unit; .* 25 GB/s"),
+            ("450 GB/s", "450 GB", r"line 4: tiers.nvlink.bandwidth: .* has the unit 'GB'; one of"),
+            ("450 GB/s", "0 GB/s", r"line 4: tiers.nvlink.bandwidth: is nothing"),
+            ("64 kB", "64", r"line 10: point_to_point.eager: '64' has no unit"),
+            ("rail:", "nvlink:", r"line 5: tiers.nvlink: stands there twice"),
+            ("latency: 2 us", "delay: 2 us", r"line 4: tiers.nvlink.delay: is not known here"),
+            ("256, lat", "4, lat", r"line 5: tiers.rail: spans no more than nvlink"),
+            ("spans: job", "spans: 512", r"tiers: no tier spans the job"),
+            ("{use: tree, up_to: 256 KiB}", "{use: magic, up_to: 1 B}", r"line 8: .*'magic' is no algorithm"),
+            ("{use: tree, up_to: 256 KiB}", "{use: tree}", r"the last choice, and only it, has no up_to"),
+            ("all_reduce:", "all_magic:", r"line 8: algorithms.all_magic: is no collective"),
+            ("compute: 1.05", "compute: 5 %", r"line 11: overlap.compute: '5 %' is not a factor"),
+            ("617: 1.1", "6x: 1.1", r"line 12: slower.compute.6x: '6x' is neither a rank nor ranks"),
+            ("617: 1.1", "64: 1.1", r"rank 64 has two factors"),
+            ("ranks_per_node: 8", "ranks_per_node: eight", r"line 2: ranks_per_node: 'eight' is not a whole number"),
+            ("measured: true", "measured: maybe", r"line 1: measured: 'maybe' is neither"),
+            ("tiers:", "links:", r"links: is not known here"),
+            ("ranks_per_node: 8\n", "", r"line 1: the file: ranks_per_node is missing"),
+        ],
+    )
+    def test_what_is_wrong_is_said_with_file_line_and_key(self, old: str, new: str, said: str) -> None:
+        assert old in GOOD
+        with pytest.raises(UsageError, match=said) as caught:
+            cluster_file.parse(GOOD.replace(old, new, 1), "c.yaml")
+        assert str(caught.value).startswith("c.yaml, line")
+
+    @pytest.mark.parametrize("text", ["", "[1, 2]", "a: [", "a: &x 1\nb: *x", "{? [1] : 2}", "x" * (2 << 20)])
+    def test_what_is_no_cluster_at_all(self, text: str) -> None:
+        with pytest.raises(UsageError, match=r"c\.yaml"):
+            cluster_file.parse(text, "c.yaml")
+
+
+def flat(members: int) -> Geometry:
+    return Geometry(members=members, tier=0, nodes=1, local=members, sharing=0)
+
+
+class TestTransfers:
+    @given(st.integers(2, 1024), st.integers(0, 1 << 34))
+    def test_the_rings_share(self, members: int, size_bytes: int) -> None:
+        """2(n-1)/n of the time of all bytes; a gather half of it. To the nanosecond, rounded up."""
+        cluster = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=0, rate=10**9),))
+        exact = -(-2 * (members - 1) * size_bytes // members)
+
+        assert collective_ns(cluster, "all_reduce", size_bytes, flat(members)) == exact
+        assert collective_ns(cluster, "all_gather", size_bytes, flat(members)) == -(
+            -(members - 1) * size_bytes // members
+        )
+
+    def test_latency_counts_by_round_and_by_level(self) -> None:
+        ring = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=10, rate=10**9),))
+        tree = ClusterModel(tiers=ring.tiers, algorithms={"default": (Choice(Algorithm.TREE),)})
+
+        assert collective_ns(ring, "all_reduce", 0, flat(64)) == 2 * 63 * 10
+        assert collective_ns(tree, "all_reduce", 0, flat(64)) == 2 * 6 * 10
+        assert collective_ns(tree, "broadcast", 1000, flat(5)) == 3 * 10 + 1000
+        assert collective_ns(ring, "broadcast", 1000, flat(5)) == 4 * 10 + 1000
+        assert collective_ns(ring, "barrier", 0, flat(8)) == 2 * 3 * 10
+        assert collective_ns(ring, "all_reduce", 1000, flat(1)) == 0
+
+    def test_hierarchical_sends_a_part_between_nodes(self) -> None:
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=1, rate=8 * 10**9),
+            Tier(name="out", spans=0, latency_ns=100, rate=10**9),
+        )
+        where = Geometry(members=32, tier=1, nodes=4, local=8, sharing=0)
+        cluster = ClusterModel(tiers=tiers, algorithms={"default": (Choice(Algorithm.HIERARCHICAL),)})
+        inside = 7 * 1 + 7 * 8000 // 8 // 8
+        between = 2 * 3 * 100 + 2 * 3 * 1000 // 4
+
+        assert collective_ns(cluster, "all_reduce", 8000, where) == 2 * inside + between
+
+    def test_a_nodes_links_are_shared(self) -> None:
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=0, rate=10**12),
+            Tier(name="out", spans=0, latency_ns=0, rate=10**9, node_rate=2 * 10**9),
+        )
+        assert point_to_point_ns(ClusterModel(tiers=tiers), 1000, 1, 2) == 1000
+        assert point_to_point_ns(ClusterModel(tiers=tiers), 1000, 1, 8) == 4000
+        assert point_to_point_ns(ClusterModel(tiers=tiers), 1000, 0, 0) == 1
+
+
+class TestWhereGroupsLie:
+    def place(self, text: str, mesh: Mesh) -> set[Geometry]:
+        layout = Layout.of(mesh)
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=0, rate=1),
+            Tier(name="mid", spans=32, latency_ns=0, rate=1),
+            Tier(name="out", spans=0, latency_ns=0, rate=1, node_rate=1),
+        )
+        topology = Topology.of(mesh, layout, ClusterModel(tiers=tiers), np.full(mesh.world, 10**6))
+        everyone = np.ones(layout.sizes, dtype=bool)
+        return set(topology.place(parse(text, mesh), everyone).geometries)
+
+    def test_by_the_order_of_the_axes(self) -> None:
+        near, far = Mesh.parse("dp=16,tp=8"), Mesh.parse("dp=16,tp=8", order="tp,dp")
+
+        assert self.place("tp", near) == {Geometry(members=8, tier=0, nodes=1, local=8, sharing=0)}
+        assert self.place("dp", near) == {Geometry(members=16, tier=2, nodes=16, local=1, sharing=8)}
+        assert self.place("tp", far) == {Geometry(members=8, tier=2, nodes=8, local=1, sharing=8)}
+        assert self.place("dp", far) == {Geometry(members=16, tier=1, nodes=2, local=8, sharing=1)}
+
+    def test_neighbours_at_a_nodes_edge_are_farther(self) -> None:
+        found = self.place("tp+1", Mesh.parse("tp=16"))
+        assert found == {
+            Geometry(members=2, tier=0, nodes=1, local=2, sharing=0),
+            Geometry(members=2, tier=1, nodes=2, local=1, sharing=1),
+        }
