@@ -82,5 +82,6 @@ def factors(graph: JobGraph, *by_rank: Mapping[int, int]) -> Ints:
     found = np.full(graph.mesh.world, MILLION, dtype=np.int64)
     for named in by_rank:
         for rank, ppm in named.items():
-            found[graph.mesh.check_rank(rank)] = found[rank] * ppm // MILLION
+            graph.mesh.check_rank(rank)
+            found[rank] = found[rank] * ppm // MILLION
     return found

@@ -40,8 +40,10 @@ class EntryWriter:
         line: str = "",
         provenance: Provenance = Provenance.ASSUMED,
     ) -> int:
-        if duration_ns < 0:
-            raise UsageError(f"a computation of {duration_ns} ns", hint="durations are not negative")
+        if duration_ns < 0 or stream == FREE_NAME:
+            raise UsageError(
+                f"a computation of {duration_ns} ns on stream {stream}", hint="give it a time and a stream of its own"
+            )
         return self._add(
             Kind.COMPUTE, stream=stream, label=label, line=line, provenance=provenance, duration_ns=duration_ns
         )
@@ -101,7 +103,7 @@ class EntryWriter:
         )
 
     def wait(self, target: int, *, stream: str = "compute", line: str = "") -> int:
-        if not 0 <= target < len(self) or self._rows["kind"][target] in (Kind.WAIT, Kind.MEMORY):
+        if stream == FREE_NAME or not 0 <= target < len(self) or self._rows["kind"][target] in (Kind.WAIT, Kind.MEMORY):
             raise UsageError(
                 f"a wait for entry {target}, which is none that runs", hint="wait for an earlier one that runs"
             )

@@ -50,6 +50,8 @@ def stitch(mesh: Mesh, class_at: Ints, entries: Sequence[Entries]) -> Stitching:
     layout = Layout.of(mesh)
     at = layout.shaped(class_at, mesh)
     named = tuple(tuple(channels.parse(text, mesh) for text in e.channels) for e in entries)
+    for e, own in zip(entries, named, strict=True):
+        _check_pairs(e, own)
     used = {kind: _users(at, entries, named, kind) for kind in (Kind.COLLECTIVE, Kind.SEND, Kind.RECV)}
     _Check(mesh, layout).members(at, entries, named, used[Kind.COLLECTIVE])
     uses = [(channel, users) for found in used.values() for channel, users in found.items()]
@@ -70,6 +72,16 @@ def _users(
         for place in np.unique(e.channel[e.kind == kind]):
             classes.setdefault(own[place], []).append(number)
     return {channel: np.isin(at, numbers) for channel, numbers in classes.items()}
+
+
+def _check_pairs(entries: Entries, named: Sequence[Channel]) -> None:
+    groups = [place for place, channel in enumerate(named) if isinstance(channel, Across)]
+    pairs = (entries.kind == Kind.SEND) | (entries.kind == Kind.RECV)
+    wrong = np.flatnonzero(pairs & np.isin(entries.channel, groups))
+    if len(wrong):
+        raise UsageError(
+            f"{entries.say(int(wrong[0]))} names a group, not a peer", hint="name the neighbour, as in pp+1"
+        )
 
 
 def _turns(entries: Entries, named: Sequence[Channel]) -> Ints:

@@ -36,7 +36,7 @@ class RankTimeline:
     end_ns: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Timeline:
     """Vectors are by rank and of the compute stream; the maps go by channel.
 

@@ -1,0 +1,243 @@
+"""Job graphs: classes that do not fit together are told by ranks and lines, and a graph is saved and read back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.predict import graph_file
+from prismdbg.predict.cluster import example, ideal
+from prismdbg.predict.entry_writer import EntryWriter
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.job_graph import JobGraph, RankClass
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
+
+Write = Callable[[EntryWriter], object]
+
+
+def job(mesh: str, *classes: tuple[Write | None, Iterable[int]]) -> JobGraph:
+    named = []
+    for number, (write, ranks) in enumerate(classes):
+        writer = EntryWriter()
+        if write is not None:
+            write(writer)
+        named.append((RankClass(name=f"c{number}", entries=writer.done()), ranks))
+    return JobGraph.build(Mesh.parse(mesh), named)
+
+
+def reduce(size_bytes: int = 8, op: str = "all_reduce", channel: str = "dp") -> Write:
+    return lambda writer: writer.collective(op, channel, size_bytes, line=f"train.py:{size_bytes} in step")
+
+
+class TestMismatches:
+    def test_a_collective_that_a_member_never_issues(self) -> None:
+        with pytest.raises(UsageError) as caught:
+            job("dp=4", (reduce(), [0, 1, 3]), (None, [2]))
+        assert str(caught.value) == (
+            "rank 2 never issue all_reduce of 8 bytes on dp at train.py:8 in step, which ranks 0, 1, 3 wait for"
+        )
+
+    def test_another_size(self) -> None:
+        with pytest.raises(UsageError) as caught:
+            job("dp=4", (reduce(8), [0, 1]), (reduce(16), [2, 3]))
+        assert str(caught.value) == (
+            "#1 on dp does not match: ranks 0, 1 issue all_reduce of 8 bytes on dp at train.py:8 in step, "
+            "ranks 2, 3 issue all_reduce of 16 bytes on dp at train.py:16 in step"
+        )
+
+    def test_another_operation(self) -> None:
+        with pytest.raises(UsageError, match=r"#1 on dp .* issue all_gather"):
+            job("dp=2", (reduce(), [0]), (reduce(op="all_gather"), [1]))
+
+    def test_sizes_may_differ_where_each_has_its_own(self) -> None:
+        job("dp=2", (reduce(8, "all_to_all"), [0]), (reduce(16, "all_to_all"), [1]))
+
+    def test_one_ended_early(self) -> None:
+        def twice(writer: EntryWriter) -> None:
+            reduce(8)(writer)
+            reduce(8)(writer)
+
+        with pytest.raises(
+            UsageError, match=r"rank 1 issue all_reduce .* as #2, which rank 0 never answer: .* 1 there"
+        ):
+            job("dp=2", (reduce(8), [0]), (twice, [1]))
+
+    def test_an_unmatched_send(self) -> None:
+        with pytest.raises(UsageError) as caught:
+            job("pp=2,dp=2", (lambda w: w.send("pp+1", 4, line="pipe.py:7"), [0, 1]), (None, [2, 3]))
+        assert "ranks 0, 1 issue send of 4 bytes to pp+1 at pipe.py:7 as #1, which ranks 2, 3 never answer" in str(
+            caught.value
+        )
+
+    def test_an_unmatched_receive(self) -> None:
+        with pytest.raises(UsageError, match=r"rank 0 issue recv of 4 bytes from pp\+1 as #1, which rank 1 never"):
+            job("pp=2", (lambda w: w.recv("pp+1", 4), [0]), (None, [1]))
+
+    def test_members_that_are_not_in_the_group(self) -> None:
+        with pytest.raises(UsageError, match=r"rank 1 issue .* but are not in pp\[0,2\]"):
+            job("pp=3", (reduce(channel="pp[0,2]"), [0, 1, 2]))
+
+    def test_a_group_for_a_pair_and_a_pair_for_a_group(self) -> None:
+        with pytest.raises(UsageError, match="names one peer"):
+            job("pp=2", (reduce(channel="pp+1"), [0, 1]))
+        with pytest.raises(UsageError, match="names a group"):
+            job("pp=2", (lambda w: w.send("pp", 1), [0]), (lambda w: w.recv("pp", 1), [1]))
+
+    def test_ranks_that_wait_for_each_other(self) -> None:
+        def crossed(first: str, second: str) -> Write:
+            def write(writer: EntryWriter) -> None:
+                for tag in (first, second):
+                    writer.collective("barrier", f"dp#{tag}", 0, stream="compute", line=f"train.py:{tag}")
+
+            return write
+
+        graph = job("dp=2", (crossed("1", "2"), [0]), (crossed("2", "1"), [1]))
+        with pytest.raises(UsageError, match="none can go on") as caught:
+            simulate(graph, ideal())
+        assert "rank 0 (dp=0) waits in entry 0, barrier of 0 bytes on dp#1 at train.py:1" in str(caught.value)
+        assert "rank 1 (dp=1) waits in entry 0, barrier of 0 bytes on dp#2 at train.py:2" in str(caught.value)
+
+
+class TestClasses:
+    def test_every_rank_has_one(self) -> None:
+        with pytest.raises(UsageError, match=r"1 ranks have no class, the first is rank 3 \(dp=3\)"):
+            job("dp=4", (None, [0, 1, 2]))
+        with pytest.raises(UsageError, match="rank 1 is in class 'c0' and in 'c1'"):
+            job("dp=2", (None, [0, 1]), (None, [1]))
+        with pytest.raises(UsageError, match="rank 4 is not in the mesh"):
+            job("dp=4", (None, range(5)))
+
+    def test_a_captured_rank_among_many_others(self) -> None:
+        """One rank with a class of its own: its groups meet over several cohorts."""
+
+        def step(compute_ns: int) -> Write:
+            def write(writer: EntryWriter) -> None:
+                writer.compute(compute_ns)
+                writer.collective("all_reduce", "tp", 0)
+                writer.collective("all_reduce", "dp", 0)
+
+            return write
+
+        others = [rank for rank in range(64) if rank != 37]
+        graph = job("dp=8,tp=8", (step(100), others), (step(900), [37]))
+        timeline = simulate(graph, ideal())
+
+        tp_mates = {rank for rank in range(64) if rank // 8 == 37 // 8} - {37}
+        assert {r for r in range(64) if timeline.late_ns["tp"][r] == 800} == tp_mates
+        assert {r for r in range(64) if timeline.late_ns["dp"][r] == 800} == set(range(64)) - tp_mates - {37}
+
+
+class TestWriting:
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda w: w.compute(-1),
+            lambda w: w.collective("all_reduce", "dp", -1),
+            lambda w: w.wait(0),
+            lambda w: w.wait(w.memory(8)),
+            lambda w: w.collective("all_reduce", "dp", 1, stream="compute", issuer="side"),
+            lambda w: w.collective("all_reduce", "dp", 1, issuer="free"),
+            lambda w: w.compute(1, stream="free"),
+        ],
+    )
+    def test_what_cannot_be(self, write: Write) -> None:
+        with pytest.raises(UsageError):
+            write(EntryWriter())
+
+    def test_the_peak_is_of_the_program_order(self) -> None:
+        writer = EntryWriter()
+        for size_bytes in (100, 50, -100, 30, -80):
+            writer.memory(size_bytes)
+        assert writer.done().peak_bytes() == 150
+
+
+class TestTheFile:
+    GRAPH = gpt_job(
+        Mesh.parse("pp=4,dp=4,tp=2", order="tp,dp,pp"),
+        GptShape(layers=8, hidden=512, microbatches=6),
+        compute_ppm=np.arange(10**6, 10**6 + 32),
+    )
+
+    def saved(self, folder: Path) -> Path:
+        path = folder / "graph.npz"
+        graph_file.save(self.GRAPH, path)
+        return path
+
+    def test_there_and_back(self, tmp_path: Path) -> None:
+        read = graph_file.load(self.saved(tmp_path))
+
+        assert str(read.mesh) == str(self.GRAPH.mesh)
+        assert [c.name for c in read.classes] == [c.name for c in self.GRAPH.classes]
+        ours, theirs = (simulate(graph, example()) for graph in (self.GRAPH, read))
+        assert np.array_equal(ours.ended_ns, theirs.ended_ns)
+        assert list(tmp_path.iterdir()) == [tmp_path / "graph.npz"]
+
+    def changed(self, path: Path, **arrays: Any) -> Path:
+        with np.load(path) as held:
+            kept = {name: held[name] for name in held.files}
+        np.savez(path, **{name: value for name, value in (kept | arrays).items() if value is not None})
+        return path
+
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("class_at", None, "class_at is missing"),
+            ("class_at", np.full(32, 9), "class_at holds a number outside 0 to 3"),
+            ("class_at", np.zeros(31, dtype=np.int64), "class_at must be 32 numbers"),
+            ("compute_ppm_at", np.zeros(32, dtype=np.int64), "compute_ppm_at holds"),
+            ("0.kind", np.zeros(3, dtype=np.int32), "0.kind must be"),
+            ("about", np.frombuffer(b'{"format": 9}', dtype=np.uint8), "has format 9"),
+            ("about", np.frombuffer(b"{", dtype=np.uint8), "is not JSON"),
+        ],
+    )
+    def test_damage_is_told(self, tmp_path: Path, name: str, value: Any, said: str) -> None:
+        with pytest.raises(CapsuleError, match=said):
+            graph_file.load(self.changed(self.saved(tmp_path), **{name: value}))
+
+    @pytest.mark.parametrize("column", ["kind", "stream", "issuer", "channel", "op", "label", "line"])
+    def test_a_number_that_points_outside(self, tmp_path: Path, column: str) -> None:
+        values = getattr(self.GRAPH.classes[0].entries, column)
+        wrong = np.full_like(values, 120)
+        with pytest.raises(CapsuleError, match=f"0.{column}|0.kind"):
+            graph_file.load(self.changed(self.saved(tmp_path), **{f"0.{column}": wrong}))
+
+    @pytest.mark.parametrize("target", [-1, 10**6])
+    def test_a_wait_for_nothing(self, tmp_path: Path, target: int) -> None:
+        wrong = np.full_like(self.GRAPH.classes[0].entries.target, target)
+        with pytest.raises(CapsuleError, match=r"0\.target"):
+            graph_file.load(self.changed(self.saved(tmp_path), **{"0.target": wrong}))
+
+    def test_nothing_is_unpickled(self, tmp_path: Path) -> None:
+        class Trap:
+            def __reduce__(self) -> tuple[Any, ...]:
+                return (Path.touch, (tmp_path / "ran",))
+
+        path = tmp_path / "graph.npz"
+        np.savez(path, allow_pickle=True, about=np.array([Trap()], dtype=object))
+        with pytest.raises(CapsuleError, match="is not a saved graph"):
+            graph_file.load(path)
+        path.write_bytes(pickle.dumps(Trap()))
+        with pytest.raises(CapsuleError, match="is not a saved graph"):
+            graph_file.load(path)
+        assert not (tmp_path / "ran").exists()
+
+    def test_a_file_that_would_fill_the_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(graph_file, "MOST_BYTES", 1 << 20)
+        path = self.changed(self.saved(tmp_path), more=np.zeros(1 << 18))
+        with pytest.raises(CapsuleError, match="unpacks to more than 1 MiB"):
+            graph_file.load(path)
+
+    @pytest.mark.parametrize("text", [b"", b"PK\x03\x04 nothing"])
+    def test_what_is_no_graph(self, tmp_path: Path, text: bytes) -> None:
+        (tmp_path / "g").write_bytes(text)
+        with pytest.raises(CapsuleError, match="is not a saved graph"):
+            graph_file.load(tmp_path / "g")
+        with pytest.raises(CapsuleError, match="is not a saved graph"):
+            graph_file.load(tmp_path / "none")

@@ -1,0 +1,114 @@
+"""What people see of a simulation: rows, charts, the critical path's shares, and the trace for Perfetto."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from prismdbg.predict import charts, perfetto, report
+from prismdbg.predict.changes import Changes
+from prismdbg.predict.cluster import example, ideal
+from prismdbg.predict.critical_path import critical_path
+from prismdbg.predict.engine import Keep
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
+from prismdbg.predict.timeline import Timeline
+
+GRAPH = gpt_job(Mesh.parse("pp=4,dp=2,tp=2"), GptShape(layers=8, hidden=1024, microbatches=4, vocabulary=100))
+
+
+@pytest.fixture(scope="module")
+def slow() -> Timeline:
+    return simulate(GRAPH, example(), Changes(compute_ppm={6: 1_400_000}), trace=True, keep=Keep.ALL)
+
+
+class TestRows:
+    def test_a_straggler_comes_first(self, slow: Timeline) -> None:
+        (row,) = report.stragglers(slow)
+
+        assert (row.rank, row.coordinates, row.class_name) == (6, "pp=1 dp=1 tp=0", "stage 1")
+        assert row.excess_ns == pytest.approx(0.4 * (row.computed_ns - row.excess_ns), rel=1e-3)
+
+    def test_waits_by_axis(self, slow: Timeline) -> None:
+        rows = {row.channel: row for row in report.by_axis(slow)}
+
+        assert {"tp", "dp", "pp+1", "pp-1", "world", "pp[0,3]"} == set(rows)
+        assert rows["tp"].most_late_rank == 7, "who shares its tensors with the straggler"
+        assert rows["tp"].hidden_ns == 0
+        assert rows["dp"].hidden_ns > 0
+
+    def test_stages_in_order(self, slow: Timeline) -> None:
+        rows = report.stages(slow)
+
+        assert [row.name for row in rows] == sorted(row.name for row in rows)
+        assert sum(row.ranks for row in rows) == 16
+        assert all(row.computed + row.shown + row.late <= 1 + 1e-9 for row in rows)
+        peaks = {row.name: row.peak_bytes for row in rows}
+        assert peaks["stage 0"] == 4 * peaks["stage 3"], "1F1B holds as many microbatches as there are stages after it"
+        assert [span.label for span in rows[-1].spans][:4] == ["F0", "B0", "F1", "B1"]
+
+    def test_the_path_leads_over_the_straggler(self, slow: Timeline) -> None:
+        rows = report.path_rows(critical_path(slow))
+
+        assert sum(row.taken_ns for row in rows) == slow.iteration_ns
+        assert max(rows, key=lambda row: row.taken_ns if not row.channel else 0).rank == 6
+
+
+class TestCharts:
+    def test_the_pipeline(self) -> None:
+        timeline = simulate(
+            gpt_job(Mesh.parse("pp=2"), GptShape(layers=2, hidden=64, microbatches=2, vocabulary=1)), ideal()
+        )
+        first, second, scale = charts.pipeline(report.stages(timeline), timeline.iteration_ns, 36)
+
+        assert first.startswith("stage 0 FFFFfff")
+        assert "BBBBBBBB" in first and "bbbbbbb" in first and charts.IDLE in first
+        assert second.startswith(f"stage 1 {charts.IDLE * 3}")
+        assert len(first) == len(second) == len("stage 0 ") + 36 + 5
+        assert scale.split(maxsplit=1) == ["0", charts.duration(timeline.iteration_ns)]
+
+    def test_tables_have_a_line_a_row(self, slow: Timeline) -> None:
+        assert len(charts.waits(report.by_axis(slow))) == 7
+        assert " +" in charts.slowest(report.stragglers(slow))[1]
+        shares = [
+            float(line.split("%")[0])
+            for line in charts.path(report.path_rows(critical_path(slow)), slow.iteration_ns)[1:]
+        ]
+        assert sum(shares) == pytest.approx(100, abs=2)
+
+    @pytest.mark.parametrize(
+        ("taken_ns", "text"),
+        [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 us"), (2 * 10**9, "2 s"), (123456789, "123.5 ms")],
+    )
+    def test_durations(self, taken_ns: int, text: str) -> None:
+        assert charts.duration(taken_ns) == text
+
+
+class TestPerfetto:
+    def test_the_trace_is_the_timeline(self, slow: Timeline, tmp_path: Path) -> None:
+        perfetto.write(slow, tmp_path / "trace.json", ranks=[6])
+        trace = json.loads((tmp_path / "trace.json").read_text())
+
+        names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+        assert names[0] == "stage 0: rank 0 (pp=0 dp=0 tp=0), stands for 4 ranks"
+        assert names[16 + 6] == "rank 6 (pp=1 dp=1 tp=0)"
+        assert len(names) == len(slow.teams) + 1
+        computed = sum(e["dur"] for e in trace["traceEvents"] if e["pid"] == 22 and e.get("cat") == "compute")
+        assert computed * 1000 == pytest.approx(int(slow.computed_ns[6]))
+        assert trace["otherData"]["fidelity"] == slow.fidelity.lines()
+
+    def test_nothing_of_a_thread_overlaps(self, slow: Timeline) -> None:
+        """Else Perfetto draws one inside the other."""
+        threads = defaultdict(list)
+        for event in perfetto.events(slow):
+            if event["ph"] == "X":
+                threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        assert len(threads) > 8
+        for slices in threads.values():
+            slices.sort()
+            assert all(end <= start + 1e-6 for (_, end), (start, _) in pairwise(slices))

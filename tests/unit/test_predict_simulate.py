@@ -1,0 +1,263 @@
+"""Simulated jobs with known answers: pipelines, stragglers, overlap, what-if, and what results say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.changes import Changes, Delay
+from prismdbg.predict.cluster import ClusterModel, Tier, example, ideal
+from prismdbg.predict.critical_path import critical_path
+from prismdbg.predict.engine import Keep
+from prismdbg.predict.entries import Entries, Provenance
+from prismdbg.predict.entry_writer import EntryWriter
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.job_graph import JobGraph, RankClass
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
+
+SECOND_A_GB = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=0, rate=10**9),))
+
+
+def job(mesh: str, *classes: tuple[EntryWriter, Iterable[int]], compute_ppm: list[int] | None = None) -> JobGraph:
+    named = [(RankClass(name=f"c{i}", entries=writer.done()), ranks) for i, (writer, ranks) in enumerate(classes)]
+    return JobGraph.build(Mesh.parse(mesh), named, compute_ppm=compute_ppm)
+
+
+def one_f_one_b(stage: int, stages: int, count: int, forward_ns: int, backward_ns: int) -> Entries:
+    """The textbook's schedule, nothing else."""
+    writer = EntryWriter()
+
+    def forward(number: int) -> None:
+        if stage:
+            writer.recv("pp-1", 8)
+        writer.compute(forward_ns, f"F{number}")
+        if stage < stages - 1:
+            writer.send("pp+1", 8)
+
+    def backward(number: int) -> None:
+        if stage < stages - 1:
+            writer.recv("pp+1", 8)
+        writer.compute(backward_ns, f"B{number}")
+        if stage:
+            writer.send("pp-1", 8)
+
+    ahead = min(stages - 1 - stage, count)
+    for number in range(ahead):
+        forward(number)
+    for number in range(count - ahead):
+        forward(ahead + number)
+        backward(number)
+    for number in range(count - ahead, count):
+        backward(number)
+    return writer.done()
+
+
+class TestPipelines:
+    @pytest.mark.parametrize(("stages", "count"), [(1, 3), (2, 2), (4, 4), (4, 16), (8, 11), (16, 96)])
+    def test_the_bubble_is_as_the_formula_says(self, stages: int, count: int) -> None:
+        """(p-1)/(m+p-1) of all ranks' time."""
+        forward_ns, backward_ns = 1000, 2000
+        graph = JobGraph.build(
+            Mesh.parse(f"pp={stages}"),
+            [
+                (RankClass(name=str(s), entries=one_f_one_b(s, stages, count, forward_ns, backward_ns)), [s])
+                for s in range(stages)
+            ],
+        )
+        timeline = simulate(graph, ideal())
+
+        assert timeline.iteration_ns == (count + stages - 1) * (forward_ns + backward_ns)
+        assert timeline.bubble_share == pytest.approx((stages - 1) / (count + stages - 1), rel=1e-12)
+
+    def test_a_class_of_stages_is_taken_apart_where_it_must(self) -> None:
+        """All forward: stages between do the same, but wait for each other."""
+        first, between, last = EntryWriter(), EntryWriter(), EntryWriter()
+        for number in range(3):
+            first.compute(100)
+            first.send("pp+1", 1)
+            between.recv("pp-1", 1)
+            between.compute(100)
+            between.send("pp+1", 1)
+            last.recv("pp-1", 1)
+            last.compute(100, str(number))
+        graph = job("pp=6,tp=2", (first, [0, 1]), (between, range(2, 10)), (last, [10, 11]))
+
+        assert len(graph.classes) == 3
+        assert len(graph.stitching.cohorts.members) == 6
+        assert simulate(graph, ideal()).iteration_ns == (3 + 5) * 100
+
+
+class TestStragglers:
+    @pytest.mark.parametrize("delay_ns", [1, 12_345_678])
+    def test_a_delay_passes_through_exactly(self, delay_ns: int) -> None:
+        graph = gpt_job(Mesh.parse("pp=4,dp=4,tp=2"), GptShape(layers=8, hidden=512, microbatches=4))
+        before = simulate(graph, ideal(), trace=True)
+        critical = critical_path(before)[0]
+
+        after = simulate(graph, ideal(), Changes(delays=(Delay(rank=critical.rank, delay_ns=delay_ns),)))
+
+        assert after.iteration_ns - before.iteration_ns == delay_ns
+
+    def test_who_waits_for_it(self) -> None:
+        writer = EntryWriter()
+        writer.compute(1000)
+        writer.collective("all_reduce", "tp", 1000)
+        timeline = simulate(job("dp=2,tp=4", (writer, range(8))), SECOND_A_GB, Changes(compute_ppm={5: 1_500_000}))
+
+        assert timeline.late_ns["tp"].tolist() == [0, 0, 0, 0, 500, 0, 500, 500]
+        assert timeline.tail_ns.tolist() == [500] * 4 + [0] * 4
+        assert timeline.shown_ns["tp"].tolist() == [1500] * 8
+        assert timeline.iteration_ns == 1500 + 2 * 3 * 1000 // 4
+
+    def test_each_ranks_time_is_accounted_for(self) -> None:
+        graph = gpt_job(
+            Mesh.parse("pp=4,dp=4,tp=2"),
+            GptShape(layers=8, hidden=512, microbatches=6),
+            compute_ppm=np.random.default_rng(1).integers(10**6, 2 * 10**6, 32),
+        )
+        timeline = simulate(graph, example())
+
+        parts = [timeline.computed_ns, timeline.exposed_ns, *timeline.late_ns.values(), timeline.tail_ns]
+        assert (sum(parts) == timeline.iteration_ns).all()
+        assert (timeline.tail_ns >= 0).all()
+        assert min(int(v.min()) for v in timeline.late_ns.values()) == 0
+        assert timeline.bubble_share > 0
+
+
+class TestStreams:
+    def overlapped(self, compute_ns: int) -> JobGraph:
+        writer = EntryWriter()
+        reduced = writer.collective("all_reduce", "dp", 1000, blocking=False)
+        writer.compute(compute_ns)
+        writer.wait(reduced)
+        return job("dp=2", (writer, [0, 1]))
+
+    @pytest.mark.parametrize(("compute_ns", "shown_ns"), [(0, 1000), (400, 600), (1000, 0), (5000, 0)])
+    def test_what_computation_hides_is_not_shown(self, compute_ns: int, shown_ns: int) -> None:
+        timeline = simulate(self.overlapped(compute_ns), SECOND_A_GB)
+
+        assert timeline.iteration_ns == max(compute_ns, 1000)
+        assert timeline.shown_ns.get("dp", np.zeros(2)).tolist() == [shown_ns] * 2
+        assert timeline.transfer_ns["dp"].tolist() == [1000, 1000]
+
+    def test_overlap_costs_what_the_cluster_says(self) -> None:
+        slower = ClusterModel(tiers=SECOND_A_GB.tiers, compute_overlap_ppm=1_500_000, transfer_overlap_ppm=2_000_000)
+        timeline = simulate(self.overlapped(1000), slower)
+
+        assert timeline.computed_ns.tolist() == [1500, 1500]
+        assert timeline.iteration_ns == 2000
+
+    def test_one_stream_takes_one_after_the_other(self) -> None:
+        writer = EntryWriter()
+        calls = [writer.collective("all_reduce", "dp", 1000, blocking=False) for _ in range(3)]
+        for call in calls:
+            writer.wait(call)
+        timeline = simulate(job("dp=2", (writer, [0, 1])), SECOND_A_GB, keep=Keep.ALL)
+
+        assert timeline.of(1).end_ns[:3].tolist() == [1000, 2000, 3000]
+
+    def test_an_eager_send_waits_for_nobody(self) -> None:
+        sender, receiver = EntryWriter(), EntryWriter()
+        sender.send("pp+1", 100, blocking=True)
+        sender.compute(10)
+        receiver.compute(5000)
+        receiver.recv("pp-1", 100)
+        graph = job("pp=2", (sender, [0]), (receiver, [1]))
+        eager = ClusterModel(tiers=SECOND_A_GB.tiers, eager_bytes=100)
+
+        assert simulate(graph, eager).ended_ns.tolist() == [110, 5000]
+        assert simulate(graph, SECOND_A_GB).ended_ns.tolist() == [5110, 5100]
+
+
+class TestWhatIf:
+    GRAPH = gpt_job(Mesh.parse("pp=2,dp=8,tp=4"), GptShape(layers=4, hidden=1024, microbatches=4, vocabulary=800))
+
+    def test_a_slow_link_is_felt_by_its_groups_only(self) -> None:
+        writer = EntryWriter()
+        writer.collective("all_reduce", "tp", 1000)
+        graph = job("dp=2,tp=2", (writer, range(4)))
+
+        timeline = simulate(graph, SECOND_A_GB, Changes(link_ppm={3: 3_000_000}))
+
+        assert timeline.ended_ns.tolist() == [1000, 1000, 3000, 3000]
+
+    def test_a_faster_kernel(self) -> None:
+        before = simulate(self.GRAPH, ideal())
+        after = simulate(self.GRAPH, ideal(), Changes(kernel_ppm={"* mlp": 500_000}))
+
+        assert 0.5 < after.iteration_ns / before.iteration_ns < 0.9
+
+    def test_tensor_parallel_ranks_far_apart_cost_more(self) -> None:
+        near = simulate(self.GRAPH, example())
+        far = simulate(self.GRAPH.reordered(["tp", "dp", "pp"]), example())
+
+        assert far.shown_ns["tp"].mean() > 3 * near.shown_ns["tp"].mean()
+        assert far.computed_ns.sum() == near.computed_ns.sum()
+
+    def test_a_slow_rank_stays_where_it_is_when_the_order_changes(self) -> None:
+        slow = Changes(compute_ppm={5: 2_000_000})
+        for graph in (self.GRAPH, self.GRAPH.reordered(["tp", "dp", "pp"])):
+            computed = simulate(graph, ideal(), slow).computed_ns
+            assert int(computed[5]) > 1.9 * int(np.median(computed))
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            (Changes(compute_ppm={64: 2}), "rank 64 is not in the mesh"),
+            (Changes(link_ppm={-1: 2}), "rank -1 is not in the mesh"),
+            (Changes(kernel_ppm={"gemm": 2}), "no computation is called 'gemm'"),
+            (Changes(tier_ppm={"ib": 2}), "no tier 'ib'"),
+            (Changes(delays=(Delay(rank=0, entry=1, delay_ns=1),)), "entry 1 computes nothing"),
+        ],
+    )
+    def test_what_is_not_there_cannot_change(self, changes: Changes, said: str) -> None:
+        with pytest.raises(UsageError, match=said):
+            simulate(self.GRAPH, ideal(), changes)
+
+
+class TestWhatTheResultSaysOfItself:
+    def test_shares_by_provenance(self) -> None:
+        writer = EntryWriter()
+        writer.compute(3000, provenance=Provenance.REAL)
+        writer.compute(1000, provenance=Provenance.RECORDED)
+        writer.collective("all_reduce", "dp", 1000)
+        fidelity = simulate(job("dp=2", (writer, [0, 1])), SECOND_A_GB).fidelity
+
+        assert fidelity.time_share(Provenance.REAL, "computation") == 0.75
+        assert fidelity.time_share(Provenance.RECORDED) == 0.2
+        assert fidelity.time_share(Provenance.ASSUMED, "communication") == 1.0
+        assert any("parameters were assumed" in doubt for doubt in fidelity.doubts)
+
+    def test_a_measured_cluster_models(self) -> None:
+        writer = EntryWriter()
+        writer.collective("all_reduce", "dp", 1000)
+        measured = ClusterModel(tiers=SECOND_A_GB.tiers, is_measured=True)
+        fidelity = simulate(job("dp=2", (writer, [0, 1])), measured).fidelity
+
+        assert fidelity.bytes_share(Provenance.MODELLED, "communication") == 1.0
+        assert not any("assumed" in doubt for doubt in fidelity.doubts)
+
+    def test_a_timeline_that_was_not_kept(self) -> None:
+        writer = EntryWriter()
+        writer.collective("barrier", "dp", 0)
+        graph = job("dp=2", (writer, [0, 1]))
+
+        assert simulate(graph, ideal(), keep=Keep.FIRST).of(0).rank == 0
+        with pytest.raises(UsageError, match=r"rank 1 \(dp=1\) was not kept"):
+            simulate(graph, ideal(), keep=Keep.FIRST).of(1)
+        with pytest.raises(UsageError, match="noted no critical path"):
+            critical_path(simulate(graph, ideal()))
+
+
+def test_a_job_of_many_ranks_is_as_large_as_its_classes() -> None:
+    """Nothing that is stored grows with the world but two vectors."""
+    shape = GptShape(layers=16, hidden=4096, microbatches=8)
+    small, large = (gpt_job(Mesh.parse(f"pp=16,dp={dp},tp=8"), shape) for dp in (2, 64))
+
+    assert large.mesh.world == 8192
+    assert large.stored_bytes - small.stored_bytes == (8192 - 256) * 16
+    assert large.events == 32 * small.events
