@@ -58,7 +58,8 @@ def _cells(values: tuple[int, ...], cells: int, *, least: bool) -> list[int]:
 
 
 def cell_of(point: int, curve: CurveView, cells: int) -> int:
-    return min(point * cells // max(len(curve.high_bytes), 1), cells - 1)
+    """The last cell that shows the point."""
+    return min(((point + 1) * cells - 1) // max(len(curve.high_bytes), 1), cells - 1)
 
 
 def point_of(cell: int, curve: CurveView, cells: int) -> int:

@@ -9,10 +9,11 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.session.stops import StopSpec
 from prismdbg_tui import messages
 from prismdbg_tui.arrangement import TITLES, behind
 from prismdbg_tui.recording import Recording
-from prismdbg_tui.sight import Sight
+from prismdbg_tui.sight import Ints, Sight
 from prismdbg_tui.stop_rows import rows_of_stop
 from prismdbg_tui.verdicts import Verdicts
 from prismdbg_tui.views import State
@@ -41,6 +42,7 @@ class Panes:
         self.console, self.output = Console(), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
         self.keys = KeyBar(keys, live=live)
+        self._stop_rows: dict[StopSpec, Ints] = {}
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -116,7 +118,10 @@ class Panes:
     def show_session(self, state: State, sight: Sight, verdicts: Verdicts) -> None:
         """Stops, images and verdicts, wherever the cursor is."""
         recording = sight.recording
-        stops = sorted({int(row) for stop in state.stops for row in rows_of_stop(recording, stop)})
+        for stop in state.stops:
+            if stop not in self._stop_rows:
+                self._stop_rows[stop] = rows_of_stop(recording, stop)
+        stops = sorted({int(row) for stop in state.stops for row in self._stop_rows[stop]})
         images = tuple(sight.row_at(image.moment) for image in state.checkpoints)
         self.timeline.mark(images, tuple(stops))
         self.collectives.judge(verdicts, frozenset(stops))

@@ -12,6 +12,7 @@ from prismdbg_tui import figures
 from prismdbg_tui.colors import color
 from prismdbg_tui.views import Phase, State
 
+_BAR = 12  # cells
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _COLORS = {
     Phase.LOOKING: "primary",
@@ -61,6 +62,16 @@ class Header(Static):
         turn = _SPIN[int(time.monotonic() * 8) % len(_SPIN)]
         return f"{turn} {self._state.phase} {time.monotonic() - self._state.since_s:.0f} s"
 
+    def _share(self) -> str:
+        """How far it came, where that is known."""
+        state = self._state
+        if not state.total:
+            return ""
+        share = min(state.done / state.total, 1.0)
+        full = round(share * _BAR * 8)
+        bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
+        return f"  ▕{bar:<{_BAR}}▏ {share:.0%}"
+
     def _where(self) -> str:
         state = self._state
         match state.phase:
@@ -68,6 +79,8 @@ class Header(Static):
                 return f"{self._manifest.moment_a} to {self._manifest.moment_b}"
             case Phase.STARTING:
                 return state.doing
+            case Phase.RUNNING if state.doing:
+                return f"{state.doing}{self._share()}   esc stops it"
             case Phase.LOST:
                 return figures.clean(state.lost_because)
             case _:

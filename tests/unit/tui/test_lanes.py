@@ -1,0 +1,110 @@
+"""Lanes by group and by rank, where the rows of stops are, and what of a collective was waiting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from capsules import make_capsule
+from prismdbg_tui.axis import View, make_axis, whole
+from prismdbg_tui.cliques import in_order_of_use
+from prismdbg_tui.lanes_image import paint
+from prismdbg_tui.recording import Recording
+from prismdbg_tui.sight import Sight
+from prismdbg_tui.stop_rows import rows_of_stop, stop_at
+from prismdbg_tui.stretch import Stretch
+from test_recording import varied
+
+from prismdbg.graph.log_columns import read_columns
+from prismdbg.model.moment import Moment
+from prismdbg.session.stop_line import parse_stop
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """0: all_reduce in world (0, 1); 1: all_gather in tp (0, 2); 2: barrier in world; 3: send to rank 2 in tp."""
+    return Recording(make_capsule(tmp_path / "capsule"), read_columns(varied(tmp_path / "log")))
+
+
+def test_lanes_by_group_and_by_rank(recording: Recording) -> None:
+    assert [(lane.title, lane.count) for lane in recording.by_group.all] == [("world", 2), ("tp", 2)]
+    by_rank = recording.by_rank
+    assert [(lane.title, lane.count, lane.is_own) for lane in by_rank.all] == [
+        ("rank 0", 4, True), ("rank 1", 2, False), ("rank 2", 2, False),
+    ]  # fmt: skip
+    assert by_rank.rows(1, recording.cliques).tolist() == [0, 2]
+    assert by_rank.of(int(recording.cliques.of[3])) == 2
+
+
+def test_one_walks_over_lanes_of_either_kind(recording: Recording) -> None:
+    sight, seen = Sight(recording), []
+    for _ in range(3):
+        sight.choose_lane(1)
+        seen.append(sight.lane_rows()[1])
+    sight.change_lanes()
+    sight.choose_lane(-1)
+    assert seen == ["world", "tp", ""] and sight.lane_rows()[1] == "rank 2"
+
+
+def test_groups_are_numbered_as_they_come_also_in_a_damaged_log() -> None:
+    for codes in ([5, 3, 5, 9], [5 << 40, 3 << 40, 5 << 40, 9 << 40]):
+        order, numbers = in_order_of_use(np.array(codes, dtype=np.int64))
+        assert numbers.tolist() == [0, 1, 0, 2] and [order[n] for n in numbers] == codes
+
+
+def test_what_is_longer_than_the_shortest_of_its_kind_is_waiting(recording: Recording) -> None:
+    columns = recording.columns
+    columns.op[:2] = columns.op[0]
+    columns.size_bytes[:2], columns.begun_ns[:2], columns.ended_ns[:2] = 16, [0, 1000], [100, 1400]
+    recording.cliques.of[:2] = 0
+    assert recording.waited_for_others_ns[:2].tolist() == [0, 300]
+
+
+def test_waits_are_drawn_where_they_are_known(recording: Recording) -> None:
+    """A send that never ended waits as long as the log goes; what rank 2 does meanwhile is not in our log."""
+    axis = make_axis(recording, by_time=True)
+    for lanes, lane in ((recording.by_group, 1), (recording.by_rank, 0)):
+        assert paint(recording, lanes, axis, whole(axis), 40).waited[lane].max() == 1
+    assert paint(recording, recording.by_rank, axis, whole(axis), 40).waited[2].max() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("all_reduce", [0]),
+        ("on tp", [1, 3]),
+        ("1.2", [3]),
+        ("1.2 if bytes > 3", [3]),
+        ("train.py:61", [0]),
+        ("nan", [3]),
+        ("all_reduce if bytes > 3", []),
+        ("exception", []),
+    ],
+)
+def test_which_rows_a_stop_is_about(recording: Recording, text: str, rows: list[int]) -> None:
+    assert rows_of_stop(recording, parse_stop(text)).tolist() == rows
+
+
+def test_the_stop_on_just_this_collective(recording: Recording) -> None:
+    stops = (parse_stop("all_reduce"), parse_stop("1.2"), parse_stop("1 if bytes > 3"))
+    assert stop_at(recording, stops, 3) == stops[1]
+    assert stop_at(recording, stops, 0) is None
+
+
+def test_a_moment_between_collectives_is_at_the_one_before(recording: Recording) -> None:
+    assert Sight(recording).row_at(Moment(0, 2, 17)) == 1
+
+
+def test_zoom_keeps_what_is_under_the_mouse(recording: Recording) -> None:
+    stretch = Stretch(recording)
+    stretch.cells = 100
+    position = stretch.position(25)
+    stretch.zoom(0.25, around_cell=25)
+    assert abs(stretch.cell(position) - 25) <= 1
+    stretch.pan(-10)
+    assert stretch.view.start == whole(stretch.axis).start
+    stretch.zoom(0)
+    assert stretch.view == whole(stretch.axis)
+    stretch.change_axis()
+    assert stretch.view == whole(stretch.axis) != View(0, 1)
