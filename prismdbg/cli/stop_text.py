@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from prismdbg.cli.render import columns
+from prismdbg.cli.render import columns, size
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.frames import is_library, own_frame
@@ -44,6 +44,7 @@ def stop_line(stop: Stopped, *, beginning: bool = False) -> str:
         return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
     reason = f"stop {', '.join(map(str, stop.stops))}" if stop.stops else stop.reason
+    reason += f", event {stop.event}" if stop.event else ""
     return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
 
 
@@ -52,8 +53,18 @@ def own_line(frames: Sequence[Frame]) -> str:
     return str(frames[own_frame(tuple(frames))])
 
 
+def event_line(event: Json) -> str:
+    """`aten::mm`, or `allocation of 4096 B in aten::mm`."""
+    name = event["profiling_name"] or "no operator"
+    if event["kind"] == "op":
+        return f"{name}, about to run"
+    return f"{event['kind']} of {size(int(event['size_bytes']))} in {name}"
+
+
 def call_line(call: Json) -> str:
     """`all_reduce on group 0: float32[512]`."""
+    if "kind" in call:
+        return event_line(call)
     tensors = call.get("inputs") or call.get("outputs") or []
     shown = ", ".join(tensors[:3]) + (f", ... ({len(tensors)} tensors)" if len(tensors) > 3 else "")
     return f"{call['profiling_name']} on group {call['process_group']}" + (f": {shown}" if shown else "")

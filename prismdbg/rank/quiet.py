@@ -44,7 +44,7 @@ def refuse_collective(name: str) -> None:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Until the end, this thread works for the debugger."""
-    with _counted(), torch.no_grad(), _disable_current_modes():
+    with ours(), torch.no_grad(), _disable_current_modes():
         restore = _random_state()
         try:
             yield
@@ -54,7 +54,8 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _counted() -> Iterator[None]:
+def ours() -> Iterator[None]:
+    """Until the end, what this thread does is not the program's: nobody counts it. Cheap; guards nothing else."""
     _state.depth = getattr(_state, "depth", 0) + 1
     if _state.depth == 1:
         for tell in _listeners:

@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 def verbs_of(replaying: Replaying) -> dict[str, Verb]:
     counters = replaying.counters
     traced = tracing_verbs(replaying.agent.path.parent, lambda: (counters.step, counters.collective))
-    return {**_moving(replaying), **_looking(replaying), **traced}
+    return {**_moving(replaying), **_looking(replaying), **traced, "trace": _on_the_thread(replaying, traced["trace"])}
+
+
+def _on_the_thread(replaying: Replaying, verb: Verb) -> Verb:
+    """Where a program stands in the middle of `import torch`, only its own thread may import more of it."""
+
+    def asked(message: Message) -> Message:
+        if replaying.gate.current is None:
+            return verb(message)
+        return replaying.gate.ask(lambda _: verb(message))  # type: ignore[no-any-return]
+
+    return asked
 
 
 def _moving(replaying: Replaying) -> dict[str, Verb]:

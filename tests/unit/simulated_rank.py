@@ -1,0 +1,179 @@
+"""A rank that is a list of collectives, with the way back: what `Debugger` is tested over, in memory and in no time."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from prismdbg.errors import FacilityError, RankLost, WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentError
+from prismdbg.session.checkpoint import Checkpoint
+
+Json = dict[str, Any]
+OPS = ("broadcast", "all_reduce", "barrier")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`at`: the collective that the rank stands at, by its place in the list; -1 before the first."""
+
+    at: int = -1
+    number: int = 1
+    reason: str = "start"
+
+
+@dataclass(slots=True)
+class SimulatedRank:
+    """Steps of so many collectives each. `spaced`: at every so many the rank would stop for an image.
+
+    weather: what a digest depends on besides the place; not in an image, as a clock is not.
+    """
+
+    steps: int = 4
+    per_step: int = 3
+    spaced: int = 0
+    images: bool = True
+    weather: str = "fair"
+    asked: list[tuple[str, Json]] = field(default_factory=list)
+    alive: bool = True
+    place: Place = field(default_factory=Place)
+    stops: list[Json] = field(default_factory=list)
+    saved: dict[int, Place] = field(default_factory=lambda: {0: Place()})
+    returns: list[int] = field(default_factory=list)
+    _events: deque[Json] = field(default_factory=deque)
+    _told: Json = field(default_factory=dict)
+    _next: int = 1
+
+    @property
+    def moments(self) -> list[Moment]:
+        return [Moment(step, number) for step in range(self.steps) for number in range(1, self.per_step + 1)]
+
+    # what an agent's client does
+
+    def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> Json:
+        self.asked.append((verb, arguments))
+        if not self.alive or verb == "quit":
+            raise RankLost("the connection closed")
+        known = {
+            "progress": self._progress,
+            "resume": self._resume,
+            "stops": self._take_stops,
+            "history": self._history,
+            "stack": lambda _: {"frames": [{"filename": "/job/train.py", "line": 7, "name": "main"}]},
+            "evaluate": lambda _: {
+                "value": {"kind": "scalar", "type": "int", "value": 1, "digest": str(self.place.at)}
+            },
+        }
+        if verb not in known:
+            raise AgentError(f"this agent does not know {verb!r}")
+        return known[verb](arguments)
+
+    def next_event(self, timeout_s: float | None, what: str) -> Json:
+        if not self.alive:
+            raise RankLost("the connection closed")
+        if not self._events:
+            raise WaitTimeout(f"waited for {what}")
+        return self._events.popleft()
+
+    # what a travel does
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        found = [
+            Checkpoint(number=n, moment=self._moment(p.at), size_bytes=1000, cost_s=0.0) for n, p in self.saved.items()
+        ]
+        return tuple(sorted(found, key=lambda kept: (kept.moment, kept.number)))
+
+    def save(self, moment: Moment) -> Checkpoint:
+        if not self.images:
+            raise FacilityError("no criu here")
+        assert moment == self._moment(self.place.at)
+        self.saved[self._next] = self.place
+        self._next += 1
+        return Checkpoint(number=self._next - 1, moment=moment, size_bytes=1000, cost_s=0.0)
+
+    def return_to(self, number: int) -> None:
+        self.place, self.alive = self.saved[number], True
+        self.returns.append(number)
+        self._events.clear()
+        self._told = {}
+        self.stops = []
+
+    def forget(self, number: int) -> None:
+        del self.saved[number]
+
+    # the program
+
+    def kill(self) -> None:
+        self.alive = False
+
+    def _moment(self, at: int) -> Moment:
+        return self.moments[at] if at >= 0 else Moment(0)
+
+    def _call(self, at: int) -> Json:
+        return {"profiling_name": OPS[at % len(OPS)], "process_group": "0"} if at >= 0 else {}
+
+    def _progress(self, _: Json) -> Json:
+        place = self.place
+        return {
+            "moment": str(self._moment(place.at)),
+            "stopped": place.reason,
+            "number": place.number,
+            "collective": self._call(place.at),
+            "tally": {"compared": place.at + 1, "fingerprints": 0, "synthesized": 0},
+            **self._told,
+        }
+
+    def _take_stops(self, arguments: Json) -> Json:
+        self.stops = arguments["stops"]
+        return {}
+
+    def _history(self, arguments: Json) -> Json:
+        past = self.moments[: max(self.place.at, 0)]
+        return {"moments": [str(moment) for moment in past[-arguments["count"] :]]}
+
+    def _resume(self, arguments: Json) -> Json:
+        if not arguments.get("continued"):
+            self._aim, self._noted, self._count = arguments, [], arguments.get("count", 0)
+        aim = self._aim
+        while self.place.at + 1 < len(self.moments):
+            self.place = replace(self.place, at=self.place.at + 1)
+            moment = self.moments[self.place.at]
+            hit = [
+                stop["number"]
+                for stop in self.stops
+                if stop.get("op") in (None, self._call(self.place.at)["profiling_name"])
+            ]
+            if aim["stops"] == "note":
+                self._noted += [{"moment": str(moment), "stop": number} for number in hit]
+            self._count -= 1
+            if "until" in aim and moment >= Moment.parse(aim["until"]):
+                return self._stop("until")
+            if self._count == 0:
+                return self._stop("next")
+            if hit and aim["stops"] == "apply":
+                return self._stop("stop", stops=hit)
+            if self.spaced and "pause_after_s" in arguments and (self.place.at + 1) % self.spaced == 0:
+                return self._stop("spacing")
+        tally = {"compared": len(self.moments), "fingerprints": 0, "synthesized": 0}
+        self._events.append({"event": "finished", "code": 0, "moment": str(self.moments[-1]), "tally": tally})
+        return {}
+
+    _aim: Json = field(default_factory=dict)
+    _noted: list[Json] = field(default_factory=list)
+    _count: int = 0
+
+    def _stop(self, reason: str, **more: Any) -> Json:
+        self.place = replace(self.place, number=self.place.number + 1, reason=reason)
+        digests = {"sent": str(self.place.at), "torch": f"{self.weather} {self.place.at}"}
+        self._told = {"answered": True, "place": digests, "hits": self._noted, **more}
+        moment = str(self.moments[self.place.at])
+        told = {"number": self.place.number, "moment": moment, "collective": self._call(self.place.at), **self._told}
+        self._events.append({"event": "stopped", "reason": reason, **told})
+        return {}

@@ -1,0 +1,232 @@
+"""The debugger over a simulated rank: every verb forwards and backwards, images, loss, and what is told meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_rank import SimulatedRank
+
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.session import answers, notices
+from prismdbg.session.session import Phase
+from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
+
+
+class Bench:
+    """A debugger, its rank, and what it told."""
+
+    def __init__(self, spacing_s: float = 1000.0, most: int = 24, **rank: Any) -> None:
+        self.rank = SimulatedRank(**rank)
+        self.told: list[notices.Notice] = []
+        settings = Settings(bound_s=0.05, spacing_s=spacing_s, most=most)
+        self.debugger = Debugger(self.rank, self.told.append, recorded=self.rank.moments, settings=settings)
+        self.debugger.begin()
+
+    def at(self, line: str) -> str:
+        """Where the rank stands after this line."""
+        answer = self.debugger.do(line)
+        assert isinstance(answer, answers.Arrived), answer
+        return str(answer.moment) if answer.stop is not None else str(answer.phase)
+
+    def of(self, kind: type) -> list[Any]:
+        return [notice for notice in self.told if isinstance(notice, kind)]
+
+
+def test_forwards_and_backwards_over_the_same_places() -> None:
+    bench = Bench()
+    assert [bench.at(line) for line in ("next", "n 4", "rn", "rn 2", "next", "next-step")] == [
+        "0.1", "1.2", "1.1", "0.2", "0.3", "1.1",
+    ]  # fmt: skip
+    assert bench.of(notices.Unlike) == []
+    assert bench.debugger.session.places.compared > 0
+
+
+def test_goto_goes_both_ways_and_a_bare_moment_is_one() -> None:
+    bench = Bench()
+    assert [bench.at(line) for line in ("goto 2.1", "0.2", "goto 3", "goto 3.1")] == ["2.1", "0.2", "3.1", "3.1"]
+
+
+def test_the_beginning_is_said() -> None:
+    bench = Bench()
+    bench.at("next")
+    answer = bench.debugger.do("rn")
+    assert isinstance(answer, answers.Arrived) and answer.beginning and answer.moment == Moment(0)
+    answer = bench.debugger.do("reverse-next")
+    assert isinstance(answer, answers.Arrived) and answer.beginning
+
+
+def test_reverse_continue_goes_to_the_last_hit_before_here() -> None:
+    bench = Bench()
+    bench.debugger.do("break all_reduce")
+    assert [bench.at("c") for _ in range(3)] == ["0.2", "1.2", "2.2"]
+    assert [bench.at("rc"), bench.at("rc")] == ["1.2", "0.2"]
+    answer = bench.debugger.do("rc")
+    assert isinstance(answer, answers.Arrived) and answer.beginning
+    assert bench.at("c") == "0.2"
+
+
+def test_hits_before_an_image_are_found_in_an_earlier_window() -> None:
+    bench = Bench(spaced=4, spacing_s=0.0)
+    bench.at("goto 3.3")
+    assert len(bench.rank.saved) > 2
+    bench.debugger.do("tbreak broadcast")
+    bench.debugger.do("condition 1 step == 0")
+    bench.rank.returns.clear()
+    assert bench.at("rc") == "3.1"
+    assert bench.rank.returns[0] == max(n for n, place in bench.rank.saved.items() if place.at < 11)
+
+
+def test_images_are_taken_on_the_way_and_silently() -> None:
+    bench = Bench(spaced=2, spacing_s=0.0)
+    assert bench.at("goto 2.2") == "2.2"
+    made = bench.of(notices.CheckpointMade)
+    assert [str(notice.moment) for notice in made] == ["0.2", "1.1", "1.3"]
+    assert all(not notice.asked for notice in made)
+    assert len(bench.of(notices.Stopped)) == 1
+    bench.rank.returns.clear()
+    assert bench.at("rn") == "2.1"
+    assert bench.rank.returns == [made[-1].number], "the nearest earlier image"
+
+
+def test_no_more_images_than_are_wanted_and_never_one_that_was_asked_for() -> None:
+    bench = Bench(spaced=1, spacing_s=0.0, most=3)
+    bench.at("next 2")
+    bench.debugger.do("checkpoint")
+    asked = bench.of(notices.CheckpointMade)[-1]
+    bench.at("goto 3.3")
+    assert asked.asked and asked.number in bench.rank.saved
+    assert len(bench.rank.saved) <= 4 and 0 in bench.rank.saved
+
+
+def test_where_no_images_can_be_taken_the_way_back_is_from_the_start() -> None:
+    bench = Bench(images=False)
+    assert [bench.at(line) for line in ("next 5", "rn", "rn")] == ["1.2", "1.1", "0.3"]
+    assert set(bench.rank.returns) == {0}
+    assert len([n for n in bench.of(notices.Said) if "no images" in n.text]) == 1
+
+
+def test_a_place_that_is_not_as_it_was_is_said() -> None:
+    bench = Bench()
+    for line in ("next", "next 2", "goto 0.2"):
+        bench.at(line)
+    bench.rank.weather = "rain"
+    bench.at("next")
+    (unlike,) = bench.of(notices.Unlike)
+    assert (str(unlike.moment), unlike.what) == ("0.3", ("torch's random numbers",))
+
+
+def test_after_the_end_there_is_a_way_back() -> None:
+    bench = Bench()
+    assert bench.at("continue") == "finished"
+    with pytest.raises(UsageError, match="has ended"):
+        bench.debugger.do("next")
+    assert bench.at("rn") == "3.3"
+    assert bench.at("rn") == "3.2"
+
+
+def test_a_rank_that_is_killed_is_brought_back() -> None:
+    bench = Bench()
+    bench.at("next 4")
+    bench.rank.kill()
+    assert bench.at("next") == "lost"
+    (lost,) = bench.of(notices.Lost)
+    assert str(lost.moment) == "1.1"
+    with pytest.raises(UsageError, match="the rank is gone") as refused:
+        bench.debugger.do("print out")
+    assert "brings it again" in refused.value.hint
+    assert bench.at("restart 1") == "1.1"
+    bench.rank.kill()
+    bench.debugger.poll(0.0)
+    assert bench.debugger.session.phase is Phase.LOST
+    assert bench.at("goto 0.3") == "0.3"
+
+
+def test_stops_are_sent_again_after_each_way_back() -> None:
+    bench = Bench()
+    bench.at("next 2")
+    bench.debugger.do("break barrier")
+    bench.at("c")
+    bench.at("goto 0.1")
+    assert bench.at("c") == "0.3"
+    bench.debugger.do("delete 1")
+    assert bench.at("c") == "finished"
+
+
+def test_once_is_once_and_hits_are_counted() -> None:
+    bench = Bench()
+    bench.debugger.do("tbreak broadcast")
+    bench.debugger.do("break all_reduce")
+    assert [bench.at("c"), bench.at("c"), bench.at("c")] == ["0.1", "0.2", "1.2"]
+    table = bench.debugger.do("stops")
+    assert isinstance(table, answers.StopTable)
+    assert ([stop.title for stop in table.stops], table.hits) == (["all_reduce"], {1: 1, 2: 2})
+
+
+def test_back_and_forward_through_what_was_looked_at() -> None:
+    bench = Bench()
+    for line in ("next", "goto 2.1", "goto 1.1"):
+        bench.at(line)
+    assert [bench.at("back"), bench.at("back"), bench.at("forward 2")] == ["2.1", "0.1", "1.1"]
+    with pytest.raises(UsageError, match="no visited place further forward"):
+        bench.debugger.do("forward")
+    bench.at("back")
+    bench.at("next")
+    with pytest.raises(UsageError, match="further forward"):
+        bench.debugger.do("forward")
+
+
+def test_watches_are_shown_at_every_stop_with_what_changed() -> None:
+    bench = Bench()
+    bench.at("next")
+    bench.debugger.do("watch x + 1")
+    first, second = bench.debugger.do("next"), bench.debugger.do("goto 0.2")
+    assert isinstance(first, answers.Arrived) and isinstance(second, answers.Arrived)
+    assert [(w.number, w.text, w.changed) for w in first.watched] == [(1, "x + 1", True)]
+    assert second.watched[0].changed is False
+    bench.debugger.do("unwatch 1")
+    assert bench.debugger.session.watches.all == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["goto 0.1.5", "step", "who wrote x", "frobnicate", "restart 77", "break nothing_like_it", "forward", "who ate x"],
+)
+def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(line: str) -> None:
+    bench = Bench()
+    bench.at("next 3")
+    with pytest.raises(Exception) as refused:
+        bench.debugger.do(line)
+    assert str(refused.value)
+    assert bench.at("goto 1.1") == "1.1"
+
+
+def test_without_a_way_back_only_the_way_forward_works() -> None:
+    rank = SimulatedRank()
+    told: list[notices.Notice] = []
+    debugger = Debugger(OnlyForward(rank.client), told.append, settings=Settings(bound_s=0.05, images=False))
+    debugger.begin()
+    debugger.do("next 3")
+    with pytest.raises(Exception, match="no way back"):
+        debugger.do("rn")
+    answer = debugger.do("next")
+    assert isinstance(answer, answers.Arrived) and str(answer.moment) == "1.1"
+
+
+def test_an_interrupt_while_going_back_leaves_the_rank_where_it_came_to() -> None:
+    bench = Bench()
+    bench.at("next 6")
+    held = bench.rank.next_event
+
+    def interrupted(timeout_s: float | None, what: str) -> dict[str, Any]:
+        bench.debugger.interrupt()
+        return held(timeout_s, what)
+
+    bench.rank.saved = {0: bench.rank.saved[0]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimulatedRank, "next_event", lambda _, timeout_s, what: interrupted(timeout_s, what))
+        answer = bench.debugger.do("rn")
+    assert isinstance(answer, answers.Arrived) and answer.phase is Phase.STOPPED
+    assert any("given up" in notice.text for notice in bench.of(notices.Said))
+    assert bench.at("goto 1.1") == "1.1"
