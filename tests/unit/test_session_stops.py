@@ -1,0 +1,197 @@
+"""What is typed after break, the list of stops, the planning of ways back, and places that are compared."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.places import Places
+from prismdbg.session.reverse import Leg, nearest, to_drop, way_to, windows
+from prismdbg.session.stop_line import parse_stop
+from prismdbg.session.stops import MAX_STOPS, StopKind, StopList, StopSpec
+from prismdbg.session.visits import Visits
+from prismdbg.session.watches import WatchList
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("all_reduce", StopSpec(kind=StopKind.COLLECTIVE, op="all_reduce")),
+        ("allreduce_", StopSpec(kind=StopKind.COLLECTIVE, op="all_reduce")),
+        (
+            "all_reduce on dp if bytes > 1e6",
+            StopSpec(kind=StopKind.COLLECTIVE, op="all_reduce", group="dp", condition="bytes > 1e6"),
+        ),
+        ("if nan(out)", StopSpec(kind=StopKind.COLLECTIVE, condition="nan(out)")),
+        ("on tp #12", StopSpec(kind=StopKind.COLLECTIVE, group="tp", seq=12)),
+        ("train.py:73", StopSpec(kind=StopKind.COLLECTIVE, file="train.py", line=73)),
+        ("in layers.3", StopSpec(kind=StopKind.COLLECTIVE, module="layers.3")),
+        ("12.3", StopSpec(kind=StopKind.COLLECTIVE, condition="step == 12 and collective == 3")),
+        ("12 if nan(out)", StopSpec(kind=StopKind.COLLECTIVE, condition="(step == 12) and (nan(out))")),
+        ("exception", StopSpec(kind=StopKind.EXCEPTION)),
+        ("nan", StopSpec(kind=StopKind.NAN)),
+        ("inf if step > 2", StopSpec(kind=StopKind.NAN, condition="step > 2")),
+        ("divergence", StopSpec(kind=StopKind.DIVERGENCE)),
+        ("peer 3", StopSpec(kind=StopKind.PEER, peer=3)),
+        ("alloc if size > 2GiB", StopSpec(kind=StopKind.ALLOCATION, condition="size > 2GiB")),
+        ("allocation aten::mm", StopSpec(kind=StopKind.ALLOCATION, op="aten::mm")),
+        ("change model.w[0] + 1", StopSpec(kind=StopKind.CHANGE, expression="model.w[0] + 1")),
+    ],
+)
+def test_what_is_typed_after_break(text: str, spec: StopSpec) -> None:
+    assert parse_stop(text) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "what to stop at"),
+        ("all_redcue", "there is no collective 'all_redcue'"),
+        ("all_reduce if bytes >", "ends too early"),
+        ("all_reduce on", "missing after 'on'"),
+        ("peer you", "is not a rank"),
+        ("peer", "missing after 'peer'"),
+        ("#one", "not a sequence number"),
+        ("on dp on tp", "given twice"),
+        ("change", "takes an expression"),
+        ("change x.__class__", "private"),
+        ("12.x", "not a moment"),
+        ("if eval(x)", "no function 'eval'"),
+    ],
+)
+def test_a_wrong_stop_is_refused_when_it_is_typed(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_stop(text)
+
+
+def test_a_wrong_expression_gets_a_caret() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_stop("all_reduce if bytes > > 1")
+    *_, shown, caret = str(refused.value).splitlines()
+    assert shown.strip() == "bytes > > 1" and caret.index("^") == shown.index("> 1", 10)
+
+
+def test_a_near_miss_is_named() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_stop("all_redcue")
+    assert refused.value.hint == "did you mean all_reduce?"
+
+
+@given(st.text(max_size=40))
+def test_anything_is_a_stop_or_is_refused(text: str) -> None:
+    try:
+        assert parse_stop(text).kind in StopKind
+    except UsageError as refusal:
+        assert str(refusal)
+
+
+@pytest.mark.parametrize("text", ["all_reduce on dp #3 train.py:7 in m if bytes > 1", "nan", "peer 2", "change x + 1"])
+def test_a_title_is_what_one_would_type(text: str) -> None:
+    assert parse_stop(parse_stop(text).title) == parse_stop(text)
+
+
+def test_numbers_are_given_once() -> None:
+    stops = StopList()
+    first = stops.add(parse_stop("nan"))
+    stops.remove(first.number)
+    assert stops.add(parse_stop("nan")).number == 2
+    with pytest.raises(UsageError, match="no stop 1"):
+        stops.get(1)
+
+
+def test_what_is_sent_holds_only_what_is_given() -> None:
+    stops = StopList()
+    stops.add(parse_stop("all_reduce #0"))
+    assert stops.to_json() == [{"kind": "collective", "number": 1, "op": "all_reduce", "seq": 0}]
+
+
+def test_there_are_only_so_many() -> None:
+    stops = StopList()
+    for _ in range(MAX_STOPS):
+        stops.add(parse_stop("nan"))
+    with pytest.raises(UsageError, match="already"):
+        stops.add(parse_stop("nan"))
+
+
+def test_conditions_counts_and_switches() -> None:
+    stops = StopList()
+    stops.add(parse_stop("nan"))
+    assert stops.condition(1, "step > 3").condition == "step > 3"
+    with pytest.raises(UsageError):
+        stops.condition(1, "step >")
+    assert stops.condition(1, "").condition == ""
+    assert stops.ignore(1, 5).ignore == 5
+    assert stops.log_only(1).log_only and not stops.log_only(1).log_only
+    stops.stopped((1,), {1: 0})
+    assert stops.get(1).ignore == 0 and stops.hits == {1: 1}
+
+
+def image(number: int, moment: str, size_bytes: int = 10) -> Checkpoint:
+    return Checkpoint(number=number, moment=Moment.parse(moment), size_bytes=size_bytes, cost_s=0.1)
+
+
+IMAGES = (image(0, "1.1"), image(3, "1.1"), image(5, "2.4"), image(6, "4.1"))
+
+
+@pytest.mark.parametrize(("moment", "number"), [("9", 6), ("4.1", 6), ("4", 5), ("2.4.1", 5), ("1.1", 3), ("1", 0)])
+def test_the_nearest_earlier_image(moment: str, number: int) -> None:
+    assert nearest(IMAGES, Moment.parse(moment)).number == number
+
+
+def test_the_way_to_an_image_of_the_moment_needs_no_run() -> None:
+    assert way_to(IMAGES, Moment(2, 4)) == Leg(checkpoint=5, until=None)
+    assert way_to(IMAGES, Moment(2, 5)) == Leg(checkpoint=5, until=Moment(2, 5))
+    assert way_to(IMAGES[:1], Moment(1, 1)) == Leg(checkpoint=0, until=Moment(1, 1)), "A itself shows nothing"
+
+
+def test_windows_cover_everything_before_here_once_the_latest_first() -> None:
+    legs = windows(IMAGES, Moment(3))
+    assert [(leg.checkpoint, str(leg.until)) for leg in legs] == [(5, "3.0"), (3, "2.4"), (0, "1.1")]
+    assert all(leg.note for leg in legs)
+    assert windows(IMAGES, Moment(3), first=Moment(2, 9)) == legs[:1]
+
+
+def test_the_image_between_the_closest_neighbours_is_dropped() -> None:
+    at_s = {0: 0.0, 3: 1.0, 5: 1.5, 6: 9.0}
+    assert to_drop(IMAGES, at_s, frozenset(), 9, 10**9) is None
+    assert to_drop(IMAGES, at_s, frozenset(), 2, 10**9) == 3
+    assert to_drop(IMAGES, at_s, frozenset({3}), 2, 10**9) == 5
+    assert to_drop(IMAGES, at_s, frozenset(), 9, 25) == 3
+    assert to_drop(IMAGES, at_s, frozenset({3, 5}), 1, 1) is None, "never the newest, never the origin"
+
+
+def test_a_place_is_compared_with_its_first_visit() -> None:
+    places = Places()
+    assert places.visit(Moment(1, 1), "answered", {"sent": "a", "torch": "b"}) == ()
+    assert places.visit(Moment(1, 1), "asked", {"sent": "z"}) == ()
+    assert places.visit(Moment(1, 1), "answered", {"sent": "a", "torch": "b"}) == ()
+    assert places.visit(Moment(1, 1), "answered", {"sent": "x", "torch": "b"}) == ("what was sent",)
+    assert places.visit(Moment(1, 1), "answered", {}) == ()
+    places.forget()
+    assert places.visit(Moment(1, 1), "answered", {"sent": "x"}) == ()
+
+
+def test_visits_are_a_list_with_a_cursor() -> None:
+    visits = Visits()
+    for step in (1, 1, 2, 3):
+        visits.arrive(Moment(step))
+    assert [moment.step for moment in visits.moments] == [1, 2, 3]
+    assert visits.target(-2) == Moment(1)
+    visits.put_back(visits.moments, 0)
+    visits.arrive(Moment(7))
+    assert [moment.step for moment in visits.moments] == [1, 7]
+
+
+def test_watches_know_what_changed() -> None:
+    watches = WatchList()
+    watch = watches.add("x + 1")
+    assert watches.add("x + 1") is watch
+    assert watches.seen(watch, {"value": 1, "digest": "a"}).changed is None
+    assert watches.seen(watch, {"value": 1, "digest": "a"}).changed is False
+    assert watches.seen(watch, {"value": 2, "digest": "b"}).changed is True
+    with pytest.raises(UsageError):
+        watches.add("x +")
