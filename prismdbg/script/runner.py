@@ -18,8 +18,10 @@ from prismdbg.script.rank import Rank, Stand
 from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Phase
+from prismdbg.session.stops import StopKind, StopSpec
 
-END_OF_LOG, DIVERGED = "end of the log", "diverged"
+END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
+_ALWAYS_STOPS = {EXCEPTION: StopKind.EXCEPTION, DIVERGED: StopKind.DIVERGENCE}  # by reason, not by a stop's number
 _OF_THE_ANSWER = frozenset(["out", "synthesized"])
 Due = Callable[[When], bool]
 
@@ -46,6 +48,7 @@ class Runner:
         self._expects = [_Check(entry.that, entry.at, next(found)) for entry in script.expect]
         self._forbids = [_Check(entry.when, None, next(found)) for entry in script.forbid]
         self._stops: dict[int, str | _Check] = {}
+        self._specs: dict[int, StopSpec] = {}
 
     def run(self) -> None:
         """What it finds stands in the findings, also where an error ends it."""
@@ -76,9 +79,13 @@ class Runner:
     def _prepare(self) -> None:
         self._findings.reached = self._rank.begin().moment
         for stop in self._script.stop_at:
-            self._stops[self._rank.add_stop(spec_of(stop))] = stop.name.text
+            self._add(spec_of(stop), stop.name.text)
         for entry, check in zip(self._script.forbid, self._forbids, strict=True):
-            self._stops[self._rank.add_stop(forbidding(entry))] = check
+            self._add(forbidding(entry), check)
+
+    def _add(self, spec: StopSpec, entry: str | _Check) -> None:
+        number = self._rank.add_stop(spec)
+        self._stops[number], self._specs[number] = entry, spec
 
     def _to_the_end(self) -> Ending:
         for target in self._targets():
@@ -110,14 +117,14 @@ class Runner:
                 return Ending.COMPLETE
             if stand.reason == DIVERGED:
                 return Ending.DIVERGED
-            if target is not None and stand.moment >= target:
+            if target is not None and stand.moment >= target and stand.reason != EXCEPTION:
                 self._look_at_moment(target, stand, before)
                 return None
             if target is None and stand.reason == END_OF_LOG:
                 return Ending.COMPLETE
 
     def _look_at_stops(self, stand: Stand) -> None:
-        for number in stand.stops:
+        for number in (*stand.stops, *self._unnumbered(stand)):
             hit = self._stops.get(number)
             if isinstance(hit, _Check):
                 hit.finding.hits += 1
@@ -125,6 +132,19 @@ class Runner:
                 self._explain(hit, stand)
             elif hit is not None:
                 self._look(stand, lambda when, name=hit: when.moment is None and when.text == name)  # type: ignore[misc]
+
+    def _unnumbered(self, stand: Stand) -> list[int]:
+        """Stops that wait for what every debugged rank stops at."""
+        kind = _ALWAYS_STOPS.get(stand.reason)
+        return [
+            number
+            for number, spec in self._specs.items()
+            if spec.kind is kind and number not in stand.stops and self._holds(spec.condition)
+        ]
+
+    def _holds(self, condition: str) -> bool:
+        value = self._value(condition)[0] if condition else None
+        return not condition or (value is not None and bool(truth(value)))
 
     def _look_at_moment(self, target: Moment, stand: Stand, before: Moment | None) -> None:
         if stand.moment == target:

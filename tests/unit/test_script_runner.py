@@ -150,6 +150,18 @@ def test_what_is_forbidden() -> None:
     assert [record.text for record in findings.records] == ["5"]  # and the replay went on
 
 
+def test_an_exception_is_no_place_of_a_collective() -> None:
+    """Every debugged rank stops there, whatever stops there are."""
+    text = (
+        "forbid:\n - {on: exception}\n - {on: exception, when: loss > 99, name: b}\nexpect:\n - {that: step, at: 2.1}\n"
+    )
+    findings = carried_out(text, FakeRank({Moment(2, 1): stops_at("2.1", reason="exception")}))
+    expected, forbidden, conditional = findings.checks
+    assert (forbidden.outcome, forbidden.moment) == (Outcome.FAILED, Moment(2, 1))
+    assert conditional.outcome is Outcome.HELD
+    assert expected.message == "2.1 never was: the rank went from 0.0 to 2.2"
+
+
 def test_values_are_recorded_at_each_hit() -> None:
     text = "stop_at: [{name: odd, when: loss % 2 == 1}]\nrecord:\n - {name: loss, value: loss * 10, at: odd}\n"
     assert [(str(r.moment), r.text) for r in carried_out(text).records] == [("1.1", "10"), ("2.1", "30"), ("3.1", "50")]
