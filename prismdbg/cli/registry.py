@@ -42,7 +42,10 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("replay", "Run a captured rank again with recorded peers and compare every collective."),
         Entry("debug", "Step through a captured rank."),
     ),
-    "A large job from few ranks": (Entry("emulate", "Run any rank of a large job alone, among synthesized peers."),),
+    "A large job from few ranks": (
+        Entry("emulate", "Run any rank of a large job alone, among synthesized peers."),
+        Entry("graph", "Simulate the whole job: how long, who waits for whom, what if."),
+    ),
     "Capsules": (
         Entry("list", "List runs and capsules, with their sizes."),
         Entry("inspect", "Say what a capsule holds."),

@@ -20,6 +20,7 @@ from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Mesh
 
 FORMAT = 1
+FILE_NAME = "graph.npz"  # in a folder
 MOST_BYTES = 1 << 30  # unpacked
 _LARGEST_NS = 1 << 53
 

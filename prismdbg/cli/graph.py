@@ -1,0 +1,167 @@
+"""`prismdbg graph`: what the whole job would do, from its saved execution graph. Nothing runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prismdbg.cli import render, what_if_options
+from prismdbg.predict import charts, cluster_file, graph_file, perfetto, report
+from prismdbg.predict.changes import Changes
+from prismdbg.predict.cluster import ClusterModel, example
+from prismdbg.predict.critical_path import critical_path
+from prismdbg.predict.engine import Keep
+from prismdbg.predict.job_graph import JobGraph
+from prismdbg.predict.simulate import simulate
+from prismdbg.predict.timeline import Timeline
+
+_GRAPH = click.argument("graph", type=click.Path(path_type=Path, exists=True), metavar="GRAPH")
+_CLUSTER = click.option(
+    "--cluster",
+    "cluster_path",
+    type=click.Path(path_type=Path),
+    help="The machines, as YAML. Without it, figures are assumed.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
+
+
+@click.group()
+def command() -> None:
+    """Simulate one iteration of the whole job from GRAPH: a saved graph, or the folder that holds one."""
+
+
+@command.command("simulate")
+@_GRAPH
+@_CLUSTER
+@_JSON
+def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool) -> None:
+    """How long an iteration takes, what fills it, and who is waited for."""
+    timeline = simulate(_read(graph), _cluster(cluster_path))
+    if as_json:
+        render.emit_json(_values(timeline))
+        return
+    _emit(_heading(timeline))
+    _emit(["", *charts.pipeline(report.stages(timeline), timeline.iteration_ns, _width())])
+    _emit(["", *charts.waits(report.by_axis(timeline))])
+    if late := report.stragglers(timeline):
+        _emit(["", *charts.slowest(late)])
+    _emit(["", *timeline.fidelity.lines()])
+
+
+@command.command("critical-path")
+@_GRAPH
+@_CLUSTER
+@_JSON
+@click.option("--most", default=20, show_default=True, type=click.IntRange(1), help="So many rows.")
+def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool, most: int) -> None:
+    """What the iteration's length is made of, by rank and operation."""
+    timeline = simulate(_read(graph), _cluster(cluster_path), trace=True)
+    rows = report.path_rows(critical_path(timeline))
+    if as_json:
+        render.emit_json({**_values(timeline), "critical_path": [asdict(row) for row in rows]})
+        return
+    _emit(_heading(timeline))
+    _emit(["", *charts.path(rows[:most], timeline.iteration_ns)])
+    if len(rows) > most:
+        rest_ns = sum(row.taken_ns for row in rows[most:])
+        render.emit(f"{len(rows) - most} more take {charts.duration(rest_ns)}")
+    _emit(["", *timeline.fidelity.lines()])
+
+
+@command.command("what-if")
+@_GRAPH
+@_CLUSTER
+@_JSON
+@click.option("--slow-rank", "slow_ranks", multiple=True, metavar="RANK=FACTOR", help="It computes so much longer.")
+@click.option(
+    "--slow-link", "slow_links", multiple=True, metavar="RANK=FACTOR", help="Its transfers take so much longer."
+)
+@click.option("--tier", "tiers", multiple=True, metavar="NAME=FACTOR", help="Links of this tier are so much slower.")
+@click.option(
+    "--kernel", "kernels", multiple=True, metavar="PATTERN=FACTOR", help="These computations take so much longer."
+)
+@click.option("--delay", "delays", multiple=True, metavar="RANK=TIME", help="It begins so much later, as in 617=5ms.")
+@click.option("--order", metavar="AXES", help="Ranks are laid out in this order of axes, the last one adjacent.")
+def what_if_command(
+    graph: Path,
+    cluster_path: Path | None,
+    as_json: bool,
+    order: str | None,
+    **changed: Sequence[str],
+) -> None:
+    """The same job with something changed, beside what it was. A factor below 1 is faster."""
+    job, cluster = _read(graph), _cluster(cluster_path)
+    changes = what_if_options.changes(**changed)
+    if changes == Changes() and not order:
+        raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
+    before = simulate(job, cluster)
+    after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
+    if as_json:
+        render.emit_json({"before": _values(before), "after": _values(after)})
+        return
+    difference_ns = after.iteration_ns - before.iteration_ns
+    sign = "-" if difference_ns < 0 else "+"
+    render.emit(
+        f"{charts.duration(before.iteration_ns)} becomes {charts.duration(after.iteration_ns)}: "
+        f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})"
+    )
+    for title, timeline in (("before", before), ("after", after)):
+        _emit(["", title, *charts.waits(report.by_axis(timeline))])
+    _emit(["", *after.fidelity.lines()])
+
+
+@command.command("export")
+@_GRAPH
+@_CLUSTER
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Of it.")
+@click.option("--rank", "ranks", multiple=True, type=int, help="This rank, too, beside one of each class.")
+def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
+    """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""
+    timeline = simulate(_read(graph), _cluster(cluster_path), keep=Keep.ALL if ranks else Keep.FIRST)
+    perfetto.write(timeline, output, ranks)
+    render.say(f"{output}: {kind}, {len(timeline.teams)} classes of {timeline.graph.mesh.world:,} ranks")
+
+
+def _read(path: Path) -> JobGraph:
+    return graph_file.load(path / graph_file.FILE_NAME if path.is_dir() else path)
+
+
+def _cluster(path: Path | None) -> ClusterModel:
+    if path is not None:
+        return cluster_file.read(path)
+    render.say("no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a rank between them are assumed")
+    return example()
+
+
+def _heading(timeline: Timeline) -> list[str]:
+    mesh = timeline.graph.mesh
+    return [
+        f"{mesh.world:,} ranks, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
+        f"{timeline.bubble_share:.1%} of the ranks' time idle"
+    ]
+
+
+def _values(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "mesh": str(timeline.graph.mesh),
+        "world": timeline.graph.mesh.world,
+        "iteration_ns": timeline.iteration_ns,
+        "idle_share": timeline.bubble_share,
+        "channels": [asdict(row) for row in report.by_axis(timeline)],
+        "stragglers": [asdict(row) for row in report.stragglers(timeline)],
+        "fidelity": asdict(timeline.fidelity),
+    }
+
+
+def _width() -> int:
+    return max(shutil.get_terminal_size((100, 24)).columns - 24, 20)
+
+
+def _emit(lines: Sequence[str]) -> None:
+    render.emit("\n".join(lines))

@@ -1,0 +1,48 @@
+"""Changes to a job as people write them: `617=1.3`, `fabric=2`, `* mlp=0.5`, `617=5 ms`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import click
+
+from prismdbg.predict import quantities
+from prismdbg.predict.changes import Changes, Delay
+
+T = TypeVar("T")
+
+
+def changes(
+    slow_ranks: Sequence[str],
+    slow_links: Sequence[str],
+    tiers: Sequence[str],
+    kernels: Sequence[str],
+    delays: Sequence[str],
+) -> Changes:
+    return Changes(
+        compute_ppm=dict(_pair(text, _rank, quantities.factor_ppm) for text in slow_ranks),
+        link_ppm=dict(_pair(text, _rank, quantities.factor_ppm) for text in slow_links),
+        tier_ppm=dict(_pair(text, str, quantities.factor_ppm) for text in tiers),
+        kernel_ppm=dict(_pair(text, str, quantities.factor_ppm) for text in kernels),
+        delays=tuple(
+            Delay(rank=rank, delay_ns=delay_ns)
+            for rank, delay_ns in (_pair(text, _rank, quantities.time_ns) for text in delays)
+        ),
+    )
+
+
+def _pair(text: str, of_name: Callable[[str], T], of_value: Callable[[str], int]) -> tuple[T, int]:
+    name, equals, value = text.rpartition("=")
+    if not equals:
+        raise click.UsageError(f"{text!r}: write what, an equals sign, and how much, as in 617=1.3")
+    try:
+        return of_name(name.strip()), of_value(value)
+    except ValueError as error:
+        raise click.UsageError(f"{text!r}: {error}") from error
+
+
+def _rank(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 9):
+        raise ValueError(f"{text!r} is not a rank")
+    return int(text)

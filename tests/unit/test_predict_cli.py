@@ -1,0 +1,117 @@
+"""`prismdbg graph` over a saved graph: what it prints, and what it says of bad requests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.predict import graph_file
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.mesh import Mesh
+
+CLUSTER = "ranks_per_node: 4\ntiers:\n  all: {spans: job, latency: 1 us, bandwidth: 10 GB/s}\n"
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    shape = GptShape(layers=4, hidden=1024, microbatches=4, vocabulary=100)
+    graph_file.save(gpt_job(Mesh.parse("pp=2,dp=2,tp=2"), shape), folder / graph_file.FILE_NAME)
+    (folder / "cluster.yaml").write_text(CLUSTER)
+    return folder
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main.run(["graph", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def values(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    code, out, _ = ask(capsys, *arguments, "--json")
+    assert code == ExitCode.OK
+    return json.loads(out)
+
+
+def test_simulate_draws_the_stages_and_says_what_it_is_worth(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = ask(capsys, "simulate", run_folder)
+
+    assert code == ExitCode.OK
+    assert out.startswith("8 ranks, pp=2,dp=2,tp=2: ")
+    assert "stage 0 FF" in out and "stage 1 ·" in out and "pp+1" in out
+    assert "do not conclude: absolute times of communication" in out
+    assert "are assumed" in err
+
+
+def test_a_cluster_of_ones_own(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assumed = values(capsys, "simulate", run_folder)
+    own = values(capsys, "simulate", run_folder / "graph.npz", "--cluster", run_folder / "cluster.yaml")
+
+    assert own["iteration_ns"] > assumed["iteration_ns"]
+    assert own["world"] == 8 and any(row["late_ns"] for row in own["channels"])
+
+
+def test_the_critical_path_adds_up(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = values(capsys, "critical-path", run_folder)
+    assert sum(row["taken_ns"] for row in found["critical_path"]) == found["iteration_ns"]
+
+    _, out, _ = ask(capsys, "critical-path", run_folder, "--most", 1)
+    assert f"{len(found['critical_path']) - 1} more take" in out
+
+
+def test_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    delayed = values(capsys, "what-if", run_folder, "--delay", "0=5 ms")
+    assert delayed["after"]["iteration_ns"] == delayed["before"]["iteration_ns"] + 5_000_000
+
+    slow = values(capsys, "what-if", run_folder, "--slow-rank", "3=1.5")
+    assert [row["rank"] for row in slow["after"]["stragglers"]] == [3]
+
+    faster = values(
+        capsys, "what-if", run_folder, "--kernel", "* mlp=0.5", "--tier", "nvlink=0.5", "--order", "tp,pp,dp"
+    )
+    assert faster["after"]["mesh"] == "pp=2,dp=2,tp=2 in the order tp,pp,dp"
+
+    _, out, _ = ask(capsys, "what-if", run_folder, "--slow-link", "0=4")
+    assert " becomes " in out and "+" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say what changes"),
+        (("--slow-rank", "3"), "an equals sign"),
+        (("--slow-rank", "3=fast"), "is not a factor"),
+        (("--slow-rank", "x=2"), "'x' is not a rank"),
+        (("--delay", "3=5"), "'5' has no unit"),
+        (("--slow-rank", "8=2"), "rank 8 is not in the mesh"),
+        (("--order", "tp,pp"), "does not name each axis"),
+        (("--kernel", "gemm=2"), "no computation is called 'gemm'"),
+    ],
+)
+def test_a_change_that_makes_no_sense(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, err = ask(capsys, "what-if", run_folder, *arguments)
+    assert (code, said in err) == (ExitCode.USAGE, True), err
+
+
+def test_export(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = ask(capsys, "export", run_folder, "-o", tmp_path / "trace.json", "--rank", 5)
+
+    assert code == ExitCode.OK and "2 classes of 8 ranks" in err
+    processes = [
+        e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["name"] == "process_name"
+    ]
+    assert len(processes) == 3
+
+
+def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert ask(capsys, "simulate", tmp_path)[0] == ExitCode.BAD_CAPSULE
+    assert ask(capsys, "simulate", run_folder / "cluster.yaml")[0] == ExitCode.BAD_CAPSULE
