@@ -77,7 +77,8 @@ fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff check --fix .
 
 golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
-	$(BIN)/python -m pytest -q tests/unit/test_cli_golden.py --update-golden
+	$(BIN)/python -m pytest -q --update-golden tests/unit/test_cli_golden.py tests/unit/test_script_reader.py \
+		tests/integration/test_wire_golden.py
 
 demo: setup ## The main job from end to end, in a few minutes.
 	$(BIN)/python examples/demo/demo.py

@@ -1,0 +1,158 @@
+"""Scripted replays of real capsules, as CI runs them: by YAML, by debugger commands, with other peers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from chain import Said, Taken, prismdbg
+from jobs import ROOT
+
+pytestmark = [pytest.mark.job]
+
+CI = ROOT / "examples" / "ci"
+
+
+def scripted(capsule: Path, script: Path | str, *options: object, home: Path, runtime: str = "local") -> Said:
+    if isinstance(script, str):
+        (home / "checks.yaml").write_text(script)
+        script = home / "checks.yaml"
+    return prismdbg("replay", capsule, "--runtime", runtime, "--script", script, *options)
+
+
+def outcomes(report: dict[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["outcome"] for check in report["checks"]}
+
+
+def test_the_example_finds_the_incident(nan_from_start: Taken, tmp_path: Path) -> None:
+    """Each failing check names the moment of the incident, and a command that stands there."""
+    capsule, incident = nan_from_start.capsule, str(nan_from_start.manifest.incident.moment)
+    said = scripted(capsule, CI / "checks.yaml", "--json", "--junit", tmp_path / "out.xml", home=tmp_path)
+    assert said.code == 1, said.err
+    report = said.json
+    failed = [check for check in report["checks"] if check["outcome"] == "failed"]
+    assert [check["name"] for check in report["checks"] if check["outcome"] == "held"] == ["no exception"]
+    assert {check["moment"] for check in failed} == {incident} and len(failed) == 3
+    assert failed[0]["values"]["scores"].startswith("float32[8]") and " nan 1 " in failed[0]["values"]["scores"]
+    losses = [record for record in report["records"] if record["name"] == "loss"]
+    assert len(losses) == nan_from_start.manifest.incident.moment.step + 1
+    assert losses[-1]["moment"] == incident and "nan" in losses[-1]["text"] and "nan" not in losses[-2]["text"]
+
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "3", "0")
+    failure = suite.find(".//failure")
+    assert failure is not None and failure.text is not None
+    command = shlex.split(failure.text.strip().splitlines()[-1])
+    assert command[0] == "prismdbg"
+    there = prismdbg(*command[1:], "--runtime", "local", "--plain", typed="print finite(scores)\n")
+    assert f"stopped at {incident}" in there.out and there.out.rstrip().endswith("False"), there.out + there.err
+
+
+@pytest.mark.criu
+@pytest.mark.parametrize("runtime", ["local", pytest.param("docker", marks=pytest.mark.docker)])
+def test_from_a_process_image(nan_with_checkpoints: Taken, tmp_path: Path, runtime: str) -> None:
+    manifest = nan_with_checkpoints.manifest
+    step = manifest.moment_a.step + 1
+    script = f"""
+run_to: {manifest.incident.moment}
+expect:
+  - {{that: step == {step} and finite(input), at: {step}.1}}
+  - {{that: nan(input), at: end, name: the NaN is there}}
+forbid:
+  - {{when: "step < {manifest.incident.moment.step} and nan(input)", name: none before}}
+record:
+  - {{name: sent, value: "input[0]", at: end}}
+"""
+    said = scripted(nan_with_checkpoints.capsule, script, "--json", home=tmp_path, runtime=runtime)
+    assert said.code == 0, said.out + said.err
+    assert set(outcomes(said.json).values()) == {"held"}
+    assert (said.json["ending"], said.json["reached"]) == ("complete", str(manifest.incident.moment))
+    assert "nan" in said.json["records"][0]["text"]
+
+
+def test_a_moment_outside_the_capsule_is_refused_before_anything_starts(nan_from_start: Taken, tmp_path: Path) -> None:
+    said = scripted(nan_from_start.capsule, "expect:\n  - {that: step, at: 999.1}\n", home=tmp_path)
+    assert said.code == 2
+    assert "checks.yaml:2:22: 999.1 is behind the capsule's end" in said.err and "starting" not in said.err
+
+
+def test_what_is_known_is_reported_when_the_time_is_over(nan_from_start: Taken, tmp_path: Path) -> None:
+    script = "time_limit: 0.01\nexpect:\n  - {that: step > 3, at: 5.1}\n"
+    junit = tmp_path / "out.xml"
+    said = scripted(nan_from_start.capsule, script, "--junit", junit, home=tmp_path)
+    assert said.code == 124, said.err
+    error = ElementTree.parse(junit).getroot().find(".//error")
+    assert error is not None and error.get("type") == "out of time"
+    assert scripted(nan_from_start.capsule, script, "--bisect", home=tmp_path).code == 125
+
+
+def test_a_bad_capsule_has_its_report_too(tmp_path: Path) -> None:
+    (tmp_path / "capsule").mkdir()
+    junit = tmp_path / "out.xml"
+    said = scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", "--junit", junit, home=tmp_path)
+    assert said.code == 3
+    assert ElementTree.parse(junit).getroot()[0].get("errors") == "1"
+    assert scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", "--bisect", home=tmp_path).code == 125
+
+
+def test_other_peers(nan_from_start: Taken, tmp_path: Path) -> None:
+    """The same noise gives the same losses, and everything that rests on it is marked."""
+    first, again = (scripted(nan_from_start.capsule, CI / "what-if.yaml", "--json", home=tmp_path) for _ in range(2))
+    assert first.code == again.code == 0, first.out + first.err
+    assert first.json["records"] == again.json["records"]
+    marked = {record["moment"]: record["assumed"] for record in first.json["records"]}
+    assert not any(assumed for moment, assumed in marked.items() if int(moment.split(".")[0]) <= 4)
+    assert all(assumed for moment, assumed in marked.items() if int(moment.split(".")[0]) >= 6)
+    assert first.json["fix"]["left"] == "5.1"
+
+
+def test_a_peer_that_never_comes(nan_from_start: Taken, tmp_path: Path) -> None:
+    script = "peers: [{from: 3.1, ranks: [0], missing: true}]\nforbid: [{on: exception}]\n"
+    said = scripted(nan_from_start.capsule, script, "--json", home=tmp_path)
+    assert said.code == 1, said.out + said.err
+    assert said.json["checks"][0]["moment"] == "3.1"
+    assert "what if rank 0 did not come to all_reduce" in said.json["output"]
+
+
+def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("# to the NaN\nbreak nan\n\ncontinue\nprint nan(input)\n")
+    said = prismdbg("replay", nan_from_start.capsule, "--runtime", "local", "-x", lines)
+    assert said.code == 0, said.out + said.err
+    assert f"stopped at {nan_from_start.manifest.incident.moment}" in said.out
+    assert said.out.rstrip().endswith("(prismdbg) print nan(input)\nTrue")
+    failing = prismdbg(
+        "replay", nan_from_start.capsule, "--runtime", "local", "-x", "-", typed="next\nprint nowhere\nnext\n"
+    )
+    assert failing.code == 1
+    assert "there is no name 'nowhere' here" in failing.out and "stopped at 0.2" in failing.out
+
+
+def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken) -> None:
+    said = prismdbg("replay", nan_from_start.capsule, "-x", "-", typed="next\nfrobnicate\n")
+    assert (said.code, said.out) == (2, "")
+    assert "-:2: there is no 'frobnicate'" in said.err and "starting" not in said.err
+
+
+def test_the_schema_is_printed(tmp_path: Path) -> None:
+    said = prismdbg("replay", "--script-schema")
+    assert said.code == 0 and json.loads(said.out)["title"] == "prismdbg replay --script"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--script", CI / "checks.yaml", "-x", "-"), "two ways"),
+        (("--junit", "out.xml"), "give --script"),
+        (("--script", CI / "checks.yaml", "--until", "3"), "run_to"),
+        (("--script", CI / "checks.yaml", "--strict"), "only compares"),
+        (("-x", "-", "--json"), "--script gives JSON"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path: Path, options: tuple[object, ...], said: str) -> None:
+    answer = prismdbg("replay", tmp_path, *options)
+    assert answer.code == 2 and said in answer.err
