@@ -1,0 +1,216 @@
+"""Stops as a rank evaluates them: cheap fields, tensors, changes; a condition that fails is told once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+from prismdbg.rank.call import Call
+from prismdbg.rank.digest import digest_of
+from prismdbg.rank.place import Place
+from prismdbg.rank.stops import CallView, Stops
+from prismdbg.session.stop_line import parse_stop
+from prismdbg.session.stops import StopList
+
+
+def call(op: str = "allreduce_", *tensors: torch.Tensor, root: int = -1) -> Call:
+    """As a kernel would receive it."""
+    found = list(tensors) or [torch.ones(4)]
+    spec = OPS[op]
+    stands = SimpleNamespace(
+        spec=spec, inputs=found, outputs=found, sent=found, received=found, root=root, group_name="7", size=2, rank=0
+    )
+    return cast(Call, stands)
+
+
+def view(of: Call, step: int = 3, seq: int = 5, record: Any = None) -> CallView:
+    return CallView(of, Moment(step, 2), Identity("7", seq), cast("Collective | None", record), ("7", "mesh_dp", "dp"))
+
+
+class Bench:
+    """A list of stops as typed, and what they say of a call."""
+
+    def __init__(self, *typed: str) -> None:
+        self.failed: list[tuple[int, str]] = []
+        self.stops = Stops(lambda number, error: self.failed.append((number, error)))
+        wanted = StopList()
+        for text in typed:
+            wanted.add(parse_stop(text))
+        self.stops.replace(wanted.to_json())
+
+    def hit(self, of: CallView) -> list[int]:
+        early, waiting = self.stops.early(of)
+        return sorted(one.number for one in (*early, *self.stops.late(waiting, of)))
+
+
+@pytest.mark.parametrize(
+    ("typed", "holds"),
+    [
+        ("all_reduce", True),
+        ("broadcast", False),
+        ("all_reduce on dp", True),
+        ("on mesh_dp", True),
+        ("on 7", True),
+        ("on tp", False),
+        ("#5", True),
+        ("#6", False),
+        ("3.2", True),
+        ("if step >= 4", False),
+        ('if op == "all_reduce" and group == "dp" and bytes > 8 and not nan(out)', True),
+        ("if bytes > 1MB", False),
+        ('if dtype == "float32"', True),
+        ("if max(abs(input[0])) > 1e3", False),
+        ("if synthesized", False),
+        ("if seq == 5 and collective == 2", True),
+        ("test_rank_stops.py:1", False),
+        ("in layers.3", False),
+    ],
+)
+def test_conditions_over_a_collective(typed: str, holds: bool) -> None:
+    bench = Bench(typed)
+    assert bench.hit(view(call())) == ([1] if holds else [])
+    assert bench.failed == []
+
+
+def test_a_line_is_the_programs_own_or_one_that_called_it() -> None:
+    def helper() -> list[int]:
+        frame_line = 0
+        try:
+            raise ValueError
+        except ValueError as error:
+            assert error.__traceback__ is not None
+            frame_line = error.__traceback__.tb_lineno
+        del frame_line
+        return bench.hit(view(call()))
+
+    here = helper.__code__.co_firstlineno
+    bench = Bench(*[f"test_rank_stops.py:{here + offset}" for offset in range(8, 10)])
+    assert len(helper()) == 1
+
+
+def test_modules_around_a_call_are_known_by_their_names() -> None:
+    bench = Bench("in layers.1", "in layers.0", 'if module == "layers.1"')
+    seen: list[int] = []
+
+    class Leaf(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.extend(bench.hit(view(call())))
+            return x
+
+    class Root(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList([torch.nn.Identity(), Leaf()])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    Root()(torch.ones(1))
+    assert seen == [1, 3]
+
+
+def test_nan_is_looked_for_only_where_the_record_does_not_know() -> None:
+    bench = Bench("nan")
+    bad = call("allreduce_", torch.tensor([1.0, float("inf")]))
+    assert bench.hit(view(bad)) == [1]
+    assert bench.hit(view(call())) == []
+    clean = SimpleNamespace(sent_nonfinite=False, received_nonfinite=False)
+    assert bench.hit(view(bad, record=clean)) == [], "what was recorded is what is answered"
+    assert bench.hit(view(call(), record=SimpleNamespace(sent_nonfinite=False, received_nonfinite=True))) == [1]
+
+
+def test_a_peer_is_of_point_to_point() -> None:
+    bench = Bench("peer 3")
+    assert bench.hit(view(call("send", root=3))) == [1]
+    assert bench.hit(view(call("send", root=2))) == []
+    assert bench.hit(view(call("broadcast_", root=3))) == []
+
+
+def test_a_change_counts_from_the_first_value_on() -> None:
+    weight = torch.zeros(3)
+    bench = Bench("change weight * 2")
+
+    def look() -> list[int]:
+        here = weight  # noqa: F841  found in this frame
+        return bench.hit(view(call()))
+
+    assert look() == []
+    weight[1] = 1
+    assert look() == [1] and look() == []
+    bench.stops.replace([{"number": 9, "kind": "change", "expression": "weight * 2"}])
+    weight[1] = 2
+    assert look() == [9], "a list that is sent again goes on from the last value"
+
+
+def test_a_name_that_comes_into_being_is_a_change() -> None:
+    bench = Bench("change brand_new")
+    assert bench.hit(view(call())) == []
+    brand_new = 5  # noqa: F841
+    assert bench.hit(view(call())) == [1]
+
+
+def test_a_condition_that_fails_is_told_once_and_does_not_stop() -> None:
+    bench = Bench("if nothing_like_it > 1", "if out[9] > 1")
+    for _ in range(3):
+        assert bench.hit(view(call())) == []
+    assert [number for number, _ in bench.failed] == [1, 2]
+    assert "there is no name 'nothing_like_it'" in bench.failed[0][1]
+
+
+def test_an_ignored_hit_counts_down() -> None:
+    stops = StopList()
+    stops.add(parse_stop("all_reduce"))
+    stops.ignore(1, 2)
+    bench = Bench()
+    bench.stops.replace(stops.to_json())
+    early, _ = bench.stops.early(view(call()))
+    assert [len(bench.stops.admitted(early)) for _ in range(4)] == [0, 0, 1, 1]
+    assert bench.stops.left == {"1": 0}
+
+
+def test_cheap_conditions_need_no_tensor() -> None:
+    bench = Bench("all_reduce if bytes > 1MB and step > 3", "if not finite(input)", "if nan(out)")
+    early, waiting = bench.stops.early(view(call()))
+    assert early == [] and [one.number for one in waiting] == [3]
+
+
+def test_a_digest_is_of_every_byte() -> None:
+    value = {"w": torch.arange(6.0), "n": 3, "t": "x"}
+    before = digest_of(value)
+    assert digest_of({"w": torch.arange(6.0), "n": 3, "t": "x"}) == before
+    for change in ({"w": torch.arange(6.0).view(2, 3)}, {"n": 3.0}, {"t": "y"}, {"more": None}):
+        assert digest_of({**value, **change}) != before
+    linear = torch.nn.Linear(2, 2)
+    before = digest_of(linear)
+    with torch.no_grad():
+        linear.bias[1] += 1
+    assert digest_of(linear) != before
+
+
+def test_a_place_knows_what_was_sent_received_and_drawn() -> None:
+    def walked(*sent: int) -> dict[str, str]:
+        place = Place()
+        for number, fingerprint in enumerate(sent):
+            place.sends(Moment(1, number), Identity("0", number), fingerprint)
+            place.receives(Moment(1, number), None, synthesized=True)
+        assert place.history(2, skip=0) == [f"1.{n}" for n in range(len(sent))][-2:]
+        return place.digests()
+
+    state = torch.get_rng_state()
+    try:
+        assert walked(1, 2, 3) == walked(1, 2, 3)
+        assert walked(1, 2, 3)["sent"] != walked(1, 3, 2)["sent"]
+        first = walked(1)
+        torch.rand(1)
+        assert walked(1)["torch"] != first["torch"]
+        assert walked(1)["python"] == "untouched"
+    finally:
+        torch.set_rng_state(state)
