@@ -16,13 +16,14 @@ from prismdbg.rank.call import Call, Redispatch
 from prismdbg.rank.comparison import Difference, Sent, Tally, compare, describe_call
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.departure import Departure
+from prismdbg.rank.events import Events
 from prismdbg.rank.gate import Gate, Stop
 from prismdbg.rank.halts import Halt, Halts
 from prismdbg.rank.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers
 from prismdbg.rank.place import Place
-from prismdbg.rank.quiet import refuse_collective
+from prismdbg.rank.quiet import ours, refuse_collective
 from prismdbg.rank.surroundings import modules_around, program_frame, stack_of
-from prismdbg.rank.what_if import WhatIf
+from prismdbg.rank.what_if import Assumption, WhatIf
 from prismdbg.rank.works import finished
 
 STORY_EVENTS = 8
@@ -55,6 +56,7 @@ class Replayer:
         self.tally = Tally()
         self.place = Place()
         self.halts = Halts(gate, publish, self.titles)
+        self.events: Events | None = None
 
     @property
     def moment(self) -> Moment:
@@ -62,21 +64,31 @@ class Replayer:
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
         refuse_collective(call.spec.label)
+        with ours():
+            answer = self._replayed(call)
+            return call.result(finished(call, answer.source))
+
+    def _replayed(self, call: Call) -> Answer:
+        """Compared, answered, and perhaps stopped at."""
         record_id, moment, identity = self._counters.issue(call)
         event = describe_call(call, record_id, moment, identity)
         if self.departed:
             event["assumed"] = True
+        if self.events is not None:
+            self.events.collective(call.spec.label, moment)
         sent = Sent(call)
         record = None if self.beyond_end else self._expected(identity, moment, event, call, sent)
         self.place.sends(moment, identity, sent.fingerprint)
         halt = self.halts.before(call, moment, identity, record)
         answer = self._answer(call, record, moment, event)
         self.place.receives(moment, record, answer.synthesized)
+        if self.events is not None:
+            self.events.answered()
         if record is not None:
             self.tally.served.add(record.record_id)
         if reason := self.halts.after(halt, event, answer.synthesized):
             self._stop(reason, moment, event, call, None, halt, answer)
-        return call.result(finished(call, answer.source))
+        return answer
 
     def titles(self, group: str) -> tuple[str, ...]:
         """What a group may be called: its name, its description, and last what people call it."""
@@ -138,7 +150,7 @@ class Replayer:
             record = None
         assumed = self.what_if.chosen(call, moment) if self.what_if is not None else None
         if self.what_if is not None and assumed is not None:
-            self.what_if.arrive(call, *assumed)
+            self._await(call, moment, event, *assumed)
         if self.what_if is not None and assumed is not None and assumed[0].answer and call.received:
             told = self._recorded.answer(call, record) if self.what_if.keeps_record(call) else None
             answer = self.what_if.answer(call, *assumed, recorded=told is not None, key=str(event["identity"]))
@@ -150,6 +162,17 @@ class Replayer:
             self.tally.synthesized += 1
             self._publish("synthesized", moment=event["moment"], collective=event)
         return answer
+
+    def _await(
+        self, call: Call, moment: Moment, event: dict[str, Any], assumption: Assumption, peers: list[int]
+    ) -> None:
+        """Peers that come late, or too late: then the call fails, which it did not when it was recorded."""
+        assert self.what_if is not None
+        try:
+            self.what_if.arrive(call, assumption, peers)
+        except RuntimeError:
+            self._departs(moment, {"moment": str(moment), "actual": event, "assumed": True})
+            raise
 
     def _ask_sources(self, call: Call, record: Collective | None) -> Answer:
         for source in self.sources:
