@@ -77,6 +77,30 @@ class JobGraph:
         mesh = self.mesh.reordered(order)
         return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank))
 
+    def stretched(self, axis: str, size: int) -> JobGraph:
+        """The same classes on another number of ranks along an axis on which they do not depend.
+
+        Message sizes stay: what a real job would split among more ranks is not split here.
+        """
+        number = self.mesh.axis(axis)
+        at = self.class_at.reshape(self.mesh.sizes)
+        first = at.take([0], number)
+        if (odd := np.argwhere(at != first)).size:
+            here = dict(zip(self.mesh.names, odd[0].tolist(), strict=True))
+            one, other = self.mesh.rank(**here | {axis: 0}), self.mesh.rank(**here)
+            raise UsageError(
+                f"{self.mesh.say(one)} and {self.mesh.say(other)} differ along {axis}, which cannot be stretched",
+                hint="stretch an axis along which all ranks do the same, as data parallel ones do",
+            )
+        text = ",".join(
+            f"{n}={size if n == axis else old}" for n, old in zip(self.mesh.names, self.mesh.sizes, strict=True)
+        )
+        mesh = Mesh.parse(text, order=",".join(self.mesh.order))
+        class_at = np.broadcast_to(first, mesh.sizes).ravel()
+        repeated = np.arange(size) % self.mesh.size(axis)
+        slower = self.compute_ppm_at.reshape(self.mesh.sizes).take(repeated, number).ravel()
+        return JobGraph.placed(mesh, self.classes, class_at, slower)
+
     def class_of(self, rank: int) -> RankClass:
         return self.classes[int(self.class_at[position(self.mesh, rank)])]
 

@@ -40,7 +40,7 @@ def test_what_lives_in_the_job_brings_nothing_of_ours(child_environment: dict[st
 
 
 def test_the_host_side_never_loads_torch(child_environment: dict[str, str]) -> None:
-    host = ("cli", "workflows", "session", "checkpoint", "runtime", "graph", "diagnosis", *BELOW_RANK[1:])
+    host = ("cli", "workflows", "session", "checkpoint", "runtime", "graph", "predict", "diagnosis", *BELOW_RANK[1:])
     loaded = loaded_by(modules(*host), child_environment)
     assert "prismdbg.cli.main" in loaded
     assert "torch" not in loaded
@@ -53,7 +53,7 @@ def test_importing_prismdbg_is_cheap(child_environment: dict[str, str]) -> None:
     assert loaded & {"torch", "json", "asyncio", *FOREIGN} == set()
 
 
-@pytest.mark.parametrize("package", [*BELOW_RANK, "workflows", "cli", "runtime", "checkpoint"])
+@pytest.mark.parametrize("package", [*BELOW_RANK, "workflows", "cli", "runtime", "checkpoint", "predict"])
 def test_nothing_is_ever_unpickled(package: str) -> None:
     """No import and no call that runs what a file says: not of a capsule, not of a log, not of anything."""
     for path in (PACKAGE / package).rglob("*.py"):

@@ -1,0 +1,147 @@
+"""Recorded ranks as classes of a job graph: groups by mesh axes, times as recorded, ranks that did the same folded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from logs import MILLISECOND_NS, Job, Tensors
+
+from prismdbg.errors import UsageError
+from prismdbg.graph.slice import GraphSlice, build_slice
+from prismdbg.model.collective import Group
+from prismdbg.model.moment import Moment
+from prismdbg.predict.cluster import ideal
+from prismdbg.predict.entries import Kind, Provenance
+from prismdbg.predict.folding import fold
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
+from prismdbg.workflows.slice_entries import channel_of, entries_of, slices_by_rank
+
+MESH = Mesh.parse("dp=2,tp=2")
+
+
+def recorded() -> list[GraphSlice]:
+    job = Job(4)
+    for name, ranks, desc in (("a", (0, 1), "tp"), ("b", (2, 3), "tp"), ("c", (0, 2), "dp"), ("d", (1, 3), "dp")):
+        job.group(name, ranks, desc=f"mesh_{desc}")
+    job.steps(1)
+    for name in "ab":
+        job.call("_allgather_base_", name, tensors=Tensors(shape=(8,)))
+        job.now_ns += 3 * MILLISECOND_NS
+    for name in "cd":
+        job.call(group=name)
+    job.call("broadcast_", root=0, late_ns={3: 7 * MILLISECOND_NS})
+    return [build_slice(job.logs[rank], Moment(0), Moment(9)) for rank in range(4)]
+
+
+class TestOneSlice:
+    def test_groups_by_axis_and_lines(self) -> None:
+        entries = entries_of(recorded()[2], MESH)
+        talks = np.flatnonzero(entries.communicates)
+
+        assert [entries.say(int(e)) for e in talks] == [
+            "all_reduce of 16 bytes on dp,tp at /job/train.py:42 in main",
+            "all_gather of 32 bytes on tp at /job/train.py:42 in main",
+            "all_reduce of 16 bytes on dp at /job/train.py:42 in main",
+            "broadcast of 16 bytes on dp,tp at /job/train.py:42 in main",
+        ]
+
+    def test_what_lay_between_is_recorded_computation(self) -> None:
+        graph = recorded()[0]
+        entries = entries_of(graph, MESH)
+        between_ns = [b.issued_ns - (a.completed_ns or 0) for a, b in zip(graph.nodes, graph.nodes[1:], strict=False)]
+
+        assert entries.duration_ns[entries.kind == Kind.COMPUTE].tolist() == between_ns
+
+    def test_an_asynchronous_call_is_waited_for_where_it_completed(self) -> None:
+        graph = recorded()[0]
+        first = replace(graph.nodes[0], is_async=True, completed_ns=5 * MILLISECOND_NS)
+        later = [
+            replace(node, issued_ns=9 * MILLISECOND_NS, completed_ns=10 * MILLISECOND_NS) for node in graph.nodes[1:2]
+        ]
+        entries = entries_of(replace(graph, nodes=(first, *later)), MESH)
+
+        assert [Kind(int(kind)).name for kind in entries.kind] == [
+            "COLLECTIVE", "COMPUTE", "WAIT", "COMPUTE", "COLLECTIVE",
+        ]  # fmt: skip
+        assert entries.duration_ns[entries.kind == Kind.COMPUTE].tolist() == [5 * MILLISECOND_NS, 4 * MILLISECOND_NS]
+
+    def test_messages_go_along_an_axis(self) -> None:
+        job = Job(4)
+        job.point_to_point(0, 2)
+        job.point_to_point(3, 0)
+        ahead = entries_of(build_slice(job.logs[2], Moment(0), Moment(9)), MESH)
+
+        assert ahead.channels == ("dp-1",)
+        with pytest.raises(UsageError, match=r"send at 0.1 goes to rank 0 .*, no neighbour of rank 3"):
+            entries_of(build_slice(job.logs[3], Moment(0), Moment(9)), MESH)
+
+
+class TestGroups:
+    @pytest.mark.parametrize(
+        ("ranks", "channel"),
+        [((0, 1), "tp"), ((1, 3), "dp"), ((0, 1, 2, 3), "dp,tp"), ((2,), "dp[1]")],
+    )
+    def test_by_axes(self, ranks: tuple[int, ...], channel: str) -> None:
+        assert channel_of(Group(name="g", ranks=ranks), MESH) == channel
+
+    def test_some_of_an_axis(self) -> None:
+        assert channel_of(Group(name="g", ranks=(1, 7)), Mesh.parse("pp=4,tp=2")) == "pp[0,3]"
+
+    @pytest.mark.parametrize("ranks", [(0, 3), (0, 1, 2)])
+    def test_what_the_mesh_does_not_explain(self, ranks: tuple[int, ...]) -> None:
+        with pytest.raises(UsageError, match="lies along no axes of the mesh dp=2,tp=2") as caught:
+            channel_of(Group(name="g", ranks=ranks, desc="mesh_odd"), MESH)
+        assert "group 'odd'" in str(caught.value)
+
+    def test_a_second_group_of_the_same_ranks_is_another_channel(self) -> None:
+        job = Job(4)
+        job.group("again", range(4))
+        job.call()
+        job.call(group="again")
+        assert entries_of(build_slice(job.logs[0], Moment(0), Moment(9)), MESH).channels == ("dp,tp", "dp,tp#1")
+
+
+class TestFolding:
+    def test_ranks_that_did_the_same_are_one_class(self) -> None:
+        graph = fold(MESH, slices_by_rank(recorded(), MESH))
+
+        assert [c.name for c in graph.classes] == ["as rank 0"]
+        assert graph.compute_ppm_at[:3].tolist() == [10**6] * 3 and graph.compute_ppm_at[3] > 10**6
+        timeline = simulate(graph, ideal())
+        assert timeline.computed_ns.tolist() == pytest.approx(_computed(recorded()), abs=20)
+        assert timeline.fidelity.time_share(Provenance.RECORDED, "computation") == 1.0
+
+    def test_one_that_did_more_is_told(self) -> None:
+        slices = recorded()
+        short = replace(slices[3], nodes=slices[3].nodes[:-1])
+        with pytest.raises(UsageError, match=r"rank 0 issue broadcast .* as #2, which rank 3 never answer"):
+            fold(MESH, slices_by_rank([*slices[:3], short], MESH))
+
+    def test_the_same_job_on_more_ranks(self) -> None:
+        graph = fold(MESH, slices_by_rank(recorded(), MESH)).stretched("dp", 512)
+
+        assert graph.mesh.world == 1024
+        assert simulate(graph, ideal()).iteration_ns > 0
+        with pytest.raises(UsageError, match="axis 'pp'"):
+            graph.stretched("pp", 2)
+
+    def test_what_differs_along_an_axis_cannot_be_stretched_there(self) -> None:
+        by_rank = slices_by_rank(recorded(), MESH)
+        graph = fold(MESH, by_rank | {rank: entries_of(_renamed(recorded()[rank]), MESH) for rank in (2, 3)})
+        assert len(graph.classes) == 2
+        with pytest.raises(UsageError, match=r"rank 0 .* and rank 2 .* differ along dp"):
+            graph.stretched("dp", 4)
+
+
+def _computed(slices: list[GraphSlice]) -> list[int]:
+    return [
+        sum(b.issued_ns - (a.completed_ns or 0) for a, b in zip(s.nodes, s.nodes[1:], strict=False)) for s in slices
+    ]
+
+
+def _renamed(graph: GraphSlice) -> GraphSlice:
+    """Another program: one call from a second thread."""
+    return replace(graph, nodes=(*graph.nodes[:-1], replace(graph.nodes[-1], thread=1)))
