@@ -19,6 +19,8 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
     if hidden := value.get("hidden"):
         names = ", ".join(hidden)
         lines.append(f"note: the frame has {names}, too; this is the stop's own. Write local.{hidden[0]} for the other")
+    if value.get("assumed"):
+        lines.append("note: rests on synthesized peers")
     return "\n".join(lines)
 
 

@@ -5,10 +5,13 @@ What it receives from then on may have depended on what it no longer sends, so n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from prismdbg.model.moment import Moment
 from prismdbg.rank.call import Call
+
+_OF_THE_ANSWER = frozenset(["out", "synthesized"])
 
 
 @dataclass(slots=True)
@@ -25,6 +28,13 @@ class Departure:
         if first:
             self.left = moment
         return first
+
+    def assumes(self, moment: Moment, names: Collection[str]) -> bool:
+        """Whether a value at `moment`, made of these names, rests on what peers are assumed to send: everything after
+        the rank left the record, and the answer to the call in which it did."""
+        if self.left is None or moment < self.left:
+            return False
+        return moment > self.left or not _OF_THE_ANSWER.isdisjoint(names)
 
     def record_holds(self, call: Call, moment: Moment) -> bool:
         """Whether a recorded answer may be given to this call."""

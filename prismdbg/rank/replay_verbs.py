@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from prismdbg.expr.parser import parse
 from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.departure import Departure
+from prismdbg.rank.gate import Stop
 from prismdbg.rank.inspection import address_of, difference_at, evaluate_at, locals_at, source_at
 from prismdbg.rank.membership import peers_at, ranks_of
 from prismdbg.rank.surroundings import stack_of
@@ -95,7 +97,14 @@ def _looking(replaying: Replaying) -> dict[str, Verb]:
     def evaluate(message: Message) -> Message:
         text, frame = str(message["expression"]), int(message.get("frame", 0))
         digest = bool(message.get("digest", False))
-        return {"value": gate.ask(lambda stop: evaluate_at(stop, text, frame, digest))}
+
+        def value(stop: Stop) -> dict[str, Any]:
+            found, departure = evaluate_at(stop, text, frame, digest), replayer.departure
+            if departure is not None and departure.assumes(stop.moment, parse(text).names):
+                found["assumed"] = True
+            return found
+
+        return {"value": gate.ask(value)}
 
     def difference(message: Message) -> Message:
         text, frame = str(message["expression"]), int(message.get("frame", 0))

@@ -22,13 +22,12 @@ AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stand:
-    """Where a rank is and why. stops: the numbers of those that were hit. left: where it left the record, if it did."""
+    """Where a rank is and why. stops: the numbers of those that were hit."""
 
     phase: Phase
     moment: Moment
     reason: str = ""
     stops: tuple[int, ...] = ()
-    left: Moment | None = None
 
 
 class Rank(Protocol):
@@ -44,7 +43,8 @@ class Rank(Protocol):
         script's time is over."""
 
     def value(self, text: str) -> Json:
-        """Of an expression where the rank stands; a `PrismError` says why it has none."""
+        """Of an expression where the rank stands, with `assumed` where it rests on synthesized peers; a `PrismError`
+        says why it has none."""
 
 
 class DebuggedRank:
@@ -74,13 +74,12 @@ class DebuggedRank:
 
     def _stand(self) -> Stand:
         session = self._debugger.session
-        stop, departed = session.stop, session.departed
+        stop = session.stop
         return Stand(
             phase=session.phase,
             moment=session.moment,
             reason=stop.reason if stop is not None else "",
             stops=stop.stops if stop is not None else (),
-            left=departed.moment if departed is not None else None,
         )
 
     @contextmanager

@@ -22,7 +22,6 @@ from prismdbg.session.stops import StopKind, StopSpec
 
 END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
 _ALWAYS_STOPS = {EXCEPTION: StopKind.EXCEPTION, DIVERGED: StopKind.DIVERGENCE}  # by reason, not by a stop's number
-_OF_THE_ANSWER = frozenset(["out", "synthesized"])
 Due = Callable[[When], bool]
 
 
@@ -174,19 +173,18 @@ class Runner:
             check.finding.outcome = Outcome.HELD
         if check.finding.outcome is Outcome.FAILED:
             self._explain(check, stand)
-        check.finding.assumed |= is_assumed(check.expression, stand)
+        check.finding.assumed |= _is_assumed(value)
 
     def _explain(self, check: _Check, stand: Stand) -> None:
         """The values that the expression is about."""
         if check.expression is not None and stand.phase is Phase.STOPPED:
-            check.finding.values = {text: self._value(text)[1] for text in operands(check.expression)}
-            check.finding.assumed |= is_assumed(check.expression, stand)
+            found = {text: self._value(text) for text in operands(check.expression)}
+            check.finding.values = {text: line for text, (_, line) in found.items()}
+            check.finding.assumed |= any(_is_assumed(value) for value, _ in found.values())
 
     def _record(self, record: Record, stand: Stand) -> RecordedValue:
         value, text = self._value(record.value.text)
-        return RecordedValue(
-            name=record.name, moment=stand.moment, text=text, value=value, assumed=is_assumed(record.value, stand)
-        )
+        return RecordedValue(name=record.name, moment=stand.moment, text=text, value=value, assumed=_is_assumed(value))
 
     def _value(self, text: str) -> tuple[Json | None, str]:
         """The value and its line; none, and why."""
@@ -199,9 +197,6 @@ class Runner:
         return value, value_line(value)
 
 
-def is_assumed(expression: Expression, stand: Stand) -> bool:
-    """Whether its value rests on what peers are assumed to send: everything after the rank left the record, and the
-    answer to the call in which it did."""
-    if stand.left is None:
-        return False
-    return stand.moment > stand.left or (stand.moment == stand.left and bool(expression.names & _OF_THE_ANSWER))
+def _is_assumed(value: Json | None) -> bool:
+    """As the rank says: it rests on the answers of synthesized peers."""
+    return value is not None and bool(value.get("assumed"))

@@ -129,3 +129,14 @@ def test_after_the_departure_no_recorded_answer_holds() -> None:
     assert departure.affected is None
     assert not departure.record_holds(receiving, Moment(3, 2)) and not departure.record_holds(receiving, Moment(3, 3))
     assert (departure.left, departure.affected) == (WHEN, Moment(3, 2))
+
+
+def test_what_rests_on_the_departure() -> None:
+    """At the call in which it left, what the rank had computed is its own; the answer is not."""
+    departure = Departure()
+    assert not departure.assumes(WHEN, ["out"])
+    departure.leave(WHEN)
+    assert not departure.assumes(Moment(3, 0), ["out"])
+    assert not departure.assumes(WHEN, ["input", "loss"])
+    assert departure.assumes(WHEN, ["input", "out"])
+    assert departure.assumes(Moment(3, 2), ["loss"])
