@@ -25,7 +25,7 @@ from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.environment_scan import scan
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
 
 SCRIPT = Path(__file__).with_name("counting_rank.py")
 # The base interpreter, so that the container's image holds no packages and is made in seconds.
@@ -59,6 +59,8 @@ def ask(path: Path, request: str, bound_s: float = 30.0) -> dict[str, Any]:
         sock.sendall(request.encode() + b"\n")
         with sock.makefile() as stream:
             answer: dict[str, Any] = json.loads(stream.readline())
+            sock.shutdown(socket.SHUT_WR)
+            stream.read()  # until the rank has closed its end, too: an image of it holds no client
     return answer
 
 
@@ -216,6 +218,18 @@ def program_spec(session: Path) -> tuple[ReplaySpec, Path]:
         start_s=60,
     )
     return spec, home / "agents" / "rank"
+
+
+def with_saving(spec: ReplaySpec, criu: Criu, folder: Path) -> ReplaySpec:
+    """For a place where images of the rank can be taken."""
+    saving = Saving(
+        criu_folder=criu.folder,
+        command=criu.command(),
+        folder=folder,
+        explain=lambda log: explain("return to an image", log),
+        timeout_s=60,
+    )
+    return replace(spec, saving=saving)
 
 
 def with_bound(spec: ReplaySpec, longest_s: float) -> ReplaySpec:

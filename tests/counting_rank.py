@@ -1,7 +1,7 @@
 """A small process with what every rank has (a thread that answers on a Unix socket, a TCP connection to itself, a file
 open for writing, output), and no torch. Run as `counting_rank.py SOCKET JOURNAL`.
 
-One JSON line per request: `status`, `write PATH`, `size PATH`, `end CODE`.
+One JSON line per request: `status`, `journal`, `write PATH`, `append PATH`, `size PATH`, `read PATH`, `end CODE`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,13 @@ class CountingRank:
                 Path(words[0]).write_text("written by the rank")
             except OSError as error:
                 return {"error": str(error)}
+        if verb == "append":
+            with Path(words[0]).open("a") as file:
+                file.write(f"{self.count}\n")
+        if verb == "journal":
+            return {"path": self.journal.name}
+        if verb == "read":
+            return {"text": Path(words[0]).read_text() if Path(words[0]).exists() else None}
         if verb == "size":
             return {"size": Path(words[0]).stat().st_size if Path(words[0]).exists() else None}
         lines = [line.split(maxsplit=1) for line in Path("/proc/self/status").read_text().splitlines()]

@@ -1,6 +1,8 @@
-"""The files of a rank that stands still: what it has open for writing, kept with its image, and put back with it.
+"""The files of a rank that stands still, kept with its image and put back with it. Standard library only.
 
-Standard library only.
+Kept are those that are open for writing and those that were changed in this place in the folders it writes into. What
+came into such a folder later goes when they are put back; what was there before the place was made, and was written
+over later, can only be cut to its length.
 """
 
 from __future__ import annotations
@@ -14,6 +16,83 @@ from pathlib import Path
 from typing import Any
 
 COPIED_BYTES = 256 << 20  # a longer file is taken for one that only grows: cut back, not copied
+LISTED = 10_000  # names in one folder; a fuller one is not looked after
+
+Stamp = list[int]  # size, time of the last change
+
+
+class Keeper:
+    """For one place. `folders`: where the rank writes; `since_ns`: what changed later changed here; `shared`: what is
+    bound from outside, where the rank's are only the files that it has open; `ours`: the output and our socket."""
+
+    def __init__(self, folders: list[str], since_ns: int, *, shared: list[str], ours: list[str]) -> None:
+        self._folders = set(folders)
+        self._since_ns = since_ns
+        self._shared = tuple(shared)
+        self._ours = frozenset(ours)
+
+    def keep(self, pids: list[int], into: Path) -> dict[str, Any]:
+        """What must be there, and as it was, when the image is restored."""
+        into.mkdir()
+        opened = [item for pid in pids for item in open_files(pid).items()]
+        written = {path for path, is_written in opened if is_written} - self._ours
+        folders = {str(Path(path).parent) for path, _ in opened} | {place for pid in pids if (place := working(pid))}
+        sockets = [path for path in bound_sockets() if path not in self._ours]
+        watched = self._folders | {str(Path(path).parent) for path in written}
+        listing = {folder: names for folder in sorted(watched) if (names := self._list(folder)) is not None}
+        changed = {path for folder in listing for path in self._changed_here(folder)}
+        files = sorted(written | changed)
+        return {
+            "files": [copy(path, into / str(number)) for number, path in enumerate(files)],
+            "folders": sorted(folders | {str(Path(path).parent) for path in sockets}),
+            "sockets": sockets,
+            "listing": listing,
+        }
+
+    def put_back(self, kept: dict[str, Any], copies: Path) -> list[str]:
+        """Before the restore, when nobody has them open. Paths of what could not be made as it was."""
+        for folder in (*kept["folders"], *kept["listing"]):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        for path in kept["sockets"]:
+            Path(path).unlink(missing_ok=True)  # criu binds it again
+        copied = {file["path"] for file in kept["files"]}
+        left = [path for folder, names in kept["listing"].items() for path in self._sweep(folder, names, copied)]
+        for file in kept["files"]:
+            put(file, copies)
+        return left
+
+    def _list(self, folder: str) -> dict[str, Stamp] | None:
+        """Every name in it; None where it is not looked after."""
+        try:
+            found = list(os.scandir(folder)) if not self._is_shared(folder) else None
+        except OSError:
+            return None
+        return None if found is None or len(found) > LISTED else {entry.name: stamp(entry) for entry in found}
+
+    def _changed_here(self, folder: str) -> Iterator[str]:
+        for entry in os.scandir(folder):
+            is_own = entry.is_file(follow_symlinks=False) and not self._is_shared(entry.path)
+            if is_own and entry.stat().st_ctime_ns >= self._since_ns:
+                yield entry.path
+
+    def _sweep(self, folder: str, names: dict[str, Stamp], copied: set[str]) -> Iterator[str]:
+        """Takes away what is new and cuts what has grown; yields what is neither and not as it was."""
+        there = {entry.name: entry for entry in os.scandir(folder)}
+        for name, entry in there.items():
+            if self._is_shared(entry.path) or entry.path in copied or names.get(name) == stamp(entry):
+                continue
+            if name not in names:
+                remove(entry)
+            elif entry.is_file(follow_symlinks=False):
+                size_bytes = names[name][0]
+                if entry.stat().st_size > size_bytes:
+                    os.truncate(entry.path, size_bytes)
+                else:
+                    yield entry.path
+        yield from (path for name in names.keys() - there.keys() if (path := f"{folder}/{name}") not in copied)
+
+    def _is_shared(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{shared}/") for shared in self._shared)
 
 
 def processes() -> dict[int, list[int]]:
@@ -26,43 +105,6 @@ def processes() -> dict[int, list[int]]:
     return found
 
 
-def keep(pids: list[int], into: Path, *, output: str, control: str) -> dict[str, Any]:
-    """Copies what is open for writing; says what else must be there when the image is restored.
-
-    output: its file, whose length is all that counts; control: our own socket."""
-    written, folders = set(), set()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            folders.add(str(Path(f"/proc/{pid}/cwd").readlink()))
-        for path, is_written in _open_files(pid):
-            folders.add(str(Path(path).parent))
-            if is_written and path != output:
-                written.add(path)
-    into.mkdir()
-    files = [_keep(path, into / str(number)) for number, path in enumerate(sorted(written))]
-    sockets = [path for path in bound_sockets() if path != control]
-    folders |= {str(Path(path).parent) for path in sockets}
-    return {"files": files, "folders": sorted(folders), "sockets": sockets}
-
-
-def put_back(kept: dict[str, Any], copies: Path) -> None:
-    """Before the restore, when nobody has them open."""
-    for folder in kept["folders"]:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    for socket in kept["sockets"]:
-        Path(socket).unlink(missing_ok=True)  # criu binds it again
-    for file in kept["files"]:
-        target = Path(file["path"])
-        if file["copy"] is None:
-            target.touch()
-            os.truncate(target, file["size_bytes"])
-        else:
-            shutil.copyfile(copies / file["copy"], target)
-        os.chown(target, file["uid"], file["gid"])
-        target.chmod(file["mode"])
-        os.utime(target, ns=(file["mtime_ns"], file["mtime_ns"]))
-
-
 def bound_sockets() -> list[str]:
     """Paths of the Unix sockets of this network namespace that lie in the file system."""
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
@@ -70,14 +112,50 @@ def bound_sockets() -> list[str]:
     return sorted(path for path in paths if path.startswith("/") and Path(path).is_socket())
 
 
-def _keep(path: str, copy: Path) -> dict[str, Any]:
+def open_files(pid: int) -> dict[str, bool]:
+    """Regular files that have a name (criu itself keeps those that have none any more), and whether for writing."""
+    found: dict[str, bool] = {}
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                path = str(entry.readlink())
+                if Path(path).is_file():
+                    found[path] = found.get(path, False) or is_written(Path(f"/proc/{pid}/fdinfo", entry.name))
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            fields = line.split(maxsplit=5)
+            if len(fields) == 6 and fields[1][1] == "w" and fields[1][3] == "s" and Path(fields[5]).is_file():
+                found[fields[5]] = True
+    return found
+
+
+def is_written(info: Path) -> bool:
+    flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:")).split()[1]
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def working(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    return ""
+
+
+def stamp(entry: os.DirEntry[str]) -> Stamp:
+    """Of a folder only that it is there: what is in it is not looked after."""
+    if entry.is_dir(follow_symlinks=False):
+        return [0, 0]
+    status = entry.stat(follow_symlinks=False)
+    return [status.st_size, status.st_mtime_ns]
+
+
+def copy(path: str, to: Path) -> dict[str, Any]:
     status = Path(path).stat()
     small = status.st_size <= COPIED_BYTES
     if small:
-        shutil.copyfile(path, copy)
+        shutil.copyfile(path, to)
     return {
         "path": path,
-        "copy": copy.name if small else None,
+        "copy": to.name if small else None,
         "size_bytes": status.st_size,
         "mode": stat.S_IMODE(status.st_mode),
         "uid": status.st_uid,
@@ -86,27 +164,21 @@ def _keep(path: str, copy: Path) -> dict[str, Any]:
     }
 
 
-def _open_files(pid: int) -> Iterator[tuple[str, bool]]:
-    """Regular files that have a name (criu itself keeps those that have none any more), and whether for writing."""
-    for entry in _entries(Path(f"/proc/{pid}/fd")):
-        with contextlib.suppress(OSError):
-            path = str(entry.readlink())
-            if entry.is_file() and Path(path).is_file():
-                yield path, _is_written(Path(f"/proc/{pid}/fdinfo", entry.name))
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            fields = line.split(maxsplit=5)
-            if len(fields) == 6 and fields[1][1] == "w" and fields[1][3] == "s" and Path(fields[5]).is_file():
-                yield fields[5], True
+def put(file: dict[str, Any], copies: Path) -> None:
+    target = Path(file["path"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if file["copy"] is None:
+        target.touch()
+        os.truncate(target, file["size_bytes"])
+    else:
+        shutil.copyfile(copies / file["copy"], target)
+    os.chown(target, file["uid"], file["gid"])
+    target.chmod(file["mode"])
+    os.utime(target, ns=(file["mtime_ns"], file["mtime_ns"]))
 
 
-def _is_written(info: Path) -> bool:
-    flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:")).split()[1]
-    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
+def remove(entry: os.DirEntry[str]) -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path, ignore_errors=True)
+    elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
+        Path(entry.path).unlink(missing_ok=True)

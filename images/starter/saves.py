@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kept_files import keep, processes, put_back
+from kept_files import Keeper, processes
 from rank import Report, RestoreError, Spec, restore_images
 from syscalls import PlaceError
 
@@ -44,6 +44,12 @@ class Saves:
         self._report = report
         self.dump_log: str = self._saving["dump_log"]
         self.restore_log: str = self._saving["restore_log"]
+        self._keeper = Keeper(
+            self._saving["folders"],
+            self._saving["since_ns"],
+            shared=self._saving["shared"],
+            ours=[self._output, self._saving["control"]],
+        )
         self.rank: int | None = None
 
     def save(self, name: str) -> dict[str, Any]:
@@ -57,7 +63,7 @@ class Saves:
         leads_session = os.getsid(self.rank) == self.rank
         try:
             self._dump(self.rank, folder / "images", standards, leads_session)
-            kept = keep(list(tree), folder / "files", output=self._output, control=self._saving["control"])
+            kept = self._keeper.keep(list(tree), folder / "files")
             length = Path(self._output).stat().st_size
         finally:
             os.kill(-1, signal.SIGCONT)
@@ -71,7 +77,7 @@ class Saves:
             "output_bytes": length,
         }
         (folder / "facts.json").write_text(json.dumps(facts))
-        return {"output_bytes": length}
+        return {"output_bytes": length, "left": []}
 
     def return_to(self, name: str) -> dict[str, Any]:
         """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were."""
@@ -79,7 +85,7 @@ class Saves:
         self.rank = None
         end_all()
         os.truncate(self._output, facts["output_bytes"])
-        put_back(facts, self._folder / name / "files")
+        left = self._keeper.put_back(facts, self._folder / name / "files")
         asked = {
             "command": self._saving["command"],
             "images": str(self._folder / name / "images"),
@@ -89,7 +95,7 @@ class Saves:
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
         self.rank = restore_images(asked, self._output, self._report)
-        return {"output_bytes": facts["output_bytes"]}
+        return {"output_bytes": facts["output_bytes"], "left": left}
 
     def _dump(self, pid: int, images: Path, standards: list[tuple[int, str]], leads_session: bool) -> None:
         bound_s = self._saving["timeout_s"]
@@ -140,14 +146,19 @@ def end_all() -> None:
         time.sleep(0.001)
 
 
-def attend(saves: Saves, spec: Spec, report: Report) -> NoReturn:
+def listen(spec: Spec) -> socket.socket:
+    """Before the rank is said to run: whoever hears that may ask."""
+    control = socket.socket(socket.AF_UNIX)
+    control.bind(spec["saving"]["control"])
+    control.listen(4)
+    return control
+
+
+def attend(saves: Saves, control: socket.socket, report: Report) -> NoReturn:
     """Reaps, says when the rank ends, and answers requests, until the place is ended from outside."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    control = socket.socket(socket.AF_UNIX)
-    control.bind(spec["saving"]["control"])
-    control.listen(4)
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)

@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
 from place import make_place  # noqa: E402
 from rank import RestoreError, open_output, restore_images, start  # noqa: E402
-from saves import Saves, attend  # noqa: E402
+from saves import Saves, attend, listen  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -165,12 +165,12 @@ def bring_up(spec: Spec, report: Reporter) -> int:
 
 def attend_saves(spec: Spec, report: Reporter) -> NoReturn:
     """The place stays when the rank ends: one can still go back."""
-    saves = Saves(spec, report)
+    saves, control = Saves(spec, report), listen(spec)
     if name := spec["saving"]["start_from"]:
         saves.return_to(name)
     else:
         saves.rank = bring_up(spec, report)
-    attend(saves, spec, report)
+    attend(saves, control, report)
 
 
 def told_to_end(*_: object) -> NoReturn:

@@ -14,11 +14,15 @@ _MORE_S = 30.0  # than the starter's own bound on criu: for ending what runs and
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """`log`: what criu said; empty where it was not criu that refused."""
+class Answer:
+    """refusal: empty where it was done; log: what criu said, empty where it was not criu that refused.
 
-    what: str
-    log: str
+    left: files that could not be made as they were.
+    """
+
+    refusal: str = ""
+    log: str = ""
+    left: tuple[str, ...] = ()
 
 
 class StarterControl:
@@ -28,13 +32,13 @@ class StarterControl:
         self._session = session
         self._bound_s = criu_bound_s + _MORE_S
 
-    def save(self, name: str) -> Refusal | None:
+    def save(self, name: str) -> Answer:
         return self._ask("save", name)
 
-    def return_to(self, name: str) -> Refusal | None:
+    def return_to(self, name: str) -> Answer:
         return self._ask("return", name)
 
-    def _ask(self, verb: str, name: str) -> Refusal | None:
+    def _ask(self, verb: str, name: str) -> Answer:
         try:
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(self._bound_s)
@@ -50,8 +54,8 @@ class StarterControl:
             raise RankLost(f"the rank's place ended while it was to {verb} image {name}")
         answer = json.loads(line)
         if answer["ok"]:
-            return None
-        return Refusal(what=str(answer["what"]), log=self._log(str(answer["log"])))
+            return Answer(left=tuple(map(str, answer["left"])))
+        return Answer(refusal=str(answer["what"]), log=self._log(str(answer["log"])))
 
     def _log(self, name: str) -> str:
         try:

@@ -1,9 +1,9 @@
 """The JSON that tells `images/starter/starter.py` what to do, and the lines in which it answers.
 
 Where images of the rank may be taken, the starter also listens on the session's socket `control`: one request a
-connection, `{"do": "save" | "return", "name": ...}`, answered by `{"ok": true, "output_bytes": ...}` or
-`{"ok": false, "what": ..., "log": ...}`, `log` naming criu's own in the session. After a `return` the status file says
-`restored` again.
+connection, `{"do": "save" | "return", "name": ...}`, answered by `{"ok": true, "output_bytes": ..., "left": [...]}`,
+`left` naming files that could not be made as they were, or by `{"ok": false, "what": ..., "log": ...}`, `log` naming
+criu's own in the session. After a `return` the status file says `restored` again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,7 +72,7 @@ def write_spec(
         "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
         "files": [_file(file) for file in files],
         "criu": _criu(spec) if isinstance(spec.origin, ImageOrigin) else None,
-        "saving": _saving(spec.session, spec.saving) if spec.saving is not None else None,
+        "saving": _saving(spec, spec.saving) if spec.saving is not None else None,
         "program": _program(spec.origin) if isinstance(spec.origin, ProgramOrigin) else None,
     }
     path = spec.session / SPEC
@@ -145,12 +146,16 @@ def _criu(spec: ReplaySpec) -> dict[str, Any]:
     }
 
 
-def _saving(session: Path, saving: Saving) -> dict[str, Any]:
+def _saving(spec: ReplaySpec, saving: Saving) -> dict[str, Any]:
+    shared = [bind.target for bind in spec.all_binds()]
     return {
+        "folders": list(spec.folders),
+        "shared": shared,
+        "since_ns": time.time_ns(),
         "command": list(saving.command),
         "folder": str(saving.folder),
-        "control": str(session / CONTROL),
-        "work": str(session),
+        "control": str(spec.session / CONTROL),
+        "work": str(spec.session),
         "dump_log": DUMP_LOG,
         "restore_log": CRIU_LOG,
         "start_from": saving.start_from,

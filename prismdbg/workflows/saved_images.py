@@ -11,7 +11,7 @@ from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
 from prismdbg.runtime.spec import Runtime, Saving
-from prismdbg.runtime.starter_control import Refusal
+from prismdbg.runtime.starter_control import Answer
 from prismdbg.workflows.replay_plan import Plan
 
 SPARE_BYTES = 1 << 30
@@ -65,8 +65,8 @@ class SavedImages:
         return self._folder / str(number)
 
 
-def error_of(refusal: Refusal, what: str) -> PrismError:
-    """`what` was asked of the starter, as `save the rank`."""
-    if refusal.log:
-        return explain(what, f"{refusal.log}\nError (starter): {refusal.what}\n")
-    return RuntimeFailure(f"could not {what}: {refusal.what}")
+def error_of(answer: Answer, what: str) -> PrismError:
+    """Of one that refuses; `what` was asked of the starter, as `save the rank`."""
+    if answer.log:
+        return explain(what, f"{answer.log}\nError (starter): {answer.refusal}\n")
+    return RuntimeFailure(f"could not {what}: {answer.refusal}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from chain import INCIDENTS, Taken, prismdbg, recording
 from jobs import EXAMPLES, Ended, run, torchrun
+from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
 
 from prismdbg.workflows.injection import cache_dir
 
