@@ -26,6 +26,7 @@ from prismdbg.workflows.supervisor import Policy
 @click.option("--checkpoint-every", type=click.IntRange(min=0), default=0, metavar="STEPS", help="Image of every rank.")
 @click.option("--trigger", "triggers", default=DEFAULT_TRIGGERS, show_default=True, help="Incidents, or none.")
 @click.option("--keep", type=click.IntRange(min=0), default=4, show_default=True, help="Capsules kept of incidents.")
+@click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
@@ -36,6 +37,7 @@ def command(
     checkpoint_every: int,
     triggers: str,
     keep: int,
+    memory: bool,
     python_kernels: bool,
     job: tuple[str, ...],
 ) -> int:
@@ -52,6 +54,7 @@ def command(
         window_steps=_window(window),
         window_bytes=window_bytes,
         native=not python_kernels,
+        memory=memory,
         policy=policy,
     )
     code = record(request, lambda text: render.say(f"prismdbg: {text}"))

@@ -41,6 +41,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("build", "Make the container image that a capsule runs in."),
         Entry("replay", "Run a captured rank again with recorded peers and compare every collective."),
         Entry("debug", "Step through a captured rank."),
+        Entry("memory", "Say when a rank had most memory live, and what made it so."),
     ),
     "A large job from few ranks": (
         Entry("emulate", "Run any rank of a large job alone, among synthesized peers."),

@@ -12,6 +12,7 @@ from typing import Any
 from prismdbg.errors import UsageError
 
 ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
+RANK_MEMORY = "memory"  # the trace in a rank's folder
 
 
 class Mode(StrEnum):
@@ -25,6 +26,7 @@ class RankConfig:
     """`window_steps`: 0 records no payloads, -1 all, else that many steps back. Paths are absolute.
 
     ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
+    memory: operators, allocations and frees are traced from the start.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 
@@ -41,6 +43,7 @@ class RankConfig:
     nan_check: bool = True
     state_hash_at_exit: bool = True
     native: bool = True
+    memory: bool = False
     event_segment_bytes: int = 4 << 20
     payload_segment_bytes: int = 64 << 20
     log: str = ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from prismdbg.errors import UsageError
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.recording import Recording, start_ticks, start_ticks_of
+from prismdbg.rank.tracing import tracer
 
 if TYPE_CHECKING:
     from prismdbg.rank.agent import Agent, Verb
@@ -54,6 +55,7 @@ class Park:
         """After this nothing of the log is mapped: a process image taken now holds none of it."""
         self._recording.note("parked")
         self._recording.recorder.close_log()
+        tracer.close_files()
 
     def release(self, how: str = "asked") -> None:
         with self._lock:
@@ -61,6 +63,7 @@ class Park:
                 return
             self.active = False
             self._recording.recorder.reopen_log()
+            tracer.reopen_files()
             self._recording.note("released", how=how)
             self._recording.recorder.park(False)
 

@@ -27,6 +27,8 @@ from prismdbg.rank.config import ENVIRONMENT_NAME, RankConfig
 from prismdbg.rank.opened_files import OpenedFiles
 from prismdbg.rank.recorder import Recorder
 from prismdbg.rank.steps import COUNTER
+from prismdbg.rank.tracing import tracer
+from prismdbg.rank.tracing.from_start import MemoryFromStart
 
 
 class Recording:
@@ -45,6 +47,7 @@ class Recording:
         self.is_child = False
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.run)
+        self.memory = MemoryFromStart(config, start_ticks()) if config.memory else None
         self._opening = False
 
     @property
@@ -72,6 +75,7 @@ class Recording:
         if self.config.ranks and self.rank not in self.config.ranks:
             self.lost = "not asked for"
             self.recorder.mode(0)
+            tracer.disarm()
             return
         folder = _claim_folder(Path(self.config.run) / "ranks", self.rank)
         config = self.config
@@ -92,6 +96,8 @@ class Recording:
         described = describe_process(self.rank, socket_path, self.kind)
         _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject")})
         self.note("begin", recorder=self.kind)
+        if self.memory is not None:
+            self.note("memory", **self.memory.claim(folder))
         self.opened_files.listen(lambda kind, path: self.note(kind, path=path))
         agent.serve_recording(self, socket_path)
 
@@ -155,6 +161,8 @@ class Recording:
             with contextlib.suppress(Exception):
                 if self.config.state_hash_at_exit and code == 0:
                     self.hash_state()
+            if self.memory is not None:
+                self.note("memory_end", **self.memory.end())
             self.note("exit", code=code)
 
 

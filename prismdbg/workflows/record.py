@@ -13,7 +13,7 @@ from pathlib import Path
 import prismdbg
 from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
-from prismdbg.rank.config import Mode, RankConfig
+from prismdbg.rank.config import RANK_MEMORY, Mode, RankConfig
 from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder
@@ -31,6 +31,7 @@ class RecordRequest:
     window_steps: int = 0
     window_bytes: int = 4 << 30
     native: bool = True
+    memory: bool = False
     policy: Policy
 
 
@@ -50,6 +51,15 @@ def record(request: RecordRequest, say: Say) -> int:
         return supervisor.watch()
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
+        _drop_unclaimed_traces(run)
+
+
+def _drop_unclaimed_traces(run: RunFolder) -> None:
+    """Launchers and workers were traced, too, until they turned out to be no ranks."""
+    claimed = {(folder / RANK_MEMORY).resolve() for folder in run.rank_folders()}
+    for trace in (run.path / RANK_MEMORY).glob("*"):
+        if trace not in claimed:
+            shutil.rmtree(trace, ignore_errors=True)
 
 
 def prepare(request: RecordRequest) -> RunFolder:
@@ -75,6 +85,7 @@ def prepare(request: RecordRequest) -> RunFolder:
         checkpoint_every=request.policy.checkpoint_every,
         nan_check="nan" in request.policy.triggers,  # it looks at every value: not where nobody asks
         native=request.native,
+        memory=request.memory,
     )
     config.save(run.config)
     write_json(

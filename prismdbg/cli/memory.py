@@ -1,0 +1,111 @@
+"""`prismdbg memory`: where memory went between the collectives of one rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import memory_text, render
+from prismdbg.cli.param_types import moment as moment_type
+from prismdbg.cli.param_types import seconds
+from prismdbg.memory.curve import curve
+from prismdbg.memory.difference import diff
+from prismdbg.memory.grouping import By, grouped
+from prismdbg.memory.live import live_at
+from prismdbg.memory.peak import peak
+from prismdbg.memory.snapshot import write_snapshot
+from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.model.moment import Moment
+from prismdbg.workflows.memory_trace import recorded_trace, replayed_trace
+from prismdbg.workflows.pack import opened
+from prismdbg.workflows.replay import ReplayRequest
+
+_BYS = [by.value for by in By]
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|TRACE")
+@click.option("--rank", type=click.IntRange(min=0), help="Of a RUN.  [default: the first that was traced]")
+@click.option("--by", type=click.Choice(_BYS), default="op", show_default=True, help="How live blocks are grouped.")
+@click.option("--at", type=moment_type, metavar="MOMENT", help="What is live there, instead of at the peak.")
+@click.option("--diff", "between", type=(moment_type, moment_type), metavar="M1 M2", help="What came and stayed.")
+@click.option("--begin", type=moment_type, metavar="MOMENT", help="Peak and curve from there on.")
+@click.option("--end", type=moment_type, metavar="MOMENT", help="Peak and curve up to before that.")
+@click.option(
+    "--made-inside", is_flag=True, help="Only what was made in that stretch counts, as torch.profiler counts."
+)
+@click.option("--with-backend", is_flag=True, help="Blocks of the communication backend count, too.")
+@click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Groups shown.")
+@click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a CAPSULE.  [default: the best]")
+@click.option("--until", type=moment_type, metavar="MOMENT", help="A CAPSULE is replayed to there.  [default: to B]")
+@click.option("--keep", type=click.Path(path_type=Path), metavar="TRACE", help="Keep the trace made of a CAPSULE.")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a CAPSULE's replay.")
+def command(
+    path: Path,
+    rank: int | None,
+    by: str,
+    at: Moment | None,
+    between: tuple[Moment, Moment] | None,
+    begin: Moment | None,
+    end: Moment | None,
+    made_inside: bool,
+    with_backend: bool,
+    top: int,
+    export: Path | None,
+    as_json: bool,
+    runtime: str | None,
+    until: Moment | None,
+    keep: Path | None,
+    timeout: float,
+) -> None:
+    """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
+
+    A TRACE is what `record --memory` wrote into a RUN. A CAPSULE is replayed with the tracer on; blocks that are
+    older than the capsule are shown as "before A". What the communication backend allocates is told apart.
+    """
+    trace = _trace(path, rank, runtime or "", until, keep, timeout)
+    if export is not None:
+        write_snapshot(trace, export)
+        render.say(f"{export}: open it at https://pytorch.org/memory_viz")
+    if between is not None:
+        found = diff(trace, *between)
+        show = memory_text.difference_json if as_json else memory_text.difference_text
+        _print(show(found, By(by), top), as_json)
+        return
+    if at is not None:
+        live = live_at(trace, at)
+        groups = grouped(live, By(by))[:top]
+        _print(memory_text.live_json(live, at, groups) if as_json else memory_text.live_text(live, at, groups), as_json)
+        return
+    highest = peak(trace, begin, end, made_inside=made_inside, with_backend=with_backend)
+    if highest is None:
+        render.say("nothing was traced there")
+        return
+    groups = grouped(highest.live, By(by))[:top]
+    if as_json:
+        render.emit_json(memory_text.peak_json(trace, highest, groups))
+        return
+    drawn = curve(trace, memory_text.CURVE_POINTS, begin, end, with_backend=with_backend)
+    render.emit(memory_text.curve_text(drawn))
+    render.emit(memory_text.peak_text(trace, highest, groups))
+
+
+def _trace(
+    path: Path, rank: int | None, runtime: str, until: Moment | None, keep: Path | None, timeout_s: float
+) -> MemoryTrace:
+    folder = recorded_trace(path, rank)
+    if folder is not None:
+        return open_trace(folder)
+    with opened(path) as capsule:
+        request = ReplayRequest(capsule=capsule, runtime=runtime)
+        return replayed_trace(request, render.say, until=until, timeout_s=timeout_s, keep=keep)
+
+
+def _print(what: object, as_json: bool) -> None:
+    if as_json:
+        render.emit_json(what)
+    else:
+        render.emit(str(what))

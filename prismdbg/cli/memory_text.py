@@ -1,0 +1,142 @@
+"""How memory looks as text: the curve, the peak, groups of live blocks, a difference; and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from prismdbg.cli import render
+from prismdbg.memory.curve import Curve
+from prismdbg.memory.difference import Difference
+from prismdbg.memory.grouping import By, Entry, grouped
+from prismdbg.memory.live import Live
+from prismdbg.memory.peak import Peak
+from prismdbg.memory.trace import Block, MemoryTrace
+from prismdbg.model.moment import Moment
+
+CURVE_POINTS = 72
+_ROWS = 8
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+def curve_text(curve: Curve) -> str:
+    """Bars up to each point's highest; below them where steps begin and where the peak is."""
+    top = max(int(curve.high_bytes.max(initial=0)), 1)
+    heights = [round(high / top * _ROWS * 8) for high in curve.high_bytes.tolist()]
+    width = len(render.size(top))
+    lines = []
+    for row in range(_ROWS, 0, -1):
+        label = render.size(top * row // _ROWS).rjust(width) if row in (_ROWS, _ROWS // 2) else " " * width
+        lines.append(f"{label} │" + "".join(_LEVELS[min(max(h - (row - 1) * 8, 0), 8)] for h in heights))
+    marks = [" "] * len(curve)
+    for _, point in curve.step_points:
+        marks[point] = "┬"
+    marks[curve.peak_point] = "▲"
+    first, last = curve.moment(0), curve.moment(len(curve) - 1)
+    lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
+    lines.append(" " * (width + 2) + f"{first} to {last}; ┬ a step begins, ▲ the peak")
+    return "\n".join(lines)
+
+
+def peak_text(trace: MemoryTrace, peak: Peak, groups: Sequence[Entry]) -> str:
+    rows = [("peak", f"{_exact(peak.size_bytes)} at {peak.moment}")]
+    if peak.allocation is not None:
+        rows.append(("made by", _made_by(peak.allocation)))
+    rows += _shares(peak.live)
+    rows.append(("live at the end", _exact(int(trace.total_bytes[-1]))))
+    return f"{render.pairs(rows)}\n\n{_table(groups)}"
+
+
+def live_text(live: Live, at: Moment, groups: Sequence[Entry]) -> str:
+    rows = [("live", f"{_exact(live.program_bytes)} at {at}"), *_shares(live)]
+    return f"{render.pairs(rows)}\n\n{_table(groups)}"
+
+
+def difference_text(difference: Difference, by: By, top: int) -> str:
+    made, gone = difference.made, difference.gone
+    rows = [
+        ("growth", _exact(difference.growth_bytes)),
+        ("came and stayed", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
+        ("went", f"{_exact(gone.program_bytes)} in {len(gone)} blocks"),
+    ]
+    return f"{render.pairs(rows)}\n\n{_table(grouped(made, by)[:top])}"
+
+
+def peak_json(trace: MemoryTrace, peak: Peak, groups: Sequence[Entry]) -> dict[str, Any]:
+    return {
+        "peak_bytes": peak.size_bytes,
+        "moment": str(peak.moment),
+        "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
+        "before_bytes": peak.live.before_bytes,
+        "backend_bytes": peak.live.backend_bytes,
+        "end_bytes": int(trace.total_bytes[-1]),
+        "records": len(trace),
+        "groups": [_entry_json(entry) for entry in groups],
+    }
+
+
+def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]:
+    return {
+        "moment": str(at),
+        "program_bytes": live.program_bytes,
+        "before_bytes": live.before_bytes,
+        "backend_bytes": live.backend_bytes,
+        "blocks": len(live),
+        "groups": [_entry_json(entry) for entry in groups],
+    }
+
+
+def difference_json(difference: Difference, by: By, top: int) -> dict[str, Any]:
+    return {
+        "growth_bytes": difference.growth_bytes,
+        "made_bytes": difference.made.program_bytes,
+        "gone_bytes": difference.gone.program_bytes,
+        "made": [_entry_json(entry) for entry in grouped(difference.made, by)[:top]],
+    }
+
+
+def _shares(live: Live) -> list[tuple[str, str]]:
+    """What of it is not known by its maker, and what is not the program's."""
+    rows = []
+    if live.before_bytes:
+        rows.append(("before A", f"{_exact(live.before_bytes)} of it is older than the trace"))
+    if live.backend_bytes:
+        rows.append(("backend", f"{_exact(live.backend_bytes)} of the communication backend's own"))
+    return rows
+
+
+def _made_by(block: Block) -> str:
+    site = block.site
+    op = site.op if site.op in ("", site.outer_op) else f"{site.op} in {site.outer_op}"
+    parts = [f"{op or 'no operator'}, {_exact(block.size_bytes)}"]
+    if site.module:
+        parts.append(f"module {site.module}")
+    if site.own_frame is not None:
+        parts.append(str(site.own_frame))
+    return "\n".join(parts)
+
+
+def _exact(size_bytes: int) -> str:
+    return f"{render.size(size_bytes)} ({size_bytes} bytes)" if abs(size_bytes) >= 1024 else f"{size_bytes} bytes"
+
+
+def _table(groups: Sequence[Entry]) -> str:
+    rows = [(render.size(entry.size_bytes), str(entry.blocks), entry.label) for entry in groups]
+    return render.columns(("size", "blocks", "of"), rows, right=("size", "blocks"))
+
+
+def _entry_json(entry: Entry) -> dict[str, Any]:
+    return {"label": entry.label, "bytes": entry.size_bytes, "blocks": entry.blocks}
+
+
+def _block_json(block: Block) -> dict[str, Any]:
+    own = block.site.own_frame
+    return {
+        "bytes": block.size_bytes,
+        "op": block.site.op,
+        "outer_op": block.site.outer_op,
+        "module": block.site.module,
+        "file": own.filename if own is not None else "",
+        "line": own.line if own is not None else 0,
+        "function": own.name if own is not None else "",
+    }

@@ -1,0 +1,73 @@
+"""Live memory over the trace, with as many points as can be drawn. No peak is lost: each point has its extremes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from prismdbg.memory.peak import levels_of
+from prismdbg.memory.trace import Ints, MemoryTrace
+from prismdbg.model.moment import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Point i covers the rows from `rows[i]` to before the next; low and high are the extremes in between.
+
+    step_points: (step, point) where each step begins.
+    """
+
+    trace: MemoryTrace
+    rows: Ints
+    low_bytes: Ints
+    high_bytes: Ints
+    step_points: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def peak_point(self) -> int:
+        return int(np.argmax(self.high_bytes))
+
+    def moment(self, point: int) -> Moment:
+        return self.trace.moment(int(self.rows[point]))
+
+    def point_at(self, moment: Moment) -> int:
+        """The point that covers `moment`."""
+        return max(0, int(np.searchsorted(self.rows, self.trace.row_at(moment), side="right")) - 1)
+
+
+def curve(
+    trace: MemoryTrace,
+    points: int = 200,
+    begin: Moment | None = None,
+    end: Moment | None = None,
+    *,
+    with_backend: bool = False,
+) -> Curve:
+    """Events are spaced evenly, not time: a step looks like the next one, however long the rank stood between."""
+    first = trace.row_at(begin) if begin is not None else 0
+    beyond = trace.row_at(end) if end is not None else len(trace)
+    count = min(max(points, 1), max(beyond - first, 0))
+    if not count:
+        none = np.zeros(0, dtype=np.int64)
+        return Curve(trace=trace, rows=none, low_bytes=none, high_bytes=none, step_points=())
+    levels = levels_of(trace, first, beyond, with_backend=with_backend)
+    starts = np.linspace(0, beyond - first, count, endpoint=False).astype(np.int64)
+    rows = starts + first
+    return Curve(
+        trace=trace,
+        rows=rows,
+        low_bytes=np.minimum.reduceat(levels, starts),
+        high_bytes=np.maximum.reduceat(levels, starts),
+        step_points=_steps(trace, first, beyond, rows),
+    )
+
+
+def _steps(trace: MemoryTrace, first: int, beyond: int, rows: Ints) -> tuple[tuple[int, int], ...]:
+    steps = np.maximum.accumulate(trace.step[first:beyond])
+    begins = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1)) + first
+    points = np.maximum(np.searchsorted(rows, begins, side="right") - 1, 0)
+    return tuple((int(trace.step[row]), int(point)) for row, point in zip(begins, points, strict=True))

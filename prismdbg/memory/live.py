@@ -1,0 +1,64 @@
+"""The blocks that live at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from prismdbg.capsule.memory_format import Kind
+from prismdbg.memory.trace import Block, Bools, Ints, MemoryTrace
+from prismdbg.model.moment import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """`rows`: those of the allocations, oldest first. `at_row`: the first row that has not happened yet."""
+
+    trace: MemoryTrace
+    rows: Ints
+    at_row: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def sizes(self) -> Ints:
+        return self.trace.size_bytes[self.rows]
+
+    @property
+    def is_backend(self) -> Bools:
+        return self.trace.is_backend[self.rows]
+
+    @property
+    def is_before(self) -> Bools:
+        before: Bools = self.trace.kind[self.rows] == Kind.BEFORE
+        return before
+
+    @property
+    def program_bytes(self) -> int:
+        """The program's own, those from before included."""
+        return int(self.sizes[~self.is_backend].sum())
+
+    @property
+    def backend_bytes(self) -> int:
+        return int(self.sizes[self.is_backend].sum())
+
+    @property
+    def before_bytes(self) -> int:
+        return int(self.sizes[self.is_before & ~self.is_backend].sum())
+
+    def largest(self, count: int) -> list[Block]:
+        order = np.argsort(-self.sizes, kind="stable")[:count]
+        return [self.trace.allocation(int(row)) for row in self.rows[order]]
+
+
+def live_at(trace: MemoryTrace, moment: Moment | None = None) -> Live:
+    """As the rank stands at `moment`, before what happens there; None: at the end of the trace."""
+    return live_before(trace, trace.row_at(moment) if moment is not None else len(trace))
+
+
+def live_before(trace: MemoryTrace, row: int) -> Live:
+    """After everything that lies before `row`."""
+    lives = (trace.made < row) & (trace.freed >= row)
+    return Live(trace=trace, rows=trace.made[lives], at_row=row)

@@ -1,0 +1,215 @@
+"""A memory trace as columns: one value a record, in the order in which things happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.capsule.memory_format import Flag, Kind
+from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts, read_parts
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NEVER = np.iinfo(np.int64).max
+_LAYOUT = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("device", "<u2"),
+        ("thread", "<u4"),
+        ("address", "<u8"),
+        ("size_bytes", "<u8"),
+        ("time_ns", "<i8"),
+        ("step", "<u4"),
+        ("collective", "<u4"),
+        ("op", "<u4"),
+        ("site", "<u4"),
+        ("block", "<u8"),
+        ("total_bytes", "<u8"),
+    ]
+)
+_NUMBER_BITS = 20  # of a collective within its step, and of an operator since its collective
+_NUMBERS = (1 << _NUMBER_BITS) - 1
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where an event was made. Operators and module are empty where none ran; frames innermost first."""
+
+    outer_op: str
+    op: str
+    module: str
+    frames: tuple[Frame, ...]
+    stack: int
+
+    @property
+    def own_frame(self) -> Frame | None:
+        """The innermost frame that is the program's, not an installed package's; else the innermost of all."""
+        return next(iter(own_frames(self.frames)), self.frames[0] if self.frames else None)
+
+
+def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Without those of installed packages and of Python itself."""
+    return tuple(f for f in frames if not (f.filename.startswith("<") or any(p in f.filename for p in _LIBRARIES)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One allocation. `freed`: when, None where it still lives at the trace's end."""
+
+    row: int
+    number: int
+    moment: Moment
+    freed: Moment | None
+    size_bytes: int
+    address: int
+    site: Site
+    thread: int
+    is_backend: bool
+    is_before: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryTrace:
+    """total_bytes, backend_bytes: what the program's own and the backend's blocks hold after each record.
+
+    made, freed: rows of allocations (and of blocks from before), and for each the row of its free, or NEVER.
+    """
+
+    kind: Ints
+    flags: Ints
+    device: Ints
+    thread: Ints
+    address: Ints
+    size_bytes: Ints
+    time_ns: Ints
+    step: Ints
+    collective: Ints
+    op: Ints
+    site: Ints
+    block: Ints
+    total_bytes: Ints
+    backend_bytes: Ints
+    made: Ints
+    freed: Ints
+    parts: TraceParts = field(repr=False)
+    _order: Ints = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def is_backend(self) -> Bools:
+        return (self.flags & Flag.BACKEND) > 0
+
+    @property
+    def wall_offset_ns(self) -> int:
+        return self.parts.wall_offset_ns
+
+    @property
+    def before_bytes(self) -> int:
+        """The program's own blocks that are older than the trace, as far as they were known."""
+        return int(self.size_bytes[(self.kind == Kind.BEFORE) & ~self.is_backend].sum())
+
+    @property
+    def end(self) -> Moment:
+        return self.moment(len(self) - 1) if len(self) else Moment(0)
+
+    def moment(self, row: int) -> Moment:
+        return Moment(int(self.step[row]), int(self.collective[row]), int(self.op[row]))
+
+    def row_at(self, moment: Moment) -> int:
+        """The first row at or after `moment`: what lies before it has happened by then."""
+        return int(np.searchsorted(self._order, _order_of(moment.step, moment.collective, moment.op)))
+
+    def row_after(self, moment: Moment) -> int:
+        """The first row that is later than `moment`."""
+        return int(np.searchsorted(self._order, _order_of(moment.step, moment.collective, moment.op), side="right"))
+
+    def site_at(self, number: int) -> Site:
+        numbers = self.parts.sites.get(number) or SiteNumbers(outer_op=0, op=0, module=0, stack=0)
+        texts = self.parts.texts
+        return Site(
+            outer_op=texts.get(numbers.outer_op, ""),
+            op=texts.get(numbers.op, ""),
+            module=texts.get(numbers.module, ""),
+            frames=self.parts.stacks.get(numbers.stack, ()),
+            stack=numbers.stack,
+        )
+
+    def allocation(self, row: int) -> Block:
+        """Of a row in `made`."""
+        at = int(np.searchsorted(self.made, row))
+        freed = int(self.freed[at])
+        return Block(
+            row=row,
+            number=int(self.block[row]),
+            moment=self.moment(row),
+            freed=self.moment(freed) if freed != NEVER else None,
+            size_bytes=int(self.size_bytes[row]),
+            address=int(self.address[row]),
+            site=self.site_at(int(self.site[row])),
+            thread=int(self.thread[row]),
+            is_backend=bool(self.flags[row] & Flag.BACKEND),
+            is_before=int(self.kind[row]) == Kind.BEFORE,
+        )
+
+
+def open_trace(folder: Path, records: int | None = None) -> MemoryTrace:
+    """`records`: as many as the process itself says there are, where it was put back to an earlier time.
+
+    `CapsuleError` where there is none. A trace that is written at this moment is read as far as it goes.
+    """
+    parts = read_parts(folder)
+    pieces = [np.fromfile(s.path, dtype=_LAYOUT, count=s.records, offset=s.offset) for s in parts.spans]
+    rows = np.concatenate(pieces) if pieces else np.zeros(0, dtype=_LAYOUT)
+    return from_records(rows[:records], parts)
+
+
+def from_records(rows: NDArray[np.void], parts: TraceParts) -> MemoryTrace:
+    columns = {name: rows[name].astype(np.int64) for name in _LAYOUT.names or ()}
+    kind, block = columns["kind"], columns["block"]
+    made = np.flatnonzero((kind == Kind.ALLOCATION) | (kind == Kind.BEFORE))
+    order = _order_of(columns["step"], columns["collective"], columns["op"])
+    return MemoryTrace(
+        **columns,
+        backend_bytes=np.cumsum(_signed(columns) * ((columns["flags"] & Flag.BACKEND) > 0)),
+        made=made,
+        freed=_frees(block[made], np.flatnonzero(kind == Kind.FREE), block),
+        parts=parts,
+        _order=np.maximum.accumulate(order) if len(order) else order,
+    )
+
+
+def _signed(columns: dict[str, Ints]) -> Ints:
+    """Sizes, those of frees below zero, operators 0."""
+    return np.where(columns["kind"] == Kind.FREE, -columns["size_bytes"], columns["size_bytes"])
+
+
+def _frees(blocks: Ints, rows: Ints, block: Ints) -> Ints:
+    """For each of `blocks` its row among `rows`, which are frees."""
+    freed = np.full(len(blocks), NEVER, dtype=np.int64)
+    if len(blocks) and len(rows):
+        order = np.argsort(blocks, kind="stable")
+        numbers = blocks[order]
+        at = np.minimum(np.searchsorted(numbers, block[rows]), len(blocks) - 1)
+        known = numbers[at] == block[rows]
+        freed[order[at[known]]] = rows[known]
+    return freed
+
+
+def _order_of(step: int | Ints, collective: int | Ints, op: int | Ints) -> Ints:
+    """One number that is ordered as moments are; threads may have stored theirs a little late."""
+    late = np.minimum(np.asarray(collective, dtype=np.int64), _NUMBERS)
+    return (
+        (np.asarray(step, dtype=np.int64) << (2 * _NUMBER_BITS))
+        | (late << _NUMBER_BITS)
+        | np.minimum(np.asarray(op, dtype=np.int64), _NUMBERS)
+    )

@@ -1,0 +1,65 @@
+"""Finds a memory trace, alone or in a run, or makes one by replaying a capsule with the tracer on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path, PurePosixPath
+
+from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.workflows.compare import run_to_end
+from prismdbg.workflows.injection import cache_dir
+from prismdbg.workflows.replay import ReplayRequest, Say, open_replay
+from prismdbg.workflows.run_folder import RunFolder, rank_of
+
+
+def recorded_trace(path: Path, rank: int | None) -> Path | None:
+    """The trace at `path`, which may be one, or a run in which that rank has one; None for neither."""
+    if is_trace(path):
+        return path
+    if not RunFolder(path).run_json.is_file():
+        return None
+    traced = {rank_of(folder): folder / RANK_MEMORY for folder in RunFolder(path).rank_folders()}
+    traced = {number: folder for number, folder in traced.items() if is_trace(folder)}
+    wanted = min(traced, default=None) if rank is None else rank
+    if wanted not in traced:
+        raise UsageError(
+            f"{path} has no memory trace" + (f" of rank {rank}" if traced else ""),
+            hint=f"ranks with one: {sorted(traced)}" if traced else "record with --memory, or replay a capsule of it",
+        )
+    return traced[wanted]
+
+
+def replayed_trace(
+    request: ReplayRequest, say: Say, *, until: Moment | None, timeout_s: float, keep: Path | None
+) -> MemoryTrace:
+    """Runs the rank from A to B, or to `until`, with the tracer on. `keep`: where the trace is copied to."""
+    if keep is not None and keep.exists():
+        raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
+    with open_replay(request, say) as live:
+        began = live.client.ask("trace", on=True, cache=str(cache_dir()))
+        verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
+        say(verdict.summary)
+        folder = trace_folder(live.client, began)
+        trace = open_trace(folder, _records(live.client))
+        if keep is not None:
+            shutil.copytree(folder, keep)
+    return trace
+
+
+def trace_folder(client: AgentClient, status: Message) -> Path:
+    """Where this side sees the trace of which the rank's `trace` verb tells: beside the agent's socket."""
+    return client.path.parent / PurePosixPath(str(status["path"])).name
+
+
+def _records(client: AgentClient) -> int | None:
+    """As the rank says, if it still lives."""
+    try:
+        return int(client.ask("trace")["records"])
+    except PrismError:
+        return None
