@@ -11,6 +11,8 @@ from prismdbg.session.line import VERBS, Verb
 from prismdbg.session.stops import StopSpec
 from prismdbg.session.watches import Watched
 
+TOP = 12
+
 
 def answer_text(answer: Answer) -> str:
     """Empty for what is shown otherwise."""
@@ -64,7 +66,24 @@ def watched_text(watched: Watched) -> str:
 
 
 def memory_text(answer: answers.Memory) -> str:
-    return str(answer.answer)
+    from prismdbg.cli import memory_text as text  # numpy, only where it is asked for
+    from prismdbg.memory.curve import Curve
+    from prismdbg.memory.difference import Difference
+    from prismdbg.memory.grouping import By, grouped
+    from prismdbg.memory.live import Live
+    from prismdbg.memory.peak import Peak
+
+    match answer.answer:
+        case Live() as live:
+            return text.live_text(live, answer.moment, grouped(live, By(answer.by))[:TOP])
+        case Peak() as peak:
+            return text.peak_text(peak.live.trace, peak, grouped(peak.live, By(answer.by))[:TOP])
+        case Difference() as difference:
+            return text.difference_text(difference, By(answer.by), TOP)
+        case Curve() as curve:
+            return text.curve_text(curve)
+        case _:
+            return "nothing was allocated yet in what is traced"
 
 
 def _info(answer: answers.Info) -> str:

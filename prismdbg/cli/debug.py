@@ -16,7 +16,7 @@ from prismdbg.cli.repl import PROMPT, Tell, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
 from prismdbg.model.moment import Moment
 from prismdbg.session.line import VERBS
-from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
+from prismdbg.workflows.debugger import Debugger, Settings, debug
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.travel import Travel, open_travel
@@ -58,14 +58,7 @@ def by_lines(
     program = LiveProgram(travel)
 
     def make(tell: Tell) -> Debugger:
-        return Debugger(
-            travel,
-            tell,
-            end_record=travel.end_record,
-            recorded=recorded_moments(travel),
-            settings=Settings(bound_s=bound_s),
-            how_it_ended=program.how_it_ended,
-        )
+        return debug(travel, tell, settings=Settings(bound_s=bound_s), how_it_ended=program.how_it_ended)
 
     return run_repl(make, lines, sys.stdout, program=program, echo=echo, patient=patient, strict=strict)
 

@@ -165,11 +165,20 @@ def source_lines(source: Json) -> Iterator[str]:
 
 
 def peers_text(peers: Json) -> str:
-    rows = [[str(m["rank"]), str(m["group_rank"]), m["role"], m["arrived"]] for m in peers["members"]]
+    rows = [[str(m["rank"]), str(m["group_rank"]), m["role"], _arrived(m, peers)] for m in peers["members"]]
     title = f"group {peers['title']} of {peers['size']}"
     took = peers["recorded_ns"]
     note = f"\nin the recorded run this rank waited {took / 1e6:.3f} ms" if took is not None else ""
     return f"{title}\n{columns(('rank', 'in group', 'played', 'arrived'), rows, right=('rank', 'in group'))}{note}"
+
+
+def _arrived(member: Json, peers: Json) -> str:
+    after_ns = member.get("after_first_ns")
+    if after_ns is None:
+        return str(member["arrived"])
+    if after_ns == 0:
+        return "first"
+    return f"+{after_ns / 1e6:.3f} ms" + (", the last" if member["rank"] == peers.get("last") else "")
 
 
 def locals_text(names: Sequence[Json]) -> str:

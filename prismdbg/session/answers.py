@@ -169,9 +169,12 @@ class Differs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """`answer` is a value of `prismdbg.memory`."""
+    """`answer`: Live, Peak, Difference or Curve of `prismdbg.memory`, None where nothing was traced; `by`: how its
+    blocks are to be grouped (`prismdbg.memory.grouping.By`); `moment`: of a Live."""
 
     answer: Any
+    by: str
+    moment: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

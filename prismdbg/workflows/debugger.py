@@ -6,8 +6,10 @@ Decides nothing that the session can decide from values; renders nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
@@ -16,9 +18,11 @@ from prismdbg.session.answers import Answer
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.session import AROUND_LINES, Phase, Session
+from prismdbg.workflows.arrivals import Arrivals
 from prismdbg.workflows.driver import Driver, Interrupted, Settings, Tell, Travel
 from prismdbg.workflows.journeys import Journeys
 from prismdbg.workflows.looks import Looks
+from prismdbg.workflows.memory_verbs import MemoryVerbs
 from prismdbg.workflows.searches import Searches
 from prismdbg.workflows.stop_verbs import StopVerbs
 
@@ -43,16 +47,19 @@ class Debugger:
         recorded: Sequence[Moment] = (),
         settings: Settings | None = None,
         how_it_ended: Callable[[], str] = lambda: "",
+        arrivals: Arrivals | None = None,
     ) -> None:
-        """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known."""
+        """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
+        `arrivals`: of the other ranks, for `peers`."""
         self.session = Session(end_record, recorded)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
-        self.looks = Looks(self.driver)
+        self.looks = Looks(self.driver, arrivals)
         self._journeys = Journeys(self.driver, self.looks)
         self._verbs: dict[Verb, Callable[[Line], Answer]] = {
             **self._journeys.verbs(),
             **self.looks.verbs(),
             **StopVerbs(self.driver, self.looks).verbs(),
+            **MemoryVerbs(self.driver, self._journeys).verbs(),
             **Searches(self.driver, self.looks, self._journeys).verbs(),
             Verb.HELP: _help,
             Verb.QUIT: lambda _: answers.Ended(),
@@ -144,14 +151,36 @@ class OnlyForward:
         return None
 
 
-def recorded_moments(travel_or_live: Any) -> tuple[Moment, ...]:
-    """The moments of the capsule's collectives from A to B, in order; empty where its log cannot be read."""
-    from prismdbg.capsule.log_reader import read_log
+class Live(Travel, Protocol):
+    """A capsule's replay, as `open_travel` gives it."""
 
-    capsule = travel_or_live.capsule
-    first, last = int(capsule.rank().get("past_records", 0)), travel_or_live.end_record
+    @property
+    def capsule(self) -> Capsule: ...
+
+    @property
+    def end_record(self) -> int: ...
+
+
+def debug(
+    travel: Live, tell: Tell, *, settings: Settings | None = None, how_it_ended: Callable[[], str] = lambda: ""
+) -> Debugger:
+    """The debugger of a capsule's replay, with all that the capsule and its run know."""
+    return Debugger(
+        travel,
+        tell,
+        end_record=travel.end_record,
+        recorded=recorded_moments(travel),
+        settings=settings,
+        how_it_ended=how_it_ended,
+        arrivals=Arrivals.of_capsule(travel.capsule),
+    )
+
+
+def recorded_moments(live: Live) -> tuple[Moment, ...]:
+    """The moments of the capsule's collectives from A to B, in order; empty where its log cannot be read."""
+    first = int(live.capsule.rank().get("past_records", 0))
     try:
-        records = read_log(capsule.log).collectives
+        records = read_log(live.capsule.log).collectives
     except PrismError:
         return ()
-    return tuple(r.moment for r in records if first <= r.record_id <= last)
+    return tuple(r.moment for r in records if first <= r.record_id <= live.end_record)

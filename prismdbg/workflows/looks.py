@@ -11,14 +11,16 @@ from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import AROUND_LINES, PARKED, Ask, Phase
 from prismdbg.session.watches import Watch, Watched
+from prismdbg.workflows.arrivals import Arrivals, with_arrivals
 from prismdbg.workflows.driver import Driver
 
 Json = dict[str, Any]
 
 
 class Looks:
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, arrivals: Arrivals | None = None) -> None:
         self._driver = driver
+        self._arrivals = arrivals
         self._session = driver.session
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
@@ -77,7 +79,13 @@ class Looks:
         return tuple(self._driver.ask(self._session.local_names())["locals"])
 
     def peers(self) -> Json:
-        return self._driver.ask(self._session.peers())
+        """With each one's arrival, where the run is there to be read."""
+        found = self._driver.ask(self._session.peers())
+        stop = self._session.stop
+        if self._arrivals is None or stop is None:
+            return found
+        ranks = [int(member["rank"]) for member in found["members"]]
+        return with_arrivals(found, self._arrivals.of(str(stop.collective.get("identity", "")), ranks))
 
     def tally(self) -> Json:
         return dict(self._driver.ask(self._session.tally())["tally"])

@@ -1,0 +1,63 @@
+"""When each rank came to a collective, where the run that the capsule was taken from is still there to be read.
+
+A capsule holds one rank's log; the others' times lie in the run folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.errors import PrismError
+from prismdbg.workflows.run_folder import RunFolder
+
+MAX_RANKS = 64  # their logs are read as a whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """`after_first_ns`: how much later than the first of the group."""
+
+    rank: int
+    after_first_ns: int
+
+
+class Arrivals:
+    def __init__(self, run: RunFolder | None) -> None:
+        self._run = run
+        self._times = lru_cache(MAX_RANKS)(self._read)
+
+    @classmethod
+    def of_capsule(cls, capsule: Capsule) -> Arrivals:
+        inject = capsule.rank().get("inject")
+        run = RunFolder(Path(str(inject)).parent) if inject else None
+        return cls(run if run is not None and run.run_json.is_file() else None)
+
+    def of(self, identity: str, ranks: list[int]) -> tuple[Arrival, ...]:
+        """The first of them first; of a rank whose log does not have it nothing is said. Machines' clocks are as well
+        set as they are."""
+        if self._run is None or not identity or len(ranks) > MAX_RANKS:
+            return ()
+        known = {rank: self._times(rank).get(identity) for rank in ranks}
+        times = sorted((time_ns, rank) for rank, time_ns in known.items() if time_ns is not None)
+        return tuple(Arrival(rank=rank, after_first_ns=time_ns - times[0][0]) for time_ns, rank in times)
+
+    def _read(self, rank: int) -> dict[str, int]:
+        assert self._run is not None
+        try:
+            log = read_log(self._run.latest(rank))
+        except (PrismError, OSError):
+            return {}
+        return {str(r.identity): r.time_created_ns + log.wall_offset_ns for r in log.collectives if not r.is_p2p}
+
+
+def with_arrivals(peers: dict[str, Any], arrivals: tuple[Arrival, ...]) -> dict[str, Any]:
+    """The rank's own answer about its peers, with `after_first_ns` for each member and who was `last`."""
+    known = {arrival.rank: arrival.after_first_ns for arrival in arrivals}
+    members = [{**member, "after_first_ns": known.get(int(member["rank"]))} for member in peers["members"]]
+    whole = len(known) == int(peers["size"]) > 1
+    return {**peers, "members": members, "last": arrivals[-1].rank if whole else None}

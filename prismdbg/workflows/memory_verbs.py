@@ -1,0 +1,78 @@
+"""`memory ...` at a stop: read from the rank's own trace, up to where it stands.
+
+Where nothing was traced yet, the rank is run again from the capsule's beginning with the tracer on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from prismdbg.errors import UsageError
+from prismdbg.memory.curve import Curve, curve
+from prismdbg.memory.difference import Difference, diff
+from prismdbg.memory.grouping import By
+from prismdbg.memory.live import Live, live_at
+from prismdbg.memory.peak import Peak, peak
+from prismdbg.memory.snapshot import write_snapshot
+from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.model.moment import Moment
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.line import Line, Verb
+from prismdbg.session.session import Ask
+from prismdbg.workflows.driver import Driver
+from prismdbg.workflows.journeys import Journeys
+from prismdbg.workflows.memory_trace import trace_folder
+
+HINT = "memory [size|stack|age|module|op] [MOMENT], memory peak, memory curve, memory diff M1 M2, memory export FILE"
+
+Shown = Live | Peak | Difference | Curve
+
+
+class MemoryVerbs:
+    def __init__(self, driver: Driver, journeys: Journeys) -> None:
+        self._driver = driver
+        self._journeys = journeys
+
+    def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
+        return {Verb.MEMORY: self._memory}
+
+    def trace(self) -> MemoryTrace:
+        """Of what happened up to here; made first where there is none."""
+        self._driver.session.require_view()
+        if not self._driver.traces:
+            self._trace_from_the_beginning()
+        status = self._driver.ask(Ask("trace"))
+        return open_trace(trace_folder(self._driver.travel.client, status), int(status["records"]))
+
+    def _trace_from_the_beginning(self) -> None:
+        here = self._driver.session.moment
+        self._driver.say_progress("running again from the beginning, traced", here)
+        self._journeys.goto_first()
+        self._driver.need_trace()
+        if self._driver.session.moment < here:
+            self._journeys.goto(here)
+
+    def _memory(self, line: Line) -> Answer:
+        word, *rest = line.text.split() or ["live"]
+        if word == "export" and len(rest) == 1:
+            return self._export(Path(rest[0]))
+        if word in ("peak", "curve") and not rest:
+            return self._shown(peak if word == "peak" else curve, By.OP)
+        if word == "diff" and len(rest) == 2:
+            first, second = (Moment.parse(text) for text in rest)
+            return self._shown(lambda trace: diff(trace, first, second), By.STACK)
+        if (word == "live" or word in set(By)) and len(rest) < 2:
+            at = Moment.parse(rest[0]) if rest else None
+            return self._shown(lambda trace: live_at(trace, at), By(word) if word in set(By) else By.STACK, at)
+        raise UsageError(f"memory does not take {line.text!r}", hint=HINT)
+
+    def _shown(self, look: Callable[[MemoryTrace], Shown | None], by: By, at: Moment | None = None) -> Answer:
+        return answers.Memory(answer=look(self.trace()), by=by, moment=at or self._driver.session.moment)
+
+    def _export(self, path: Path) -> Answer:
+        if path.exists():
+            raise UsageError(f"{path} is there already", hint="give another name")
+        write_snapshot(self.trace(), path)
+        return answers.Done(what=f"{path}: open it at pytorch.org/memory_viz")
