@@ -63,7 +63,7 @@ class Debugger(Protocol):
 
 
 class Conversation:
-    """`images` gives the process images there are now."""
+    """`images` gives the process images there are now, `trace` the folder of the memory trace; empty for none."""
 
     def __init__(
         self,
@@ -71,10 +71,12 @@ class Conversation:
         tell: Callable[[Message], object],
         state: State,
         images: Callable[[], tuple[Checkpoint, ...]] = tuple,
+        trace: Callable[[], str] = str,
     ) -> None:
         self._debugger = debugger
         self._tell = tell
         self._images = images
+        self._trace = trace
         self.state = state
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
@@ -209,7 +211,7 @@ class Conversation:
         changed: dict[str, Any] = {"stops": session.stops.all, "hits": dict(session.stops.hits)}
         if any(watch.number not in numbers for watch in self.state.watches):
             changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
-        return {**changed, "checkpoints": self._images()}
+        return {**changed, "checkpoints": self._images(), "trace": self._try(self._trace) or ""}
 
     def _of_frame(self) -> dict[str, Any]:
         stack = self._debugger.stack()

@@ -69,11 +69,18 @@ class _Cancelled(PrismError):
 
 class LiveRank:
     """`opens` starts the rank, `debugs` makes its debugger; everything else is messages to `tell`, and commands from
-    any thread. `first_lines` are carried out at once."""
+    any thread. `first_lines` are carried out at once. `traced`: the folder of the rank's memory trace, if any."""
 
-    def __init__(self, opens: Opens, debugs: Debugs, first_lines: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        opens: Opens,
+        debugs: Debugs,
+        first_lines: tuple[str, ...] = (),
+        traced: Callable[[Debugger], str] = lambda _: "",
+    ) -> None:
         self._opens = opens
         self._debugs = debugs
+        self._traced = traced
         self._first_lines = first_lines
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -150,7 +157,9 @@ class LiveRank:
             self._state, phase=Phase.RUNNING, runtime=place.runtime, first_record=place.first_record, doing=""
         )
         debugger = self._debugs(place, lambda notice: conversation.notice(notice))
-        conversation = Conversation(debugger, self._tell, state, lambda: place.checkpoints)
+        conversation = Conversation(
+            debugger, self._tell, state, lambda: place.checkpoints, lambda: self._traced(debugger)
+        )
         self._conversation, self._debugger = conversation, debugger
         tail = OutputTail(place.output)
         place.on_cut = partial(self._cut, tail)

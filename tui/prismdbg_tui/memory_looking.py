@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from prismdbg.session.frames import own_frame
 from prismdbg_tui.memory_view import CurveView, GroupBy, MemoryNode, MemoryView
 
 if TYPE_CHECKING:  # most capsules have no trace
+    from prismdbg.memory.grouping import Entry
     from prismdbg.memory.live import Live
     from prismdbg.memory.trace import MemoryTrace
 
@@ -66,38 +67,31 @@ class MemoryLooker:
         from prismdbg.memory.live import live_at
         from prismdbg.memory.peak import peak
 
-        if not len(trace):
-            return MemoryView(note="The trace is empty: nothing was allocated since it began.")
         highest = peak(trace)
+        if highest is None:
+            return MemoryView(note="The trace is empty: nothing was allocated since it began.")
         view = MemoryView(
             at=request.at,
-            since=request.since,
             by=request.by,
             curve=_curve(trace, request),
-            peak_bytes=highest.bytes,
+            peak_bytes=highest.size_bytes,
             peak_moment=highest.moment,
-            peak_text=_origin(trace, highest.row),
+            peak_text=_origin(trace, highest.row) if highest.allocation is not None else "",
         )
-        if request.since is not None and request.at is not None:
+        if request.since is not None and request.at is not None and request.since != request.at:
             first, last = sorted((request.since, request.at))
             found = diff(trace, first, last)
-            made, gone = _nodes(trace, found.made, request.by), _nodes(trace, found.gone, request.by)
-            lost = tuple(_negative(node) for node in gone)
-            return _with(view, since=first, at=last, growth_bytes=found.growth_bytes, nodes=_largest((*made, *lost)))
+            made, gone = _nodes(found.made, request.by), map(_negative, _nodes(found.gone, request.by))
+            nodes = _largest((*made, *gone))
+            return replace(view, since=first, at=last, growth_bytes=found.growth_bytes, nodes=nodes)
         live = live_at(trace, request.at)
-        return _with(
+        return replace(
             view,
             program_bytes=live.program_bytes,
             backend_bytes=live.backend_bytes,
             before_bytes=live.before_bytes,
-            nodes=_largest(_nodes(trace, live, request.by)),
+            nodes=_largest(_nodes(live, request.by)),
         )
-
-
-def _with(view: MemoryView, **changes: object) -> MemoryView:
-    from dataclasses import replace
-
-    return replace(view, **changes)  # type: ignore[arg-type]
 
 
 def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
@@ -105,68 +99,61 @@ def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
 
 
 def _negative(node: MemoryNode) -> MemoryNode:
-    return MemoryNode(
-        label=node.label,
-        size_bytes=-node.size_bytes,
-        blocks=node.blocks,
-        children=tuple(map(_negative, node.children)),
-        quiet=node.quiet,
-    )
+    return replace(node, size_bytes=-node.size_bytes, children=tuple(map(_negative, node.children)))
 
 
 def _curve(trace: MemoryTrace, request: MemoryRequest) -> CurveView:
     from prismdbg.memory.curve import curve
 
     found = curve(trace, points=POINTS)
-    rows = [int(row) for row in found.rows]
     return CurveView(
-        low_bytes=tuple(int(value) for value in found.low_bytes),
-        high_bytes=tuple(int(value) for value in found.high_bytes),
-        steps=tuple((int(step), _point(rows, int(row))) for step, row in found.step_rows),
-        moments=tuple(found.moments(point) for point in range(len(rows))),
-        peak=int(found.peak_point),
-        here=len(rows) - 1 if request.at is None else _point(rows, trace.row_at(request.at)),
-        mark=None if request.since is None else _point(rows, trace.row_at(request.since)),
+        low_bytes=tuple(found.low_bytes.tolist()),
+        high_bytes=tuple(found.high_bytes.tolist()),
+        steps=found.step_points,
+        moments=tuple(found.moment(point) for point in range(len(found))),
+        peak=found.peak_point,
+        here=len(found) - 1 if request.at is None else found.point_at(request.at),
+        mark=None if request.since is None else found.point_at(request.since),
     )
 
 
-def _point(rows: list[int], row: int) -> int:
-    from bisect import bisect_right
-
-    return max(bisect_right(rows, row) - 1, 0)
-
-
-def _nodes(trace: MemoryTrace, live: Live, by: GroupBy) -> list[MemoryNode]:
-    """Two levels: what one groups by, and in it where the blocks were made."""
-    from prismdbg.memory.grouping import By, grouped
+def _nodes(live: Live, by: GroupBy) -> list[MemoryNode]:
+    """Two levels: what one groups by, and in it the lines of the program that made the blocks, by operator."""
+    from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped
 
     return [
         MemoryNode(
-            label=entry.label,
-            size_bytes=int(entry.bytes),
-            blocks=int(entry.blocks),
-            children=_places(trace, entry.rows),
-            quiet=entry.label.startswith(("before A", "backend")),
+            label=_label(entry),
+            size_bytes=entry.size_bytes,
+            blocks=entry.blocks,
+            children=() if entry.label in (BEFORE, BACKEND) else _places(live.trace, entry.rows.tolist()),
+            quiet=entry.label in (BEFORE, BACKEND),
         )
-        for entry in grouped(live, By[by.name])
+        for entry in grouped(live, By(by.value))
     ]
 
 
+def _label(entry: Entry) -> str:
+    """A stack by its own line; the callers are the children's business."""
+    return _line(entry.frames).removeprefix(" at ") or entry.label
+
+
 def _places(trace: MemoryTrace, rows: Sequence[int]) -> tuple[MemoryNode, ...]:
-    """The blocks of one entry by the line of the program that made them."""
-    found: dict[str, list[int]] = {}
+    """The blocks of one group by operator and line. Sites are few, blocks are many."""
+    found: dict[int, list[int]] = {}
     for row in rows:
-        label = _origin(trace, int(row))
-        entry = found.setdefault(label, [0, 0])
+        entry = found.setdefault(int(trace.site[row]), [0, 0, row])
         entry[0] += int(trace.size_bytes[row])
         entry[1] += 1
-    nodes = [MemoryNode(label=label, size_bytes=size, blocks=count) for label, (size, count) in found.items()]
+    nodes = [
+        MemoryNode(label=_origin(trace, row), size_bytes=size, blocks=count) for size, count, row in found.values()
+    ]
     return tuple(sorted(nodes, key=lambda node: -node.size_bytes)[:MOST_CHILDREN])
 
 
 def _origin(trace: MemoryTrace, row: int) -> str:
     """`aten::mm at model.py:61 in forward`."""
-    site = trace.site(int(trace.site[row]))
+    site = trace.site_at(int(trace.site[row]))
     return f"{site.op or site.outer_op or 'an allocation'}{_line(site.frames)}"
 
 

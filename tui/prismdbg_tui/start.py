@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.model.moment import Moment
+from prismdbg.session.answers import Phase
 
 if TYPE_CHECKING:
+    from prismdbg.workflows.debugger import Debugger
     from prismdbg.workflows.replay_plan import ReplayRequest
     from prismdbg.workflows.travel import Travel
     from prismdbg_tui.live import LiveRank
@@ -72,7 +74,17 @@ def live_rank(request: ReplayRequest, at: Moment | None = None) -> LiveRank:
             how_it_ended=lambda: _how_it_ended(travel),
         )
 
-    return LiveRank(lambda say: open_travel(request, say), debugger, (f"goto {at}",) if at else ())
+    return LiveRank(lambda say: open_travel(request, say), debugger, (f"goto {at}",) if at else (), _trace)
+
+
+def _trace(debugger: Debugger) -> str:
+    """Where this side sees what the rank's tracer writes."""
+    from prismdbg.workflows.memory_trace import trace_folder
+
+    if not debugger.driver.traces or debugger.session.phase is not Phase.STOPPED:
+        return ""
+    client = debugger.driver.travel.client
+    return str(trace_folder(client, client.ask("trace")))
 
 
 def _how_it_ended(travel: Travel) -> str:

@@ -156,9 +156,8 @@ def test_a_rank_that_dies_is_told(tmp_path: Path, running: bool) -> None:
 def test_what_the_session_cannot_do_is_refused_with_the_reason(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
-        await pilot.press("u")
-        await pilot.press("O")
-        await until(lambda: said(app).count("›") and app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("colon", *"unwatch 3", "enter")
+        await until(lambda: "there is no watch 3" in said(app), pilot)
         assert not any(verb == "resume" for verb, _ in rank.asked)
 
     rank = PlayedRank()
