@@ -102,6 +102,8 @@ def _same_exception(raised: ProgramRaised, incident: Incident) -> bool:
 
 
 def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:
+    if run.departed is None and recorded and run.reached < recorded[0]:
+        return "the program issued no collective"
     if run.departed is None:
         return f"the program sends what the recorded one sent, up to {min(run.reached, end)}"
     left, story = run.departed.moment, run.departed.story

@@ -18,7 +18,7 @@ from prismdbg.session import notices
 from prismdbg.session.notices import Notice
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.compare import Outcome, Verdict, judge
-from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
+from prismdbg.workflows.debugger import Debugger, Settings, debug
 from prismdbg.workflows.replay import ReplayRequest, Say
 from prismdbg.workflows.travel import Travel, open_travel
 
@@ -102,14 +102,13 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
 
 def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: Scripted, deadline_s: float) -> None:
     listener = Listener()
-    debugger = Debugger(
+    debugger = debug(
         travel,
         listener,
-        end_record=travel.end_record,
-        recorded=(moments := recorded_moments(travel)),
         settings=Settings(images=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
         how_it_ended=lambda: _how_it_ended(travel),
     )
+    recorded = debugger.session.recorded
     listener.nan_stop = debugger.session.stops.add(StopSpec(kind=StopKind.NAN, log_only=True)).number
     capsule = request.capsule
     listener.runner = Runner(DebuggedRank(debugger, deadline_s), script, capsule.manifest.moment_b, result.findings)
@@ -118,7 +117,7 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     finally:
         affected = _affected(debugger, listener)
         debugger.end()
-    _judge(capsule, script, result, listener, moments, affected, request.may_depart)
+    _judge(capsule, script, result, listener, recorded, affected, request.may_depart)
 
 
 def _judge(
@@ -144,7 +143,8 @@ def _judge(
     )
     if may_depart:
         result.fix = judge_fix(seen, manifest.incident, manifest.moment_b, recorded)
-    if listener.departed is not None or findings.ending in (Ending.TIMEOUT, Ending.BROKEN):
+        return
+    if findings.ending in (Ending.TIMEOUT, Ending.BROKEN):
         return
     if findings.ending is Ending.LOST:
         verdict.outcome = Outcome.RANK_LOST

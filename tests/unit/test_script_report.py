@@ -166,6 +166,14 @@ def test_the_incident_again() -> None:
     )
 
 
+def test_a_program_that_does_not_come_to_a_collective() -> None:
+    raised = ProgramRaised(moment=Moment(0), kind="SyntaxError", text="invalid syntax", traceback=())
+    said = fixed(reached=Moment(0), raised=raised)
+    assert (
+        said.text == "the program issued no collective; it went to 0.0: the program raised SyntaxError: invalid syntax"
+    )
+
+
 @pytest.mark.parametrize(
     ("incident", "seen", "judgement"),
     [
