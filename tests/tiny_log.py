@@ -91,14 +91,15 @@ class TinyLog:
         inputs: Sequence[TensorMeta] = (FLOATS,),
         outputs: Sequence[TensorMeta] = (FLOATS,),
         flags: int = fmt.IssueFlag.HAS_FINGERPRINT,
+        device: str = "cpu",
     ) -> int:
         """The record's id."""
         record = self.records
         self.records += 1
-        op_text, group_text, device = self.text(op), self.text(group), self.text("cpu")
+        op_text, group_text, device_text = self.text(op), self.text(group), self.text(device)
         head = fmt.ISSUE.pack(
             record, 2000 + record, 0xABC + record, 77, record if seq is None else seq, step, collective, op_text,
-            group_text, stack, device, root, 0, 1000, 0, flags, 0, len(inputs), len(outputs),
+            group_text, stack, device_text, root, 0, 1000, 0, flags, 0, len(inputs), len(outputs),
         )  # fmt: skip
         self.append(fmt.Kind.ISSUE, head + b"".join(map(_tensor, [*inputs, *outputs])))
         return record

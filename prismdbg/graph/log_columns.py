@@ -116,7 +116,7 @@ class LogColumns:
         issue, complete = self.parts.bodies(row)
         head = fmt.ISSUE.unpack_from(issue)
         timeout_ms, reduce_op, inputs, outputs = head[13], head[14], head[17], head[18]
-        device = self.texts.get(head[10], "cpu")
+        device = self.texts.get(head[10], "cpu").partition(fmt.STREAM)[0]
         metas, offset = _tensors(issue, fmt.ISSUE.size, inputs, device)
         outs, _ = _tensors(issue, offset, outputs, device)
         payload = None

@@ -11,17 +11,21 @@ import torch
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
-from prismdbg.model.collective import Collective, PayloadRef, State
+from prismdbg.model.collective import Collective, Failure, PayloadRef, State
 from prismdbg.rank import sparse
 from prismdbg.rank.call import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The outputs are filled. `synthesized`: by assumption, not by record. `source`: sender of a receive from any."""
+    """The outputs are filled. `synthesized`: by assumption, not by record. `source`: sender of a receive from any.
+
+    `failure`: nothing is filled, the collective failed when it was recorded and is to fail again.
+    """
 
     synthesized: bool
     source: int = -1
+    failure: Failure | None = None
 
 
 class PeerSource(Protocol):
@@ -42,6 +46,8 @@ class RecordedPeers:
         self._maps: dict[int, mmap.mmap] = {}
 
     def answer(self, call: Call, record: Collective | None) -> Answer | None:
+        if record is not None and record.state is State.FAILED and record.failure is not None:
+            return Answer(synthesized=False, failure=record.failure)
         if record is None or record.state is not State.COMPLETED:
             return None
         if any(t.numel() or t.is_sparse for t in call.received):

@@ -66,7 +66,7 @@ class Replayer:
         refuse_collective(call.spec.label)
         with ours():
             answer = self._replayed(call)
-            return call.result(finished(call, answer.source))
+            return call.result(finished(call, answer.source, answer.failure))
 
     def _replayed(self, call: Call) -> Answer:
         """Compared, answered, and perhaps stopped at."""

@@ -13,6 +13,7 @@ import traceback
 from types import TracebackType
 from typing import Any, Protocol
 
+from prismdbg.rank.callback_error import meant
 from prismdbg.rank.program_exit import ExitCode
 
 OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
@@ -28,11 +29,11 @@ class Witness(Protocol):
 
 def describe(error: BaseException) -> dict[str, Any]:
     """`incident`, type, text and traceback lines of an exception, innermost frame last."""
-    text = str(error)
+    kind, text = meant(type(error).__qualname__, str(error))
     memory = isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY_WORDS)
     return {
         "incident": "oom" if memory else "exception",
-        "type": type(error).__qualname__,
+        "type": kind,
         "text": text,
         "traceback": traceback.format_exception(error),
     }

@@ -17,7 +17,9 @@ from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
     _create_work_from_future,
 )
 
+from prismdbg.model.collective import Failure
 from prismdbg.rank.call import Call
+from prismdbg.rank.callback_error import error_of, meant
 
 if TYPE_CHECKING:
     from prismdbg.rank.python_recorder import PythonRecorder
@@ -37,18 +39,18 @@ class Completion:
         self._lock = threading.Lock()
 
     def done(self, source: int = -1) -> None:
-        self._finish(source, failed=False)
+        self._finish(source, None)
 
-    def fail(self) -> None:
-        self._finish(-1, failed=True)
+    def fail(self, error: Exception, at_issue: bool = False) -> None:
+        self._finish(-1, Failure(type(error).__name__, str(error), at_issue))
 
     def rescue(self) -> bool:
         return self._call is not None and self._recorder.rescue(self._call, self.record_id)
 
-    def _finish(self, source: int, failed: bool) -> None:
+    def _finish(self, source: int, failure: Failure | None) -> None:
         with self._lock:
             if self._call is not None:
-                self._recorder.complete(self._call, self.record_id, source, failed)
+                self._recorder.complete(self._call, self.record_id, source, failure)
                 self._call = None
 
 
@@ -71,10 +73,10 @@ def _callback_work(inner: Any, completion: Completion) -> Any:
     def wait(timeout: timedelta) -> bool:
         try:
             inner.wait(timeout)
-        except Exception:
+        except Exception as error:
             if completion.rescue():
                 return True
-            completion.fail()
+            completion.fail(error)
             raise
         completion.done()
         return True
@@ -88,10 +90,10 @@ def _future_work(future: Any, completion: Completion) -> Any:
     def settle(done: Any) -> Any:
         try:
             value = done.value()
-        except Exception:
+        except Exception as error:
             if completion.rescue():
                 return outputs
-            completion.fail()
+            completion.fail(error)
             raise
         completion.done()
         return value
@@ -113,9 +115,9 @@ class AnySourceWork(dist.Work):  # type: ignore[misc]
         if self._inner is not None and self._completion is not None:
             try:
                 self._inner.wait()
-            except Exception:
+            except Exception as error:
                 if not self._completion.rescue():
-                    self._completion.fail()
+                    self._completion.fail(error)
                     raise
             else:
                 self._source = self._inner._source_rank()
@@ -163,12 +165,35 @@ def _raise_failure(work: Any) -> None:
         future = work.get_future()
     except RuntimeError:  # a work without one has raised already
         return
-    if future.done():
+    if not future.done():
+        return
+    try:
         future.value()
+    except Exception as error:
+        kind, text = meant(type(error).__name__, str(error))
+        if text == str(error):
+            raise
+        raise error_of(kind, text, dist) from None
 
 
-def finished(call: Call, source: int = -1) -> Any:
+def failed(call: Call, failure: Failure) -> Any:
+    """A boxed Work that raises what was raised when it was recorded; raises it here where the call itself did."""
+    error = error_of(failure.type, failure.text, dist)
+    if failure.at_issue or call.spec.returns == "nothing":
+        raise error
+
+    def fail(_: Any) -> None:
+        raise error
+
+    future: Any = torch.futures.Future()
+    future.set_result(None)
+    return _create_work_from_future(future.then(fail)).boxed()
+
+
+def finished(call: Call, source: int = -1, failure: Failure | None = None) -> Any:
     """A boxed Work that is complete."""
+    if failure is not None:
+        return failed(call, failure)
     if call.spec.name == "recv_any_source_":
         return AnySourceWork(None, None, source).boxed()
     future: Any = torch.futures.Future()

@@ -13,8 +13,30 @@ from tiny_log import FLOATS, TinyLog, write_training
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import Completion, LogReader, Note, StepMark, iter_logs, read_log, read_payload
 from prismdbg.errors import CapsuleError
-from prismdbg.model.collective import Collective, Frame, Group, Identity, PayloadRef, State, TensorMeta
+from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "stream"), [("cpu", "cpu", 0), ("cuda:1", "cuda:1", 0), ("cuda:1 stream 7", "cuda:1", 7)]
+)
+def test_device_and_stream(text: str, device: str, stream: int, tmp_path: Path) -> None:
+    log = TinyLog(tmp_path)
+    log.issue(0, 1, device=text)
+    (collective,) = read_log(tmp_path).collectives
+    assert (collective.stream, {t.device for t in (*collective.inputs, *collective.outputs)}) == (stream, {device})
+
+
+def test_why_a_collective_failed_stands_in_front_of_its_end(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path)
+    first, second, third = log.issue(0, 1), log.issue(0, 2), log.issue(0, 3)
+    log.note("failed", record_id=second, type="DistBackendError", text="gone", at_issue=True)
+    log.complete(first)
+    log.complete(second, status=fmt.Status.FAILED)
+    log.complete(third, status=fmt.Status.FAILED)  # as an older recorder wrote it
+    collectives = read_log(tmp_path).collectives
+    assert [c.state for c in collectives] == [State.COMPLETED, State.FAILED, State.FAILED]
+    assert [c.failure for c in collectives] == [None, Failure("DistBackendError", "gone", True), None]
 
 
 def test_every_field_of_a_record(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <stdexcept>
@@ -18,6 +19,16 @@ void check(const c10::FunctionSchema& schema, int8_t position, const std::string
   if (found.find(expected) == std::string::npos) {
     throw std::runtime_error(schema.name() + ": argument " + std::to_string(position) + " is " + found + ", not " + expected);
   }
+}
+
+// `cuda:0`; where it is issued on another stream than the device's default one: `cuda:0 stream 3`.
+std::string place_of(const c10::Device& device) {
+  if (device.is_cpu()) {
+    return "cpu";
+  }
+  const auto* known = c10::impl::hasDeviceGuardImpl(device.type()) ? c10::impl::getDeviceGuardImpl(device.type()) : nullptr;
+  const c10::StreamId stream = known == nullptr ? 0 : known->getStream(device).id();
+  return stream == 0 ? device.str() : device.str() + " stream " + std::to_string(stream);
 }
 
 }  // namespace
@@ -83,7 +94,7 @@ Ticket Call::issue(Recorder& recorder) const {
   issue.timeout_ms = static_cast<int32_t>(number(op_.timeout, -1));
   issue.reduce_op = reduce_op();
   const TensorRefs& first = outputs_.empty() ? inputs_ : outputs_;
-  const std::string device = first.empty() || first[0]->device().is_cpu() ? "cpu" : first[0]->device().str();
+  const std::string device = first.empty() ? "cpu" : place_of(first[0]->device());
   issue.device = device;
   thread_local std::string tensors;
   tensors.clear();

@@ -8,12 +8,22 @@
 namespace prismdbg {
 
 void Flight::finish(Status status, int32_t source) noexcept {
-  if (is_finished()) {
-    return;
+  if (!is_finished()) {
+    write_once(status, source, nullptr);
   }
+}
+
+void Flight::fail(const std::exception_ptr& error, bool at_issue) noexcept {
+  if (!is_finished()) {
+    const Failure failure = failure_of(error, at_issue);
+    write_once(Status::failed, kNoPeer, &failure);
+  }
+}
+
+void Flight::write_once(Status status, int32_t source, const Failure* failure) noexcept {
   std::call_once(once_, [&] {
     try {
-      write(status, source);
+      write(status, source, failure);
     } catch (const std::exception& error) {
       state().recorder.lose("events", error.what());
     }
@@ -21,14 +31,14 @@ void Flight::finish(Status status, int32_t source) noexcept {
   });
 }
 
-void Flight::write(Status status, int32_t source) {
+void Flight::write(Status status, int32_t source, const Failure* failure) {
   HostBytes received;
   if (status == Status::ok && receives_ && state().recorder.mode() == 1) {
     for (const at::Tensor& tensor : outputs_) {
       received.add(tensor);
     }
   }
-  state().recorder.complete(ticket_, status, source, received.spans());
+  state().recorder.complete(ticket_, status, source, received.spans(), failure);
   if (status == Status::ok) {
     outputs_.clear();  // a failed one keeps them: it may be rescued
   }

@@ -4,9 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <vector>
 
+#include "failure.h"
 #include "op_table.h"
 #include "recorder.h"
 
@@ -19,6 +21,7 @@ class Flight {
 
   // Writes the completion; only the first call counts, later ones wait for it.
   void finish(Status status, int32_t source = kNoPeer) noexcept;
+  void fail(const std::exception_ptr& error, bool at_issue = false) noexcept;
   // The program dropped the work without waiting: complete for all it will ever know, and nothing was received.
   void abandon() noexcept;
 
@@ -33,7 +36,8 @@ class Flight {
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
 
  private:
-  void write(Status status, int32_t source);
+  void write_once(Status status, int32_t source, const Failure* failure) noexcept;
+  void write(Status status, int32_t source, const Failure* failure);
 
   const OpInfo& op_;
   Ticket ticket_;

@@ -70,7 +70,7 @@ void record(const OpInfo& op, const c10::OperatorHandle& handle, c10::DispatchKe
   try {
     handle.redispatchBoxed(keys & kBelow, &stack);
   } catch (...) {
-    flight->finish(Status::failed);
+    flight->fail(std::current_exception(), true);
     throw;
   }
   if (op.returns == Returns::nothing) {

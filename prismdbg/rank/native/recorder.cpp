@@ -141,7 +141,7 @@ uint32_t Recorder::stack() {
 }
 
 void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
-                        const std::vector<Span>& received) noexcept {
+                        const std::vector<Span>& received, const Failure* failure) noexcept {
   CompleteBody body{};
   body.completed_ns = monotonic_ns();
   if (ticket.log == nullptr || mode() != 1) {
@@ -162,6 +162,9 @@ void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
         const std::lock_guard<std::mutex> lock(mutex_);
         remove_in_flight(ticket.record_id);
         if (ticket.log == log_.get()) {
+          if (failure != nullptr) {
+            log_->append(Kind::note, failed_note(ticket.record_id, failure->type, failure->text, failure->at_issue));
+          }
           log_->append(Kind::complete, bytes_of(body));
         }
       },

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "failure.h"
 #include "fingerprint.h"
 #include "housekeeper.h"
 #include "log_writer.h"
@@ -61,7 +62,8 @@ class Recorder {
 
   // Called by kernels. A ticket without a log means that nothing was recorded.
   Ticket issue(const Issue& issue) noexcept;
-  void complete(const Ticket& ticket, Status status, int32_t source, const std::vector<Span>& received) noexcept;
+  void complete(const Ticket& ticket, Status status, int32_t source, const std::vector<Span>& received,
+                const Failure* failure) noexcept;
   // Forgets a collective without a record.
   void forget(const Ticket& ticket) noexcept;
   // Recording ends here, for `reason`.

@@ -75,7 +75,13 @@ void RecordingWork::follow_future() {
   inner_future_ = future_of(*inner_);
   if (inner_future_) {
     inner_future_->addCallback(
-        [flight = flight_](Future& future) { flight->finish(future.hasError() ? Status::failed : Status::ok); });
+        [flight = flight_](Future& future) {
+          if (future.hasError()) {
+            flight->fail(future.exception_ptr());
+          } else {
+            flight->finish(Status::ok);
+          }
+        });
   }
 }
 
@@ -102,7 +108,7 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
       return true;
     }
     if (!inner_future_) {
-      flight_->finish(Status::failed);
+      flight_->fail(std::current_exception());
     }
     throw;
   }
@@ -118,7 +124,7 @@ bool RecordingWork::isCompleted() {
   if (completed && inner_->isSuccess()) {
     flight_->finish(Status::ok, source());
   } else if (completed && !flight_->rescue()) {
-    flight_->finish(Status::failed);
+    flight_->fail(inner_->exception());
   }
   return completed;
 }

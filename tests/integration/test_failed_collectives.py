@@ -1,0 +1,45 @@
+"""A collective that failed when it was recorded fails again in the replay, with the same words at the same place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from jobs import record, replay
+
+from prismdbg.model.collective import State
+from prismdbg.rank.callback_error import meant
+
+pytestmark = pytest.mark.job
+
+PROGRAM = Path(__file__).with_name("programs") / "peer_fails.py"
+SAID = ("the ", "an ", "a ", "result")
+
+
+def plain(output: str) -> list[str]:
+    """Errors that came to Python through C++ (a backward's) keep torch's words around them."""
+    lines = [line.partition(" raised ") for line in output.splitlines() if line.startswith(SAID)]
+    return [f"{what} {meant('', error.partition(': ')[2])[1]}" for what, _, error in lines]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_what_a_lost_peer_raised_is_raised_again(native: bool, tmp_path: Path) -> None:
+    recorded = record(
+        [sys.executable, str(PROGRAM), str(tmp_path / "met")], tmp_path / "run", native=native, ranks=(0,)
+    )
+    assert recorded.ended.code == 0, recorded.ended.output
+    said = [line for line in recorded.ended.output.splitlines() if line.startswith(SAID)]
+    assert next(line for line in said if " raised " in line).startswith("an all_reduce raised")
+    assert said[-1] == "result 8.0"
+
+    failed = [c for c in recorded.log(0).collectives if c.state is State.FAILED]
+    assert len(failed) >= 4 and all(c.failure is not None for c in failed), failed
+    assert any(c.failure.at_issue for c in failed if c.failure), "an average is refused by the call itself"
+    texts = {f"{c.failure.type}: {c.failure.text.splitlines()[0]}" for c in failed if c.failure}
+    assert all(any(line.partition(" raised ")[2].startswith(text) for line in said) for text in texts), (texts, said)
+
+    again = replay(recorded.folder(0))
+    assert again.divergence is None and again.past_the_end is None, again
+    assert (again.tally["missing"], again.tally["synthesized"]) == (0, 0)
+    assert plain(again.output) == plain(recorded.ended.output)
