@@ -91,6 +91,18 @@ class TestPipelines:
         assert simulate(graph, ideal()).iteration_ns == (3 + 5) * 100
 
 
+    def test_a_channel_by_two_names_is_one_channel(self) -> None:
+        """On an axis of two the next and the one before are the same rank; messages match in the order of sending."""
+        sender, receiver = EntryWriter(), EntryWriter()
+        for channel, size_bytes in (("pp+1", 100), ("pp-1", 2000), ("pp+1", 30)):
+            sender.send(channel, size_bytes, stream="out")
+        for size_bytes in (100, 2000, 30):
+            receiver.recv("pp-1", size_bytes)
+        timeline = simulate(job("pp=2", (sender, [0]), (receiver, [1])), SECOND_A_GB)
+
+        assert timeline.ended_ns.tolist() == [2130, 2130]
+
+
 class TestStragglers:
     @pytest.mark.parametrize("delay_ns", [1, 12_345_678])
     def test_a_delay_passes_through_exactly(self, delay_ns: int) -> None:
