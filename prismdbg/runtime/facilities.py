@@ -18,6 +18,7 @@ from pathlib import Path
 from prismdbg.errors import PrismError
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import connect, unavailable
+from prismdbg.runtime.leftovers import describe, environment_images, superseded_builds
 
 _PROBE_S = 20.0
 _LEAST_DISK_BYTES, _LEAST_SHM_BYTES = 5 << 30, 1 << 30
@@ -46,7 +47,7 @@ def facilities(cache: Path, find_criu: Callable[[], str]) -> tuple[Facility, ...
     """Every facility. `find_criu` gives the version of one that passed its self-test, or raises why there is none."""
     on_disk = (_native(cache), _criu(find_criu), _mmdebstrap(), _docker(cache), _disk(cache))
     in_system = (_capabilities(), _namespaces(), _overlay(), _shared_memory(), _gpu())
-    found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system)
+    found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system, *_leftovers(cache))
     return tuple(replace(facility, fix="") if facility.ok else facility for facility in found)
 
 
@@ -88,7 +89,9 @@ def _compiler() -> Facility:
 
 
 def _native(cache: Path) -> Facility:
-    built = sorted(path.relative_to(cache).as_posix() for path in (cache / "native").glob("**/*.so"))
+    old = {one.name for one in superseded_builds(cache)}
+    libraries = sorted((cache / "native").glob("**/*.so"))
+    built = [path.relative_to(cache).as_posix() for path in libraries if str(path.parent) not in old]
     return Facility(
         name="native recorder",
         ok=bool(built),
@@ -214,6 +217,22 @@ def _gpu() -> Facility:
         needed_for="ranks on CUDA; nothing else",
         detail=listed or "none found (no nvidia-smi)",
         fix="none needed for jobs on CPU",
+    )
+
+
+def _leftovers(cache: Path) -> Iterator[Facility]:
+    """Nothing is missing where there are some: they only take room."""
+    yield Facility(
+        name="old native builds",
+        ok=True,
+        needed_for="nothing, once a newer one is there",
+        detail=describe(superseded_builds(cache), "remove the folders"),
+    )
+    yield Facility(
+        name="environment images",
+        ok=True,
+        needed_for="replays in Docker; made again where they lack",
+        detail=describe(environment_images(cache), "`prismdbg rm --environments` keeps the newest"),
     )
 
 

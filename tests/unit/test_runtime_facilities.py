@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from prismdbg.errors import FacilityError
@@ -22,6 +23,7 @@ def test_each_has_what_a_reader_needs(tmp_path: Path) -> None:
     assert set(found) == {
         *("kernel", "torch", "compiler", "native recorder", "criu", "mmdebstrap", "docker"),
         *("capabilities", "namespaces", "overlayfs", "disk", "shared memory", "gpu"),
+        *("old native builds", "environment images"),
     }
     for facility in found.values():
         assert facility.needed_for and facility.detail
@@ -40,6 +42,20 @@ def test_the_native_recorder_is_found_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "native" / "torch-2").mkdir(parents=True)
     (tmp_path / "native" / "torch-2" / "module.so").touch()
     assert probe(tmp_path)["native recorder"].detail == "native/torch-2/module.so"
+
+
+def test_a_build_that_a_newer_one_replaced_is_named_with_its_size(tmp_path: Path) -> None:
+    for number, name in enumerate(("torch-2.13-cp311-aa", "torch-2.13-cp311-bb", "torch-2.12-cp311-cc")):
+        library = tmp_path / "native" / name / "module.so"
+        library.parent.mkdir(parents=True)
+        library.write_bytes(bytes(3 << 20))
+        os.utime(library, ns=(number, number))
+    found = probe(tmp_path)
+    old = found["old native builds"].detail
+    assert old == f"1, 3.0 MiB: {tmp_path}/native/torch-2.13-cp311-aa (3 MiB); remove the folders"
+    assert found["native recorder"].detail == ", ".join(
+        f"native/{name}/module.so" for name in ("torch-2.12-cp311-cc", "torch-2.13-cp311-bb")
+    )
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
