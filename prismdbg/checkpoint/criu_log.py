@@ -46,6 +46,10 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "this CRIU is too old for this kernel: `images/criu/build` makes a newer one",
     ),
     (
+        r"Unix socket \d+ not found|half of stream unix",
+        "somebody outside is connected to the rank: end that connection and try again",
+    ),
+    (
         r"io_uring",
         "the rank uses io_uring, which CRIU cannot save: keep its libraries from it, or capture with --origin start",
     ),

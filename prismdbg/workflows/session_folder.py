@@ -26,7 +26,7 @@ def session_folder() -> Iterator[Path]:
 @contextmanager
 def image_folder() -> Iterator[Path]:
     """For images of a rank, which are as large as its memory: on a disk, where a session may lie in memory."""
-    with _locked_folder(Path("/var/tmp") / f"prismdbg-images-{os.getuid()}") as folder:
+    with _locked_folder(images_base()) as folder:
         yield folder
 
 
@@ -53,6 +53,10 @@ def sessions_base() -> Path:
     """Short: an agent's socket path ends at 108 bytes."""
     home = "/run" if os.access("/run", os.W_OK) else "/tmp"
     return Path(home) / f"prismdbg-replays-{os.getuid()}"
+
+
+def images_base() -> Path:
+    return Path("/var/tmp") / f"prismdbg-images-{os.getuid()}"
 
 
 @contextmanager
