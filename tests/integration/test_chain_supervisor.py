@@ -89,7 +89,8 @@ def test_a_restarted_job_has_logs_of_each_attempt(tmp_path: Path) -> None:
         assert ended.code == 0, ended.output[-3000:]
         assert [folder.name for folder in job.run.rank_folders()] == ["0", "0.1", "1", "1.1"]
         (incident,) = job.supervisor["incidents"]
-        assert (incident["ranks"], incident["attempt"]) == ([1], 0) and incident["text"] == "RuntimeError: the first attempt fails"
+        assert (incident["ranks"], incident["attempt"]) == ([1], 0)
+        assert incident["text"] == "RuntimeError: the first attempt fails"
         (capsule,) = job.capsules
         assert incident["capsules"] == [str(capsule)]
     verdict = replay(capsule)
