@@ -32,6 +32,11 @@ def changes(
     )
 
 
+def sizes(texts: Sequence[str]) -> list[tuple[str, int]]:
+    """`dp=512`."""
+    return [_pair(text, str, _count) for text in texts]
+
+
 def _pair(text: str, of_name: Callable[[str], T], of_value: Callable[[str], int]) -> tuple[T, int]:
     name, equals, value = text.rpartition("=")
     if not equals:
@@ -40,6 +45,12 @@ def _pair(text: str, of_name: Callable[[str], T], of_value: Callable[[str], int]
         return of_name(name.strip()), of_value(value)
     except ValueError as error:
         raise click.UsageError(f"{text!r}: {error}") from error
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 9 and int(text)):
+        raise ValueError(f"{text!r} is not a number of ranks")
+    return int(text)
 
 
 def _rank(text: str) -> int:

@@ -1,7 +1,8 @@
 """A recorded rank's slice as entries of the job graph: groups by mesh axes, and what lay between two collectives.
 
 The log does not say when an asynchronous call was waited for: it is taken to be where it completed, so that the
-recorded times come out again. What the thread did between its calls is one computation each, recorded.
+recorded times come out again; until then the thread may have computed or waited, so that this part is assumed.
+What it did between its calls else is one computation each, recorded.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.transfer import OPS
 
 
-def entries_of(graph: GraphSlice, mesh: Mesh) -> Entries:
-    """UsageError where a group or a peer lies along no axis of the mesh."""
+def entries_of(
+    graph: GraphSlice, mesh: Mesh, *, provenance: Provenance = Provenance.RECORDED, until_ns: int = 0
+) -> Entries:
+    """`provenance`: of what was computed. until_ns: the main thread went on so long, as times in the slice count.
+
+    UsageError where a group or a peer lies along no axis of the mesh.
+    """
     mesh.check_rank(graph.rank)
-    return _Translation(graph, mesh).entries()
+    return _Translation(graph, mesh, provenance).entries(until_ns)
 
 
 def channel_of(group: Group, mesh: Mesh) -> str:
@@ -52,19 +58,20 @@ def _unexplained(group: Group, mesh: Mesh) -> UsageError:
 
 
 class _Translation:
-    def __init__(self, graph: GraphSlice, mesh: Mesh) -> None:
-        self._graph, self._mesh = graph, mesh
+    def __init__(self, graph: GraphSlice, mesh: Mesh, provenance: Provenance) -> None:
+        self._graph, self._mesh, self._provenance = graph, mesh, provenance
         self._writer = EntryWriter()
         self._channels: dict[str, str] = {}
         self._clocks: dict[int, int] = {}  # of each thread: until when its time is told
         self._open: dict[int, list[tuple[int, int]]] = {}  # of each thread: completion, entry
 
-    def entries(self) -> Entries:
+    def entries(self, until_ns: int) -> Entries:
         for node in self._graph.nodes:
             self._until(node.thread, node.issued_ns)
             self._call(node)
         for thread, calls in self._open.items():
             self._until(thread, max((done_ns for done_ns, _ in calls), default=0))
+        self._until(0, until_ns)
         return self._writer.done()
 
     def _call(self, node: Node) -> None:
@@ -89,15 +96,15 @@ class _Translation:
         """Computations up to here, and between them the waits for what completed meanwhile."""
         for done_ns, entry in sorted(self._open.get(thread, ())):
             if done_ns <= until_ns:
-                self._compute(thread, done_ns)
+                self._compute(thread, done_ns, Provenance.ASSUMED)
                 self._writer.wait(entry, stream=_stream(thread))
                 self._open[thread].remove((done_ns, entry))
-        self._compute(thread, until_ns)
+        self._compute(thread, until_ns, self._provenance)
 
-    def _compute(self, thread: int, until_ns: int) -> None:
+    def _compute(self, thread: int, until_ns: int, provenance: Provenance) -> None:
         taken_ns = until_ns - self._clocks.get(thread, 0)
         if taken_ns > 0:
-            self._writer.compute(taken_ns, "program", stream=_stream(thread), provenance=Provenance.RECORDED)
+            self._writer.compute(taken_ns, "program", stream=_stream(thread), provenance=provenance)
             self._clocks[thread] = until_ns
 
     def _channel(self, group: Group) -> str:

@@ -112,6 +112,11 @@ def test_export(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
     assert len(processes) == 3
 
 
+def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = ask(capsys, "build", tmp_path, "--mesh", "dp=2")
+    assert (code, "is not a run folder" in err) == (ExitCode.USAGE, True), err
+
+
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert ask(capsys, "simulate", tmp_path)[0] == ExitCode.BAD_CAPSULE
     assert ask(capsys, "simulate", run_folder / "cluster.yaml")[0] == ExitCode.BAD_CAPSULE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 from prismdbg.predict.cluster import ideal
-from prismdbg.predict.entries import Kind, Provenance
+from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
 from prismdbg.predict.folding import fold
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.simulate import simulate
+from prismdbg.workflows import graph_build
+from prismdbg.workflows.graph_build import GraphRequest
+from prismdbg.workflows.run_folder import write_json
 from prismdbg.workflows.slice_entries import channel_of, entries_of, slices_by_rank
 
 MESH = Mesh.parse("dp=2,tp=2")
@@ -78,6 +82,15 @@ class TestOneSlice:
         with pytest.raises(UsageError, match=r"send at 0.1 goes to rank 0 .*, no neighbour of rank 3"):
             entries_of(build_slice(job.logs[3], Moment(0), Moment(9)), MESH)
 
+    def test_what_may_have_been_a_wait_is_assumed(self) -> None:
+        graph = recorded()[0]
+        first = replace(graph.nodes[0], is_async=True, completed_ns=5)
+        entries = entries_of(replace(graph, nodes=(first,)), MESH, provenance=Provenance.REAL, until_ns=9)
+
+        computed = entries.kind == Kind.COMPUTE
+        assert entries.duration_ns[computed].tolist() == [5, 4]
+        assert [PROVENANCES[number] for number in entries.provenance[computed]] == [Provenance.ASSUMED, Provenance.REAL]
+
 
 class TestGroups:
     @pytest.mark.parametrize(
@@ -134,6 +147,45 @@ class TestFolding:
         assert len(graph.classes) == 2
         with pytest.raises(UsageError, match=r"rank 0 .* and rank 2 .* differ along dp"):
             graph.stretched("dp", 4)
+
+
+class TestOfARun:
+    @pytest.fixture
+    def run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Two of four ranks have logs: of two whole steps and the start of a third."""
+        job = Job(4)
+        job.steps(2)
+        job.call()
+        write_json(tmp_path / "run.json", {"emulated": {"mesh": {"dp": 2, "tp": 2}}})
+        monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path("0"), Path("2")])
+        monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
+        return tmp_path
+
+    def test_an_iteration_goes_from_step_to_step(self, run: Path) -> None:
+        graph = graph_build.build_graph(GraphRequest(run=run, alike=("tp",)))
+
+        assert str(graph.mesh) == "dp=2,tp=2"
+        (only,) = graph.classes
+        assert int(only.entries.communicates.sum()) == 1
+        assert int(only.entries.duration_ns.clip(0).sum()) == 11 * MILLISECOND_NS, "10 between steps, 1 before a call"
+        assert simulate(graph, ideal()).fidelity.time_share(Provenance.REAL, "computation") == 1.0
+
+    def test_without_the_others_it_says_who_is_missing(self, run: Path) -> None:
+        with pytest.raises(UsageError, match=r"2 ranks have no class, the first is rank 1 \(dp=0 tp=1\)"):
+            graph_build.build_graph(GraphRequest(run=run))
+        with pytest.raises(UsageError, match=r"rank 0 .* issued nothing in step 7"):
+            graph_build.build_graph(GraphRequest(run=run, step=7))
+        (run / "run.json").write_text("{}")
+        with pytest.raises(UsageError, match=r"the mesh of .* is not known"):
+            graph_build.build_graph(GraphRequest(run=run))
+
+    def test_ranks_that_are_not_alike_do_not_stand_for_others(self) -> None:
+        by_rank = slices_by_rank(recorded(), MESH)
+        odd: dict[int, Entries] = {0: by_rank[0], 1: entries_of(_renamed(recorded()[1]), MESH)}
+        with pytest.raises(UsageError, match=r"rank 0 .* and rank 1 .* issued other collectives"):
+            graph_build.spread(MESH, odd, ["tp"])
+        with pytest.raises(UsageError, match="axis 'ep'"):
+            graph_build.spread(MESH, odd, ["ep"])
 
 
 def _computed(slices: list[GraphSlice]) -> list[int]:
