@@ -8,9 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from capsules import make_capsule
+from chain import Taken
 from waiting import wait_for
+
+from prismdbg.model.moment import Moment
 
 BOUND_S = 60.0
 
@@ -37,6 +41,9 @@ class Terminal:
     @property
     def seen(self) -> str:
         return self._run("capture-pane", "-p")
+
+    def pane(self, what: str) -> str:
+        return self._run("display-message", "-p", what).strip()
 
     def until(self, text: str) -> str:
         try:
@@ -72,7 +79,7 @@ def test_open_walk_resize_and_quit(terminal: Terminal, tmp_path: Path, prismdbg_
     terminal.keys("/", "1.2", "Enter")
     terminal.until("hit 1 of 1")
     terminal.resize(80, 24)
-    shown = terminal.until("Collectives  Source  Stack")
+    shown = terminal.until("Collectives  Memory  Source")
     assert "▲ 1.2" in shown and "q quit" in shown
     terminal.keys("?")
     terminal.until("Keys")
@@ -80,6 +87,47 @@ def test_open_walk_resize_and_quit(terminal: Terminal, tmp_path: Path, prismdbg_
     wait_for(lambda: "esc closes" not in terminal.seen, BOUND_S, "the help to close")
     terminal.keys("q")
     terminal.until("ended with 0")
+
+
+@pytest.mark.job
+@pytest.mark.criu
+def test_a_rank_goes_back_dies_and_comes_back_by_keys(
+    terminal: Terminal, nan_with_checkpoints: Taken, prismdbg_command: tuple[str, ...]
+) -> None:
+    """To the NaN, back from it, its rank killed under the session, and brought back; then at 80 columns."""
+    capsule, incident = nan_with_checkpoints.capsule, nan_with_checkpoints.manifest.incident.moment
+    before = Moment(incident.step - 1, 2)
+    python, option, code = prismdbg_command
+    terminal.start(f"{python} {option} '{code}' debug {capsule} --runtime local", 160, 45)
+    terminal.until(" stopped ")
+    terminal.keys("/", "nan", "Enter")
+    terminal.until(f"▲ {incident}")
+    terminal.keys("t")
+    shown = terminal.until(f"stopped   {incident} ")
+    assert "✕ first NaN" in shown and "nan" in shown
+    terminal.keys("N")
+    terminal.until(f"stopped   {before} ")
+    terminal.keys("m")
+    terminal.until("checkpoint ")
+    kill_replayed(terminal, "train.py")
+    terminal.until("the rank is gone")
+    terminal.keys("R")
+    terminal.until(f"stopped   {before} ")
+    terminal.keys("n")
+    terminal.until(f"stopped   {incident} ")
+    terminal.resize(80, 24)
+    shown = terminal.until("Collectives  Memory  Source")
+    assert f"◆ {incident}" in shown or f"▲ {incident}" in shown
+    terminal.keys("q")
+    terminal.until("ended with 0")
+
+
+def kill_replayed(terminal: Terminal, script: str) -> None:
+    """The rank below the debugger that runs in the terminal."""
+    shell = psutil.Process(int(terminal.pane("#{pane_pid}")))
+    ranks = [process for process in shell.children(recursive=True) if script in " ".join(process.cmdline())]
+    assert ranks, "a rank lives below the terminal"
+    ranks[0].kill()
 
 
 def test_without_a_terminal_a_table(

@@ -18,7 +18,7 @@ TITLES = dict(
         strict=True,
     )
 )
-_SHARED = (("collectives", "memory"), ("peers", "stops"))  # one place, one of them seen, where room is middling
+_SHARED = (("collectives", "memory"), ("peers", "stops"), ("console", "output"))  # one place, one of them seen
 _BOXES = {
     "talk": ("console", "output"),
     "foot": ("peers", "stops"),
@@ -29,15 +29,18 @@ NO_OUTPUT = tuple(pane for pane in PANES if pane != "output")  # nothing runs, n
 
 
 class Room(IntEnum):
-    NARROW = 0
-    WIDE = 1
-    AMPLE = 2
+    NARROW = 0  # the time line and one pane
+    SNUG = 1  # of panes that share a place one is seen
+    WIDE = 2  # console and output side by side, too
+    AMPLE = 3  # everything
 
 
 def room(width: int, height: int) -> Room:
     if width >= 180 and height >= 56:
         return Room.AMPLE
-    return Room.WIDE if width >= 110 and height >= 32 else Room.NARROW
+    if width >= 110 and height >= 32:
+        return Room.WIDE if width >= 140 else Room.SNUG
+    return Room.NARROW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class Arrangement:
     """`pane` is the chosen one. `front`: of panes that share a place, which was chosen last."""
 
     pane: str = "collectives"
-    front: frozenset[str] = frozenset({"collectives", "peers"})
+    front: frozenset[str] = frozenset({"collectives", "peers", "console"})
     maximised: bool = False
 
     def choosing(self, pane: str) -> Arrangement:
@@ -63,8 +66,9 @@ class Arrangement:
             return (self.pane,)
         if size is Room.NARROW:
             return ("timeline", self.pane if self.pane != "timeline" else "collectives")
-        behind = {p for place in _SHARED for p in place if p not in self.front} if size is Room.WIDE else set()
-        return [pane for pane in panes(live=live) if pane not in behind]
+        places = {Room.SNUG: _SHARED, Room.WIDE: _SHARED[:-1]}.get(size, ())
+        hidden = {pane for place in places for pane in place if pane not in self.front}
+        return [pane for pane in panes(live=live) if pane not in hidden]
 
 
 def panes(*, live: bool) -> Sequence[str]:

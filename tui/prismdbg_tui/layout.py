@@ -45,7 +45,7 @@ class Layout:
         screen.set_class(size is Room.AMPLE, "-ample")
         hidden = not self._panes.memory.display
         arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
-        self._panes.name_places(shown if size is Room.WIDE else ())
+        self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
         self._panes.tabs.show(self._arrangement.pane)
         if hidden and self._panes.memory.display:
             self._app.glance.look_at_memory()

@@ -23,9 +23,9 @@ MOST_NODES = 200
 MOST_CHILDREN = 50
 NO_TRACE = (
     "No memory trace here.\n\n"
-    "While the rank runs:   trace on   (at the console), then go on: every operator, allocation and free\n"
-    "between collectives is traced from there.\n\n"
-    "From the start of a job:   prismdbg record --memory ..."
+    "While the rank stands, type  trace on  at the console and go on: from there each operator, allocation and free "
+    "between collectives is traced.\n\n"
+    "From the start of a job:  prismdbg record --memory ..."
 )
 
 

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.session.stops import StopSpec
 from prismdbg_tui import messages
-from prismdbg_tui.arrangement import TITLES, behind
+from prismdbg_tui.arrangement import TITLES, behind, panes
 from prismdbg_tui.recording import Recording
 from prismdbg_tui.sight import Ints, Sight
 from prismdbg_tui.stop_rows import rows_of_stop
@@ -42,6 +42,7 @@ class Panes:
         self.console, self.output = Console(), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
         self.keys = KeyBar(keys, live=live)
+        self._there = panes(live=live)
         self._stop_rows: dict[StopSpec, Ints] = {}
 
     def compose(self) -> ComposeResult:
@@ -74,7 +75,7 @@ class Panes:
         """A pane that hides another one names it."""
         for pane, widget in self._all.items():
             if other := behind(pane):
-                hides = pane in shown and other not in shown
+                hides = pane in shown and other not in shown and other in self._there
                 widget.border_title = TITLES[pane] + (f" [dim]· {TITLES[other]}[/]" if hides else "")
 
     @property

@@ -62,6 +62,12 @@ class Header(Static):
         turn = _SPIN[int(time.monotonic() * 8) % len(_SPIN)]
         return f"{turn} {self._state.phase} {time.monotonic() - self._state.since_s:.0f} s"
 
+    def _why(self) -> str:
+        """Why it stands there, where that is not simply what one asked for."""
+        if self._state.hit_here:
+            return f"stop {', '.join(map(str, self._state.hit_here))}"
+        return "" if self._state.reason in ("next", "until", "step") else self._state.reason
+
     def _share(self) -> str:
         """How far it came, where that is known."""
         state = self._state
@@ -84,5 +90,5 @@ class Header(Static):
             case Phase.LOST:
                 return figures.clean(state.lost_because)
             case _:
-                where = f"{state.moment} {state.reason}".strip()
+                where = f"{state.moment} {self._why()}".strip()
                 return f"{where} · {state.runtime}" if state.runtime else where

@@ -33,5 +33,5 @@ class Pane(VerticalScroll, can_focus=True):
             bad=color(self.app, "error"),
             good=color(self.app, "success"),
             bar=color(self.app, "primary"),
-            width=max(self.size.width - 1, 20),
+            width=max(self.size.width - 3, 20),  # a scrollbar, an indentation
         )
