@@ -233,6 +233,8 @@ class Replayer:
         around = modules_around(frame)
         event = {**event, "module": around[-1] if around else ""}
         stops = halt.stops if halt is not None else ()
+        if reason == "diverged":
+            stops = self.halts.stops.of_kind("divergence", names.__getitem__, frame)
         self._gate.stop(Stop(reason, moment, event, frame, names, told, answered=answer is not None, stops=stops))
 
     def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:

@@ -69,7 +69,9 @@ class Replaying:
             self.agent.publish(**told)
         else:
             frame = innermost(error.__traceback__)
-            self.gate.stop(Stop("exception", self.counters.moment, {}, frame, {"exception": error}, told))
+            names = {"exception": error, "type": report["type"], "text": report["text"]}
+            numbers = self.replayer.halts.stops.of_kind("exception", names.__getitem__, frame)
+            self.gate.stop(Stop("exception", self.counters.moment, {}, frame, names, told, stops=numbers))
 
     def _describe(self, stop: Stop) -> dict[str, Any]:
         """What every stop is told with: what its stops still let pass, and where this is to the last bit."""

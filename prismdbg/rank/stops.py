@@ -232,6 +232,11 @@ class Stops:
             one.failed = True
             self.fail(one.number, f"{error}\n{error.hint}".strip())
 
+    def of_kind(self, kind: str, lookup: Callable[[str], Any], frame: FrameType | None) -> tuple[int, ...]:
+        """Numbers of the stops of a kind at which the rank stands in any case: an exception, a divergence."""
+        found = [one for one in self.watched if one.kind == kind and self.holds(one, lookup, frame)]
+        return tuple(one.number for one in found)
+
     def admitted(self, hit: list[Watched]) -> list[Watched]:
         """Those that do not let this hit pass; each counts down."""
         kept = []

@@ -36,6 +36,11 @@ class Stopped:
     found: Json = field(default_factory=dict)
 
     @property
+    def is_between(self) -> bool:
+        """At an operator, an allocation or a free, not at a collective."""
+        return "kind" in self.collective
+
+    @property
     def side(self) -> str:
         """Two stops at one moment may lie before and after the answer, or later."""
         if self.reason == "exception":

@@ -25,6 +25,7 @@ from prismdbg.workflows.looks import Looks
 from prismdbg.workflows.memory_verbs import MemoryVerbs
 from prismdbg.workflows.searches import Searches
 from prismdbg.workflows.stop_verbs import StopVerbs
+from prismdbg.workflows.ways import Ways
 
 __all__ = ["Debugger", "OnlyForward", "Settings", "Travel"]
 
@@ -54,13 +55,14 @@ class Debugger:
         self.session = Session(end_record, recorded)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.looks = Looks(self.driver, arrivals)
-        self._journeys = Journeys(self.driver, self.looks)
+        ways = Ways(self.driver)
+        self._journeys = Journeys(self.driver, self.looks, ways)
         self._verbs: dict[Verb, Callable[[Line], Answer]] = {
             **self._journeys.verbs(),
             **self.looks.verbs(),
             **StopVerbs(self.driver, self.looks).verbs(),
-            **MemoryVerbs(self.driver, self._journeys).verbs(),
-            **Searches(self.driver, self.looks, self._journeys).verbs(),
+            **MemoryVerbs(self.driver, ways).verbs(),
+            **Searches(self.driver, self.looks, ways).verbs(),
             Verb.HELP: _help,
             Verb.QUIT: lambda _: answers.Ended(),
         }

@@ -341,5 +341,12 @@ class _Patience:
 
 def _is_old_news(notice: Notice) -> bool:
     """Told when this place was first passed."""
-    old = notices.Synthesized | notices.StateCompared | notices.EndOfLog | notices.ProgramRaised | notices.Hit
+    old = (
+        notices.Departed
+        | notices.Synthesized
+        | notices.StateCompared
+        | notices.EndOfLog
+        | notices.ProgramRaised
+        | notices.Hit
+    )
     return isinstance(notice, old | Stopped)

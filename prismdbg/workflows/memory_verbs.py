@@ -22,8 +22,8 @@ from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import Ask
 from prismdbg.workflows.driver import Driver
-from prismdbg.workflows.journeys import Journeys
 from prismdbg.workflows.memory_trace import trace_folder
+from prismdbg.workflows.ways import Ways
 
 HINT = "memory [size|stack|age|module|op] [MOMENT], memory peak, memory curve, memory diff M1 M2, memory export FILE"
 
@@ -31,9 +31,9 @@ Shown = Live | Peak | Difference | Curve
 
 
 class MemoryVerbs:
-    def __init__(self, driver: Driver, journeys: Journeys) -> None:
+    def __init__(self, driver: Driver, ways: Ways) -> None:
         self._driver = driver
-        self._journeys = journeys
+        self._ways = ways
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {Verb.MEMORY: self._memory}
@@ -49,10 +49,10 @@ class MemoryVerbs:
     def _trace_from_the_beginning(self) -> None:
         here = self._driver.session.moment
         self._driver.say_progress("running again from the beginning, traced", here)
-        self._journeys.goto_first()
+        self._ways.goto_first()
         self._driver.need_trace()
         if self._driver.session.moment < here:
-            self._journeys.goto(here)
+            self._ways.goto(here)
 
     def _memory(self, line: Line) -> Answer:
         word, *rest = line.text.split() or ["live"]

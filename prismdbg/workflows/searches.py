@@ -20,18 +20,18 @@ from prismdbg.session.notices import Stopped
 from prismdbg.session.session import Ask
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.driver import Driver, Interrupted, Json
-from prismdbg.workflows.journeys import Journeys
 from prismdbg.workflows.looks import Looks
+from prismdbg.workflows.ways import Ways
 
 ANY_COLLECTIVE = StopSpec(kind=StopKind.COLLECTIVE)
 
 
 class Searches:
-    def __init__(self, driver: Driver, looks: Looks, journeys: Journeys) -> None:
+    def __init__(self, driver: Driver, looks: Looks, ways: Ways) -> None:
         self._driver = driver
         self._session = driver.session
         self._looks = looks
-        self._journeys = journeys
+        self._ways = ways
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {
@@ -57,24 +57,24 @@ class Searches:
 
     def wrote(self, text: str) -> Answer:
         """The last change before here."""
-        here = self._journeys.here()
+        here = self._ways.here()
         changes = StopSpec(kind=StopKind.CHANGE, expression=text)
         self._driver.say_progress(f"looking for what wrote {text} before {here}", here)
-        found = self._journeys.last_hit(here, only=[changes]) or self._change_at(here, changes)
+        found = self._ways.last_hit(here, only=[changes]) or self._change_at(here, changes)
         if found is None:
-            self._journeys.back_to(here)
+            self._ways.back_to(here)
             raise UsageError(f"{text} was not written between the capsule's beginning and {here}")
-        self._journeys.back_to(found)
-        before = self._journeys.before(1)
+        self._ways.back_to(found)
+        before = self._ways.before(1)
         writer = self._writer(text, before, found) if before is not None else None
         if writer is None:
-            self._journeys.back_to(found)
+            self._ways.back_to(found)
             stop = self._arrive()
             return answers.Wrote(
                 text=text, moment=found, after=before, op="", frames=self._frames(), exact=False, stop=stop
             )
         moment = Moment.parse(str(writer["moment"]))
-        self._journeys.back_to(moment)
+        self._ways.back_to(moment)
         return answers.Wrote(
             text=text,
             moment=moment,
@@ -93,7 +93,7 @@ class Searches:
 
     def _writer(self, text: str, begin: Moment, end: Moment) -> Json | None:
         """The last operator between two collectives, or the second one, that changed it; None where none is traced."""
-        self._journeys.back_to(begin)
+        self._ways.back_to(begin)
         try:
             self._session.require_view()
             self._driver.need_trace()
@@ -110,18 +110,18 @@ class Searches:
     def allocated(self, text: str) -> Answer:
         """Whose block the tensor's elements lie in: known where a trace was on when it was made, else by running
         again from A with one."""
-        here = self._journeys.here()
+        here = self._ways.here()
         block = self._block(text) if self._driver.traces else None
         if block is None or block["is_before"]:
-            self._journeys.goto_first()
+            self._ways.goto_first()
             self._driver.need_trace()
-            self._journeys.goto(here)
+            self._ways.goto(here)
             block = self._block(text)
         if block is None:
             raise UsageError(f"no allocation holds {text}", hint="it may lie in a file, or be lent by another library")
         moment = Moment.parse(str(block["moment"]))
         if not block["is_before"]:
-            self._journeys.back_to(moment)
+            self._ways.back_to(moment)
         return answers.Allocated(
             text=text,
             moment=moment,
@@ -141,7 +141,7 @@ class Searches:
 
     def origin(self, text: str) -> Answer:
         """The first NaN or infinity before or at this place: in what is sent and received, or in a value."""
-        here = self._journeys.here()
+        here = self._ways.here()
         condition = f"not finite({text})" if text else ""
         if text:
             parse(condition)
@@ -155,14 +155,14 @@ class Searches:
         received = not text and self._holds("finite(input)")
         found = None if received else self._operator(seen, nan_only)
         if found is None:
-            self._journeys.back_to(seen)
+            self._ways.back_to(seen)
             stop = self._arrive()
             op = str(stop.collective.get("profiling_name", "")) if stop is not None else ""
             return answers.Originated(
                 moment=seen, op=op, born=False, what=what, seen_at=seen, frames=self._frames(), exact=False, stop=stop
             )
         moment = Moment.parse(str(found["moment"]))
-        self._journeys.back_to(moment)
+        self._ways.back_to(moment)
         return answers.Originated(
             moment=moment,
             op=str(found["op"]),
@@ -184,12 +184,12 @@ class Searches:
 
     def _operator(self, seen: Moment, nan_only: bool) -> Json | None:
         """The first operator that gave it, looked for from the last collective outside of a backward pass."""
-        hits, began = self._journeys.noted(seen, only=[ANY_COLLECTIVE])
+        hits, began = self._ways.noted(seen, only=[ANY_COLLECTIVE])
         outside = [Moment.parse(str(hit["moment"])) for hit in hits if not hit.get("backward")]
         start = max([*outside, *([began] if began is not None and began.collective else [])], default=None)
         if start is None:
             return None
-        self._journeys.back_to(start)
+        self._ways.back_to(start)
         try:
             self._session.require_view()
             self._driver.need_trace()

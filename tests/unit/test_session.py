@@ -180,3 +180,34 @@ def test_every_event_becomes_a_notice(event: dict[str, Any], kind: type) -> None
     session.notice(notice)
     assert session.divergence is (notice if kind is Diverged else None)
     assert session.raised is (notice if kind is ProgramRaised else None)
+
+
+def test_beyond_the_records_end_one_is_asked_once() -> None:
+    session = at()
+    session.notice(stopped("2.1", reason="end of the log"))
+    with pytest.raises(UsageError, match="synthesized"):
+        session.may_go_beyond(insists=False)
+    session.may_go_beyond(insists=False)
+    insisting = Session()
+    insisting.notice(stopped("2.1", reason="end of the log"))
+    insisting.may_go_beyond(insists=True)
+    insisting.may_go_beyond(insists=False)
+
+
+def test_after_a_way_back_the_ranks_own_count_of_stops_is_older() -> None:
+    session = at()
+    session.notice(stopped("3.1", number=7))
+    session.lost("killed")
+    session.returned({"moment": "1.2", "stopped": "next", "number": 2, "collective": {}})
+    assert (session.phase, str(session.moment)) == (Phase.STOPPED, "1.2")
+    session.resumed()
+    assert session.notice(stopped("1.3", number=3))
+    assert not session.notice(stopped("1.3", number=3))
+
+
+def test_a_failed_condition_is_told_once() -> None:
+    session = at()
+    event = {"event": "stop_failed", "moment": "1.2", "stop": 1, "error": "there is no name 'x' here"}
+    assert session.notice(parse_notice(event))
+    assert not session.notice(parse_notice({**event, "moment": "1.3"}))
+    assert session.notice(parse_notice({**event, "stop": 2}))

@@ -1,0 +1,135 @@
+"""The ways through a rank's time that verbs and searches are made of: there exactly, forwards or backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prismdbg.model.moment import Moment
+from prismdbg.session.reverse import way_to, windows
+from prismdbg.session.session import PARKED, Phase
+from prismdbg.session.stops import StopSpec
+from prismdbg.workflows.driver import Driver, Json
+
+
+class Ways:
+    """Each method leaves the rank standing where it says, or raises; what is passed on a way back was told before."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._session = driver.session
+
+    @property
+    def at_origin(self) -> bool:
+        stop = self._session.stop
+        return stop is not None and not stop.collective and stop.reason in (PARKED, "start")
+
+    def here(self) -> Moment:
+        """What lies before it is the past. After the program's end, or where the rank was lost, its last moment, too,
+        is."""
+        session = self._session
+        session.require_no_run()
+        at = session.moment
+        return at if session.phase is Phase.STOPPED else Moment(at.step, at.collective, at.op + 1)
+
+    def goto(self, moment: Moment) -> None:
+        """Stops are passed."""
+        session = self._session
+        session.require_no_run()
+        if session.phase is Phase.STOPPED and moment > session.moment:
+            session.may_go_beyond(False)
+            self._forward_to(moment)
+        elif session.stop is None or session.moment != moment or session.stop.reason == PARKED:
+            self.back_to(moment)
+
+    def stands(self) -> bool:
+        """Where the program has ended, or the rank is gone, it is brought to the last place known first: False."""
+        session = self._session
+        session.require_no_run()
+        if session.phase is Phase.STOPPED:
+            return True
+        self.back_to(session.moment)
+        return False
+
+    def back_to(self, moment: Moment) -> None:
+        """Exactly there, by the nearest image; what lies on the way was told before."""
+        if moment.op:
+            self._back_between(moment)
+            return
+        leg = way_to(self._driver.travel.checkpoints, moment)
+        self._driver.return_to(leg.checkpoint)
+        if leg.until is not None and not (self._session.moment >= leg.until and self.at_origin):
+            self._driver.run(self._session.resume(until=str(leg.until)), stops="ignore", silent=True)
+
+    def _back_between(self, moment: Moment) -> None:
+        """To an operator: from the last collective before it. Before a step's first one that is a step's before."""
+        collective = Moment(moment.step, moment.collective)
+        self.back_to(collective)
+        if not moment.collective and self._session.moment > collective:
+            before = self.before(1)
+            if before is None:
+                self._driver.return_to(0)
+            else:
+                self.back_to(before)
+        self.between(until=str(moment))
+
+    def back_to_event(self, collective: Moment, number: int) -> None:
+        """The number-th event after a collective; 0 is the collective."""
+        self.back_to(collective)
+        if number:
+            self.between(count=number)
+
+    def goto_first(self) -> None:
+        """Where the rank can be looked at for the first time."""
+        self._driver.return_to(0)
+        if self._session.stop is not None and self._session.stop.reason == PARKED:
+            self._driver.run(self._session.next(), stops="ignore", silent=True)
+
+    def before(self, count: int) -> Moment | None:
+        """The count-th collective before here, from where the rank stands; None where the beginning is nearer."""
+        if self.at_origin:
+            return None
+        moments = [Moment.parse(text) for text in self._driver.ask(self._session.history(count))["moments"]]
+        return moments[-count] if len(moments) >= count else None
+
+    def noted(
+        self, here: Moment, only: Sequence[StopSpec] | None = None, finish: Json | None = None
+    ) -> tuple[list[Json], Moment | None]:
+        """rr's way: forward from an earlier image, hits only noted, up to here; from the one before where there are
+        none. All hits of the window that has any, and where it began; the rank is anywhere afterwards."""
+        for leg in windows(self._driver.travel.checkpoints, here):
+            self._driver.return_to(leg.checkpoint)
+            began = self._session.moment
+            arguments = {"finish": finish} if finish is not None else {}
+            ask = self._session.resume(until=str(leg.until), **arguments)
+            hits = self._driver.run(ask, stops="note", silent=True, only=only)
+            if past := [hit for hit in hits if Moment.parse(str(hit["moment"])) < here]:
+                return past, began
+        return [], None
+
+    def last_hit(
+        self, here: Moment, only: Sequence[StopSpec] | None = None, finish: Json | None = None
+    ) -> Moment | None:
+        hits, _ = self.noted(here, only, finish)
+        return max((Moment.parse(str(hit["moment"])) for hit in hits), default=None)
+
+    def _forward_to(self, moment: Moment) -> None:
+        collective = Moment(moment.step, moment.collective)
+        if collective > self._session.moment:
+            self._driver.run(self._session.resume(until=str(collective)), stops="ignore")
+        if not moment.op or self._session.phase is not Phase.STOPPED:
+            return
+        if self._session.moment > moment:
+            self._back_between(moment)
+        elif self._session.moment < moment:
+            self.between(until=str(moment))
+
+    def between(self, **events: object) -> None:
+        """On by events, not further than the next collective."""
+        self._session.require_view()
+        self._driver.need_trace()
+        self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
+
+
+def _bound(events: dict[str, object]) -> dict[str, str]:
+    """An event's moment bounds the run, too: where there is no such operator, the next collective ends it."""
+    return {"until": str(events["until"])} if "until" in events else {}

@@ -1,0 +1,168 @@
+"""A captured rank forwards and backwards over the same places: the same bits each time, also after it was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from chain import Taken
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.session import answers, notices
+from prismdbg.session.session import Phase
+from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
+from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.travel import Travel, open_travel
+
+pytestmark = [pytest.mark.job, pytest.mark.criu]
+
+RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
+LOOKED_AT = ("out", "ddp.module.head.weight", "optimizer.state")
+
+
+class Seat:
+    """A debugger, and what it told."""
+
+    def __init__(self, travel: Travel, spacing_s: float) -> None:
+        self.travel = travel
+        self.told: list[notices.Notice] = []
+        self.debugger = Debugger(
+            travel,
+            self.told.append,
+            end_record=travel.end_record,
+            recorded=recorded_moments(travel),
+            settings=Settings(bound_s=60.0, spacing_s=spacing_s),
+        )
+        self.debugger.begin()
+
+    def at(self, line: str) -> str:
+        answer = self.debugger.do(line)
+        assert isinstance(answer, answers.Arrived), answer
+        return str(answer.moment)
+
+    def bits(self) -> tuple[str, ...]:
+        """Digests of every byte of what is looked at here, and of all that was sent, received and drawn."""
+        self.debugger.stack()
+        session, client = self.debugger.session, self.travel.client
+        found = [
+            str(client.ask("evaluate", expression=text, frame=session.frame, digest=True)["value"]["digest"])
+            for text in LOOKED_AT
+        ]
+        stop = session.stop
+        assert stop is not None
+        return (*found, *stop.place.values())
+
+    def unlike(self) -> list[notices.Unlike]:
+        return [notice for notice in self.told if isinstance(notice, notices.Unlike)]
+
+
+@contextmanager
+def seat(capsule: Path, runtime: str, spacing_s: float = 0.5) -> Iterator[Seat]:
+    request = ReplayRequest(capsule=Capsule.open(capsule), runtime=runtime)
+    with open_travel(request, lambda _: None) as travel:
+        yield Seat(travel, spacing_s)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_same_places_are_the_same_bits(captured_live: Callable[[str], Taken], runtime: str) -> None:
+    with seat(captured_live("python").capsule, runtime, spacing_s=0.0) as one:
+        first: dict[str, tuple[str, ...]] = {}
+        for _ in range(6):
+            moment = one.at("next")
+            first[moment] = one.bits()
+        assert len(one.travel.checkpoints) > 1
+        places = list(first)
+        walk = [("rn", 4), ("rn 2", 2), ("next", 3), (f"goto {places[0]}", 0), (f"goto {places[5]}", 5), ("rn", 4)]
+        for line, place in walk:
+            assert one.at(line) == places[place], line
+            assert one.bits() == first[places[place]], line
+        assert one.unlike() == []
+        assert one.debugger.session.places.compared >= len(walk) - 1, "but one, where an image was taken"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_killed_rank_is_brought_back(captured_live: Callable[[str], Taken], runtime: str) -> None:
+    with seat(captured_live("python").capsule, runtime) as one:
+        here = one.at("next 3")
+        bits = one.bits()
+        pid = one.travel.running.rank_pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        answer = one.debugger.do("next")
+        assert isinstance(answer, answers.Arrived) and answer.phase is Phase.LOST
+        assert any(isinstance(notice, notices.Lost) for notice in one.told)
+        assert one.at(f"goto {here}") == here
+        assert one.bits() == bits
+        one.travel.running.kill()  # the place and all
+        one.debugger.poll(10.0)
+        assert one.debugger.session.phase is Phase.LOST
+        one.debugger.do("restart")
+        assert one.at(f"goto {here}") == here
+        assert one.bits() == bits
+
+
+def test_back_to_where_the_nan_was_born(nan_with_checkpoints: Taken, nan_from_start: Taken) -> None:
+    """From an image and from the program's start, by stops and by search: one moment."""
+    seen, born = [], []
+    for taken in (nan_with_checkpoints, nan_from_start):
+        with seat(taken.capsule, "local") as one:
+            one.at("continue")
+            one.debugger.do("break nan")
+            seen.append(one.at("reverse-continue"))
+            found = one.debugger.do("origin")
+            assert isinstance(found, answers.Originated), found
+            assert found.what == "NaN" and str(found.seen_at) == seen[-1]
+            born.append((found.op, found.frames[0].line, found.moment.step))
+            assert one.unlike() == []
+    assert seen[0] == seen[1] == str(nan_with_checkpoints.manifest.incident.moment)
+    assert born[0] == born[1]
+
+
+def test_what_the_rank_printed_is_cut_back_with_the_time(nan_from_start: Taken) -> None:
+    with seat(nan_from_start.capsule, "local") as one:
+        one.at("goto 2.1")
+        early = one.travel.output.read_bytes()
+        one.at("goto 9.1")
+        late = one.travel.output.read_bytes()
+        assert len(late) > len(early) and late.startswith(early)
+        one.at("goto 2.1")
+        assert one.travel.output.read_bytes() == early
+
+
+def test_a_step_back_is_the_event_before(nan_from_start: Taken) -> None:
+    """Events have their numbers again, and the values are the same."""
+    with seat(nan_from_start.capsule, "local") as one:
+        one.at("goto 3.1")
+        seen = []
+        for _ in range(6):
+            one.at("step")
+            stop = one.debugger.session.stop
+            assert stop is not None
+            seen.append((stop.event, str(stop.moment), stop.collective["kind"], stop.collective["profiling_name"]))
+        assert [event for event, *_ in seen] == [1, 2, 3, 4, 5, 6]
+        for expected in reversed(seen[:-1]):
+            one.at("reverse-step")
+            stop = one.debugger.session.stop
+            assert stop is not None
+            call = stop.collective
+            assert (stop.event, str(stop.moment), call["kind"], call["profiling_name"]) == expected
+        assert one.at("reverse-step") == "3.1"
+        assert one.at("next") == "3.2"
+        assert one.unlike() == []
+
+
+def test_who_wrote_and_who_allocated(nan_from_start: Taken) -> None:
+    with seat(nan_from_start.capsule, "local") as one:
+        one.at("goto 5.1")
+        wrote = one.debugger.do("who wrote ddp.module.head.weight")
+        assert isinstance(wrote, answers.Wrote)
+        assert wrote.exact and wrote.moment.step == 4 and "addcdiv" in wrote.op
+        assert "optimizer.step()" in one.debugger.source(wrote.frames[0].line, 0)["lines"][0]
+        one.at("goto 5.1")
+        allocated = one.debugger.do("who allocated ddp.module.head.weight")
+        assert isinstance(allocated, answers.Allocated)
+        assert not allocated.before and allocated.moment.step == 0 and allocated.size_bytes >= 4 * 256 * 64
