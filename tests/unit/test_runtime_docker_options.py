@@ -11,7 +11,9 @@ from prismdbg.errors import CriuError
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
+
+SAVING = Saving(criu_folder=Path("/criu"), command=("/criu/criu",), folder=Path("/images"), explain=CriuError)
 
 
 def spec(origin: str, **more: object) -> ReplaySpec:
@@ -44,6 +46,14 @@ def test_a_restore_gets_the_four_capabilities_that_criu_needs() -> None:
     options = container_options(spec("image"))
     assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
     assert "seccomp=unconfined" in options["security_opt"]
+
+
+def test_a_program_whose_images_are_to_be_taken_is_with_criu() -> None:
+    """The starter drops them all before it starts the program, and becomes its user."""
+    options = container_options(spec("start", saving=SAVING))
+    assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
+    assert "user" not in options
+    assert options["volumes"] == ["/session:/session:rw", "/images:/images:rw", "/criu:/criu:ro"]
 
 
 def test_a_program_gets_none() -> None:
@@ -88,6 +98,7 @@ def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
     [
         (spec("image"), "--origin start"),
         (spec("start", allow_writes=False), "--allow-writes"),
+        (spec("start", saving=SAVING), "container or in namespaces"),
         (spec("start", binds=(Bind(source=Path("/a"), target="/b"),)), "/b cannot be put in place"),
         (spec("start", uid=os.geteuid() + 77), f"user {os.geteuid() + 77}"),
     ],

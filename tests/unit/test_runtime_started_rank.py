@@ -11,7 +11,7 @@ from prismdbg.errors import CriuError, RuntimeFailure, WaitTimeout
 from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
-from prismdbg.runtime.starter_spec import Isolation, read_progress, write_spec
+from prismdbg.runtime.starter_spec import Isolation, clear_start, read_progress, write_spec
 
 
 class FakePlace:
@@ -84,6 +84,28 @@ def test_the_ranks_own_code_counts_and_not_the_starters(tmp_path: Path) -> None:
     say(tmp_path, {"event": "restored", "pid": 7}, {"event": "exited", "code": 0})
     rank = started(tmp_path, FakePlace(code=1)).until_running()
     assert rank.wait(1) == 0
+
+
+def test_a_rank_that_came_back_has_not_ended(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "started", "pid": 12}, {"event": "exited", "code": 3})
+    rank = started(tmp_path, FakePlace()).until_running()
+    assert rank.exit_code() == 3
+    say(tmp_path, {"event": "restored", "pid": 12})
+    assert rank.exit_code() is None
+    say(tmp_path, {"event": "exited", "code": 4})
+    assert rank.exit_code() == 4
+    rank.kill()
+    assert rank.exit_code() == 4
+
+
+def test_a_session_can_be_started_again(tmp_path: Path) -> None:
+    write_spec(spec(tmp_path), Isolation.NAMESPACES)
+    Lifeline(tmp_path).let_go()
+    say(tmp_path, {"event": "exited", "code": 3})
+    (tmp_path / "output").write_text("said")
+    clear_start(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["output"]
+    write_spec(spec(tmp_path), Isolation.NAMESPACES)
 
 
 def test_a_place_that_is_gone_ends_the_rank(tmp_path: Path) -> None:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from prismdbg.runtime.starter_spec import starter_file
+from starter_parts import starter_parts
 
 OWNER = (os.getuid(), os.getgid())
 
 
 @pytest.fixture(scope="module")
 def starter() -> Any:
-    """All names of its parts."""
-    sys.path.append(str(starter_file().parent))
-    try:
-        parts = [importlib.import_module(name) for name in ("syscalls", "place", "rank", "starter")]
-    finally:
-        sys.path.remove(str(starter_file().parent))
-    return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
+    return starter_parts()
 
 
 def file(source: Path | None, target: Path, **more: object) -> dict[str, object]:

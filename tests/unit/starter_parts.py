@@ -1,0 +1,22 @@
+"""The starter's files as modules; they are no package, for a rank's interpreter runs them alone."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from prismdbg.runtime.starter_spec import starter_file
+
+PARTS = ("syscalls", "place", "rank", "kept_files", "saves", "starter")
+
+
+def starter_parts() -> Any:
+    """All names of all of them."""
+    sys.path.append(str(starter_file().parent))
+    try:
+        parts = [importlib.import_module(name) for name in PARTS]
+    finally:
+        sys.path.remove(str(starter_file().parent))
+    return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
