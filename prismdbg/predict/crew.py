@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.predict.changes import Delay
+from prismdbg.predict.channel import Channel, Toward
 from prismdbg.predict.cluster import ClusterModel
 from prismdbg.predict.cohorts import Cohort
 from prismdbg.predict.entries import COMPUTE_STREAM, MODELLED_NS, Entries, Kind
@@ -17,7 +18,7 @@ from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Ints
 from prismdbg.predict.program import Program, Step, compile_class
 from prismdbg.predict.quantities import MILLION
-from prismdbg.predict.stitching import Seam
+from prismdbg.predict.seams import Seam
 from prismdbg.predict.topology import Placed, Topology, slowed_ns
 from prismdbg.predict.transfer import collective_ns, point_to_point_ns
 
@@ -162,7 +163,7 @@ def assemble(
     cohort: Cohort,
     plan: ClassPlan,
     topology: Topology,
-    placed: dict[Any, Placed],
+    placed: dict[Channel, Placed],
     compute_ppm: Ints,
     delays: list[Delay],
 ) -> Crew:
@@ -191,14 +192,14 @@ def amount(array: Ints) -> Amount:
     return int(array.item()) if array.size == 1 else array
 
 
-def _call(graph: JobGraph, cohort: Cohort, ask: Asked, topology: Topology, placed: dict[Any, Placed]) -> Call:
+def _call(graph: JobGraph, cohort: Cohort, ask: Asked, topology: Topology, placed: dict[Channel, Placed]) -> Call:
     seam = graph.stitching.seams[cohort.number][ask.place, ask.kind]
     if seam.channel not in placed:
         placed[seam.channel] = topology.place(seam.channel, graph.stitching.users[seam.channel])
     where = placed[seam.channel]
     which = where.which
-    if ask.kind == Kind.RECV:
-        which = np.roll(which, getattr(seam.channel, "offset"), seam.axes[0])  # noqa: B009  # placed by sender
+    if ask.kind == Kind.RECV and isinstance(seam.channel, Toward):  # placed by sender
+        which = np.roll(which, seam.channel.offset, seam.axes[0])
     times = np.array([_transfer_ns(topology.cluster, ask, where, i) for i in range(len(where.geometries))])
     is_collective = ask.kind == Kind.COLLECTIVE
     return Call(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 import numpy as np
 
 from prismdbg.errors import UsageError
@@ -19,8 +21,19 @@ from prismdbg.predict.entries import (
 FREE_NAME = "free"
 
 
+class Communication(TypedDict, total=False):
+    """What may be said of any. stream, issuer: names; `free` is no stream of its own. duration_ns: if it is known."""
+
+    stream: str
+    issuer: str
+    duration_ns: int
+    label: str
+    line: str
+    provenance: Provenance
+
+
 class EntryWriter:
-    """`line` is where in the program; what is not given is taken from the entry before only for `line`."""
+    """`line`: where in the program. Streams and channels need no declaration."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[int]] = {name: [] for name in DTYPES}
@@ -49,58 +62,17 @@ class EntryWriter:
         )
 
     def collective(
-        self,
-        op: str,
-        channel: str,
-        size_bytes: int,
-        *,
-        stream: str = "",
-        issuer: str = "compute",
-        blocking: bool = True,
-        duration_ns: int = MODELLED_NS,
-        label: str = "",
-        line: str = "",
-        provenance: Provenance = Provenance.MODELLED,
+        self, op: str, channel: str, size_bytes: int, *, blocking: bool = True, **more: Unpack[Communication]
     ) -> int:
         """Runs on the stream named like its channel unless said otherwise, as a communicator's own."""
-        return self._communicate(
-            Kind.COLLECTIVE, op, channel, size_bytes, stream or channel, issuer, blocking, duration_ns, label, line,
-            provenance,
-        )  # fmt: skip
+        more.setdefault("stream", channel)
+        return self._communicate(Kind.COLLECTIVE, op, channel, size_bytes, blocking, more)
 
-    def send(
-        self,
-        channel: str,
-        size_bytes: int,
-        *,
-        stream: str = FREE_NAME,
-        issuer: str = "compute",
-        blocking: bool = False,
-        duration_ns: int = MODELLED_NS,
-        label: str = "",
-        line: str = "",
-        provenance: Provenance = Provenance.MODELLED,
-    ) -> int:
-        return self._communicate(
-            Kind.SEND, "send", channel, size_bytes, stream, issuer, blocking, duration_ns, label, line, provenance
-        )
+    def send(self, channel: str, size_bytes: int, *, blocking: bool = False, **more: Unpack[Communication]) -> int:
+        return self._communicate(Kind.SEND, "send", channel, size_bytes, blocking, more)
 
-    def recv(
-        self,
-        channel: str,
-        size_bytes: int,
-        *,
-        stream: str = FREE_NAME,
-        issuer: str = "compute",
-        blocking: bool = True,
-        duration_ns: int = MODELLED_NS,
-        label: str = "",
-        line: str = "",
-        provenance: Provenance = Provenance.MODELLED,
-    ) -> int:
-        return self._communicate(
-            Kind.RECV, "recv", channel, size_bytes, stream, issuer, blocking, duration_ns, label, line, provenance
-        )
+    def recv(self, channel: str, size_bytes: int, *, blocking: bool = True, **more: Unpack[Communication]) -> int:
+        return self._communicate(Kind.RECV, "recv", channel, size_bytes, blocking, more)
 
     def wait(self, target: int, *, stream: str = "compute", line: str = "") -> int:
         if stream == FREE_NAME or not 0 <= target < len(self) or self._rows["kind"][target] in (Kind.WAIT, Kind.MEMORY):
@@ -120,19 +92,10 @@ class EntryWriter:
         )
 
     def _communicate(
-        self,
-        kind: Kind,
-        op: str,
-        channel: str,
-        size_bytes: int,
-        stream: str,
-        issuer: str,
-        blocking: bool,
-        duration_ns: int,
-        label: str,
-        line: str,
-        provenance: Provenance,
+        self, kind: Kind, op: str, channel: str, size_bytes: int, blocking: bool, more: Communication
     ) -> int:
+        stream, issuer = more.get("stream", FREE_NAME), more.get("issuer", "compute")
+        duration_ns = more.get("duration_ns", MODELLED_NS)
         if size_bytes < 0 or duration_ns < MODELLED_NS:
             raise UsageError(f"{op} of {size_bytes} bytes in {duration_ns} ns", hint="neither may be negative")
         if issuer == FREE_NAME or (stream == "compute" != issuer):
@@ -146,9 +109,9 @@ class EntryWriter:
             issuer=issuer,
             blocking=blocking,
             duration_ns=duration_ns,
-            label=label,
-            line=line,
-            provenance=provenance,
+            label=more.get("label", ""),
+            line=more.get("line", ""),
+            provenance=more.get("provenance", Provenance.MODELLED),
         )
 
     def _add(

@@ -11,7 +11,8 @@ from prismdbg.errors import UsageError
 from prismdbg.predict.entries import Entries
 from prismdbg.predict.mesh import Ints, Mesh
 from prismdbg.predict.quantities import MILLION
-from prismdbg.predict.stitching import Stitching, stitch
+from prismdbg.predict.seams import Stitching
+from prismdbg.predict.stitching import stitch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

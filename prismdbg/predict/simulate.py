@@ -9,6 +9,7 @@ import numpy as np
 
 from prismdbg.predict import fidelity
 from prismdbg.predict.changes import Changes, factors
+from prismdbg.predict.channel import Channel
 from prismdbg.predict.cluster import ClusterModel
 from prismdbg.predict.cohorts import Layout
 from prismdbg.predict.crew import Amount, Crew, assemble, here_alone, plan_class
@@ -55,7 +56,7 @@ def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Cre
     for delay in changes.delays:
         place = graph.mesh.coordinates(delay.rank)
         delays[int(stitching.cohorts.at[tuple(place[name] for name in layout.names)])].append(delay)
-    placed: dict[Any, Placed] = {}
+    placed: dict[Channel, Placed] = {}
     return [
         assemble(graph, cohort, plans[cohort.rank_class], topology, placed, compute_ppm, delays[cohort.number])
         for cohort in stitching.cohorts.members

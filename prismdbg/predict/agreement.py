@@ -1,0 +1,150 @@
+"""Whether ranks that meet agree on what they do there. A complaint names ranks and source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.channel import Across, Channel
+from prismdbg.predict.cohorts import Bools, Cohort, Layout
+from prismdbg.predict.entries import Entries, Kind
+from prismdbg.predict.mesh import Ints, Mesh
+from prismdbg.predict.seams import Seam, Stitching
+
+UNEVEN = frozenset({"all_to_all", "gather", "scatter"})  # members may give different sizes
+_SHOWN_RANKS = 4
+
+
+class Agreement:
+    """Of the classes of one mesh."""
+
+    def __init__(self, mesh: Mesh, layout: Layout) -> None:
+        self._ranks = layout.ranks(mesh)
+        self._mesh = mesh
+        self._layout = layout
+
+    def members(
+        self,
+        at: Ints,
+        entries: Sequence[Entries],
+        named: Sequence[Sequence[Channel]],
+        used: dict[Channel, Bools],
+    ) -> None:
+        """Everyone in a group that is used must use it."""
+        for channel, users in used.items():
+            if not isinstance(channel, Across):
+                self._fail_kind(channel, users)
+            axes = tuple(self._layout.axis(name) for name in channel.axes)
+            inside = self._inside(channel, axes)
+            issued = self._first_on(int(at[users][0]), entries, named, channel)
+            if (users & ~inside).any():
+                raise UsageError(
+                    f"{self._some(users & ~inside)} issue {issued}, but are not in {channel}",
+                    hint="name the coordinates of all members",
+                )
+            silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
+            if silent.any():
+                raise UsageError(
+                    f"{self._some(silent)} never issue {issued}, which {self._some(users)} wait for",
+                    hint="give the classes of these ranks the same collectives, or name a smaller group",
+                )
+
+    def _inside(self, channel: Across, axes: tuple[int, ...]) -> Bools:
+        inside = np.ones(self._layout.sizes, dtype=bool)
+        if channel.members:
+            chosen = np.isin(np.arange(self._layout.sizes[axes[0]]), channel.members)
+            inside &= chosen.reshape([-1 if axis == axes[0] else 1 for axis in range(inside.ndim)])
+        return inside
+
+    def sequences(self, stitching: Stitching, entries: Sequence[Entries]) -> None:
+        compared: set[tuple[int, int, int]] = set()
+        for cohort in stitching.cohorts.members:
+            for (_place, kind), seam in stitching.seams[cohort.number].items():
+                for other in _others(seam, cohort, kind):
+                    pair = (seam.key, cohort.number, other)
+                    if pair in compared and kind == Kind.COLLECTIVE:
+                        continue
+                    compared.add(pair)
+                    self._compare(stitching, entries, seam, cohort, stitching.cohorts.members[other], kind)
+
+    def _compare(
+        self,
+        stitching: Stitching,
+        entries: Sequence[Entries],
+        seam: Seam,
+        one: Cohort,
+        other: Cohort,
+        kind: Kind,
+    ) -> None:
+        matching = {Kind.SEND: Kind.RECV, Kind.RECV: Kind.SEND, Kind.COLLECTIVE: Kind.COLLECTIVE}[kind]
+        a, b = entries[one.rank_class], entries[other.rank_class]
+        mine = _issued(a, stitching, one, seam, kind)
+        theirs = _issued(b, stitching, other, seam, matching)
+        shared = min(len(mine), len(theirs))
+        different = np.flatnonzero(_differ(a, mine[:shared], b, theirs[:shared], kind))
+        if len(different):
+            turn = int(different[0])
+            raise UsageError(
+                f"#{turn + 1} on {seam.channel} does not match: {self._cohort(one)} issue {a.say(int(mine[turn]))}, "
+                f"{self._cohort(other)} issue {b.say(int(theirs[turn]))}",
+                hint="the classes of these ranks are not of one job, or the mesh names other groups",
+            )
+        if len(mine) > len(theirs):
+            raise UsageError(
+                f"{self._cohort(one)} issue {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
+                f"{self._cohort(other)} never answer: they issue {len(theirs)} there",
+                hint="the classes of these ranks are not of one job, or one ended early",
+            )
+
+    def _first_on(
+        self, number: int, entries: Sequence[Entries], named: Sequence[Sequence[Channel]], channel: Channel
+    ) -> str:
+        own = entries[number]
+        place = named[number].index(channel)
+        first = np.flatnonzero((own.channel == place) & own.communicates)[0]
+        return own.say(int(first))
+
+    def _fail_kind(self, channel: Channel, users: Bools) -> NoReturn:
+        raise UsageError(
+            f"{self._some(users)} issue a collective on {channel}, which names one peer",
+            hint="name the axes of the group, as in tp",
+        )
+
+    def _cohort(self, cohort: Cohort) -> str:
+        mask = np.zeros(self._ranks.shape, dtype=bool)
+        mask[np.ix_(*cohort.coordinates)] = True
+        return self._some(mask)
+
+    def _some(self, mask: Bools) -> str:
+        ranks = np.sort(self._ranks[mask])
+        shown = ", ".join(str(rank) for rank in ranks[:_SHOWN_RANKS])
+        more = f" and {len(ranks) - _SHOWN_RANKS:,} more" if len(ranks) > _SHOWN_RANKS else ""
+        return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+
+
+def _others(seam: Seam, cohort: Cohort, kind: Kind) -> Sequence[int]:
+    if kind == Kind.COLLECTIVE:
+        return [number for number in seam.parties if number != cohort.number]
+    return seam.parties[1:] if kind == Kind.SEND else seam.parties[:1]
+
+
+def _issued(entries: Entries, stitching: Stitching, cohort: Cohort, seam: Seam, kind: Kind) -> Ints:
+    """The entries of this cohort that meet on the seam, in order."""
+    places = [
+        place for (place, own), other in stitching.seams[cohort.number].items() if own == kind and other.key == seam.key
+    ]
+    return np.flatnonzero(np.isin(entries.channel, places) & (entries.kind == kind))
+
+
+def _differ(a: Entries, mine: Ints, b: Entries, theirs: Ints, kind: Kind) -> Bools:
+    """Another operation, or another size where sizes must agree."""
+    place = {text: number for number, text in enumerate(a.texts)}
+    translated = np.array([place.get(text, -1) for text in b.texts], dtype=np.int64)
+    uneven = np.array([text in UNEVEN for text in a.texts])[a.op[mine]]
+    size: Bools = (a.size_bytes[mine] != b.size_bytes[theirs]) & ~uneven
+    op: Bools = (a.op[mine] != translated[b.op[theirs]]) & (kind == Kind.COLLECTIVE)
+    different: Bools = size | op
+    return different
