@@ -30,6 +30,7 @@ class Keeper:
         self._since_ns = since_ns
         self._shared = tuple(shared)
         self._ours = frozenset(ours)
+        self._copies: dict[tuple[str, int, int], Path] = {}
 
     def keep(self, pids: list[int], into: Path) -> dict[str, Any]:
         """What must be there, and as it was, when the image is restored."""
@@ -43,7 +44,7 @@ class Keeper:
         changed = {path for folder in listing for path in self._changed_here(folder)}
         files = sorted(written | changed)
         return {
-            "files": [copy(path, into / str(number)) for number, path in enumerate(files)],
+            "files": [self._keep(path, into / str(number)) for number, path in enumerate(files)],
             "folders": sorted(folders | {str(Path(path).parent) for path in sockets}),
             "sockets": sockets,
             "listing": listing,
@@ -60,6 +61,27 @@ class Keeper:
         for file in kept["files"]:
             put(file, copies)
         return left
+
+    def _keep(self, path: str, to: Path) -> dict[str, Any]:
+        """What did not change since an earlier image is shared with it."""
+        status = Path(path).stat()
+        small = status.st_size <= COPIED_BYTES
+        if small:
+            version = (path, status.st_size, status.st_mtime_ns)
+            try:
+                os.link(self._copies[version], to)
+            except (KeyError, OSError):  # none, or its image was forgotten
+                shutil.copyfile(path, to)
+                self._copies[version] = to
+        return {
+            "path": path,
+            "copy": to.name if small else None,
+            "size_bytes": status.st_size,
+            "mode": stat.S_IMODE(status.st_mode),
+            "uid": status.st_uid,
+            "gid": status.st_gid,
+            "mtime_ns": status.st_mtime_ns,
+        }
 
     def _list(self, folder: str) -> dict[str, Stamp] | None:
         """Every name in it; None where it is not looked after."""
@@ -144,29 +166,19 @@ def stamp(entry: os.DirEntry[str]) -> Stamp:
     """Of a folder only that it is there: what is in it is not looked after."""
     if entry.is_dir(follow_symlinks=False):
         return [0, 0]
-    status = entry.stat(follow_symlinks=False)
+    return version_of(entry)
+
+
+def version_of(path: Path | os.DirEntry[str]) -> Stamp:
+    status = path.stat(follow_symlinks=False)
     return [status.st_size, status.st_mtime_ns]
-
-
-def copy(path: str, to: Path) -> dict[str, Any]:
-    status = Path(path).stat()
-    small = status.st_size <= COPIED_BYTES
-    if small:
-        shutil.copyfile(path, to)
-    return {
-        "path": path,
-        "copy": to.name if small else None,
-        "size_bytes": status.st_size,
-        "mode": stat.S_IMODE(status.st_mode),
-        "uid": status.st_uid,
-        "gid": status.st_gid,
-        "mtime_ns": status.st_mtime_ns,
-    }
 
 
 def put(file: dict[str, Any], copies: Path) -> None:
     target = Path(file["path"])
     target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and version_of(target) == [file["size_bytes"], file["mtime_ns"]]:
+        return
     if file["copy"] is None:
         target.touch()
         os.truncate(target, file["size_bytes"])

@@ -66,7 +66,8 @@ class Saves:
             kept = self._keeper.keep(list(tree), folder / "files")
             length = Path(self._output).stat().st_size
         finally:
-            os.kill(-1, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGCONT)
         pids = sorted({thread for threads in tree.values() for thread in threads})
         facts = {
             **kept,

@@ -19,6 +19,9 @@ from prismdbg.errors import FacilityError
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
+    if images_base().is_dir():
+        with _alone(images_base()):  # large, so not only the next one who takes images removes them
+            _remove_abandoned(images_base())
     with _locked_folder(sessions_base()) as session:
         yield session
 
@@ -32,13 +35,9 @@ def image_folder() -> Iterator[Path]:
 
 @contextmanager
 def _locked_folder(base: Path) -> Iterator[Path]:
-    base.mkdir(mode=0o711, exist_ok=True)  # a rank that is another user passes through
-    if base.is_symlink() or base.stat().st_uid != os.getuid():
-        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, replays need it")
+    base.mkdir(mode=0o711, parents=True, exist_ok=True)  # a rank that is another user passes through
     with _alone(base):
-        for left in base.iterdir():
-            if left.is_dir() and is_abandoned(left):
-                shutil.rmtree(left, ignore_errors=True)
+        _remove_abandoned(base)
         folder = Path(tempfile.mkdtemp(dir=base))
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         lock(held)
@@ -59,9 +58,17 @@ def images_base() -> Path:
     return Path("/var/tmp") / f"prismdbg-images-{os.getuid()}"
 
 
+def _remove_abandoned(base: Path) -> None:
+    for left in base.iterdir():
+        if left.is_dir() and is_abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def _alone(base: Path) -> Iterator[None]:
     """Between making a folder and locking it, it looks abandoned: one client at a time."""
+    if base.is_symlink() or base.stat().st_uid != os.getuid():
+        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, replays need it")
     descriptor = os.open(base / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for milliseconds

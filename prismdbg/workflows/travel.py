@@ -19,6 +19,7 @@ from prismdbg.capsule.verify import check_content
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.wire import Message
 from prismdbg.runtime.spec import RunningRank, Runtime
 from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
@@ -135,8 +136,9 @@ class Travel:
 
     def _save_alone(self, number: int) -> Answer:
         """criu refuses a rank that somebody outside its network namespace is connected to."""
-        heard = self.client.leave()
+        heard: list[Message] = []
         try:
+            heard = self.client.leave()
             return self._control().save(str(number))
         finally:
             self._client = connect(self._plan, self.running)

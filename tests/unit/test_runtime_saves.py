@@ -195,10 +195,25 @@ def test_open_files_are_found_and_whether_they_are_written(starter: Any, tmp_pat
     assert str(tmp_path / "read") not in starter.open_files(os.getpid())
 
 
+def test_images_share_what_did_not_change(starter: Any, folder: Path, tmp_path: Path) -> None:
+    (folder / "large").write_text("the same in both")
+    (folder / "log").write_text("1")
+    one = keeper(starter, folder)
+    first = one.keep([], tmp_path / "first")
+    (folder / "log").write_text("1, 2")
+    second = one.keep([], tmp_path / "second")
+    names = [{Path(file["path"]).name: file["copy"] for file in kept["files"]} for kept in (first, second)]
+    assert (tmp_path / "first" / names[0]["large"]).samefile(tmp_path / "second" / names[1]["large"])
+    assert (tmp_path / "second" / names[1]["log"]).read_text() == "1, 2"
+    assert one.put_back(first, tmp_path / "first") == []
+    assert (folder / "log").read_text() == "1"
+    assert (tmp_path / "second" / names[1]["log"]).read_text() == "1, 2"
+
+
 def test_a_longer_file_keeps_its_length_only(
     starter: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(starter.copy.__globals__, "COPIED_BYTES", 4)
+    monkeypatch.setitem(starter.put.__globals__, "COPIED_BYTES", 4)
     (folder / "log").write_text("0123456789")
     one = keeper(starter, folder)
     kept = one.keep([], tmp_path / "copies")
