@@ -1,4 +1,4 @@
-"""One rank driven for a session: requests sent, events taken in, images taken at their spacing, returns carried out.
+"""One rank driven for a session: requests sent, events taken in, returns carried out.
 
 Knows no verb. One thread at a time; `interrupt` from any.
 """
@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentClient, AgentError
+from prismdbg.protocol.client import AgentError
 from prismdbg.session import notices
-from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice, Stopped
-from prismdbg.session.reverse import to_drop
 from prismdbg.session.session import Ask, Phase, Session
 from prismdbg.session.stops import StopSpec
+from prismdbg.workflows.image_keeper import ImageKeeper, Tell, Travel
 from prismdbg.workflows.injection import cache_dir
+
+__all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
 
 LOOK_S = 0.2
 PROGRESS_S = 1.0
@@ -28,23 +29,6 @@ END_BOUND_S = 5.0
 MADE_EVENTS = ("diverged", "exception", "end of the log")
 
 Json = dict[str, Any]
-Tell = Callable[[Notice], object]
-
-
-class Travel(Protocol):
-    """The way back, carried out by `workflows.travel`. `client` is another one after each return."""
-
-    @property
-    def client(self) -> AgentClient: ...
-
-    @property
-    def checkpoints(self) -> tuple[Checkpoint, ...]: ...
-
-    def save(self, moment: Moment) -> Checkpoint: ...
-
-    def return_to(self, number: int) -> None: ...
-
-    def forget(self, number: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +49,13 @@ class Interrupted(PrismError):
 
 @dataclass(slots=True)
 class Run:
-    """What one run to a stop is about. silent: it goes over places that were told about already."""
+    """What one run to a stop is about. silent: it goes over places that were told about already. images: some may be
+    taken on the way."""
 
-    target: Moment | None
-    silent: bool
-    noted: list[Json]
+    target: Moment | None = None
+    silent: bool = False
+    images: bool = True
+    noted: list[Json] = field(default_factory=list)
 
 
 class Driver:
@@ -78,18 +64,20 @@ class Driver:
     ) -> None:
         self.travel = travel
         self.session = session
-        self.no_images = ""
         self.traces = False
         self._tell = tell
         self._settings = settings
         self._how_it_ended = how_it_ended
         self._stops_sent: list[Json] = []
         self._interrupts = 0
-        self._clock_s = 0.0  # of running, on this line of time
-        self._since: float | None = None
-        self._saved_at_s = {0: 0.0}
-        self._last_save_s = float("-inf")
-        self._asked_for: set[int] = set()
+        self.images = ImageKeeper(
+            travel,
+            tell,
+            spacing_s=settings.spacing_s,
+            most=settings.most,
+            most_bytes=settings.most_bytes,
+            wanted=settings.images,
+        )
 
     def ask(self, ask: Ask, timeout_s: float = ANSWER_BOUND_S) -> Json:
         return self.travel.client.ask(ask.verb, timeout_s=timeout_s, **ask.arguments)
@@ -100,7 +88,13 @@ class Driver:
             self.wait()
 
     def run(
-        self, ask: Ask, *, stops: str = "apply", silent: bool = False, only: Sequence[StopSpec] | None = None
+        self,
+        ask: Ask,
+        *,
+        stops: str = "apply",
+        silent: bool = False,
+        only: Sequence[StopSpec] | None = None,
+        images: bool = True,
     ) -> list[Json]:
         """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted.
 
@@ -110,8 +104,8 @@ class Driver:
         if self.session.stops.needs_trace and only is None and stops != "ignore":
             self.need_trace()
         self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
-        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True))
-        return self.wait(Run(Moment.parse(until) if until else None, silent, []))
+        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True), images=images)
+        return self.wait(Run(Moment.parse(until) if until else None, silent, images))
 
     def need_trace(self) -> None:
         """Operators, allocations and frees are traced from here on, also after each way back."""
@@ -136,7 +130,7 @@ class Driver:
 
     def wait(self, run: Run | None = None) -> list[Json]:
         """Until the rank stands, has ended or is gone. Interrupted once, it is asked to stop; twice, it runs on."""
-        run = run or Run(None, False, [])
+        run = run or Run()
         watch = _Patience(self._settings.bound_s, self.session.moment)
         paused = False
         while self.session.phase is Phase.RUNNING:
@@ -155,7 +149,7 @@ class Driver:
                 self.lost(error)
             else:
                 self.take(event, run)
-        self._stop_clock()
+        self.images.stands()
         if self._interrupts and run.silent:
             raise Interrupted(f"given up at {self.session.moment}", hint="")
         return run.noted
@@ -190,37 +184,12 @@ class Driver:
         """From here on an interrupt is of what follows."""
         self._interrupts = 0
 
-    def save(self, *, asked: bool) -> Checkpoint | None:
-        """An image of the rank as it stands, which is in the gate; None where that cannot be done."""
-        if not asked and (self.no_images or not self._settings.images):
-            return None
-        began = time.monotonic()
-        try:
-            made = self.travel.save(self.session.moment)
-        except FacilityError as error:
-            if asked:
-                raise
-            self.no_images = str(error)
-            self._tell(notices.Said(f"no images of the rank can be taken: {error}; {error.hint}".rstrip("; ")))
-            return None
-        self._last_save_s = time.monotonic() - began
-        self._saved_at_s[made.number] = self._clock_s
-        if asked:
-            self._asked_for.add(made.number)
-        self._tell(
-            notices.CheckpointMade(
-                number=made.number, moment=made.moment, size_bytes=made.size_bytes, cost_s=made.cost_s, asked=asked
-            )
-        )
-        self._thin()
-        return made
-
     def return_to(self, number: int) -> None:
         """The rank stands again where that image was taken."""
         moment = next(c.moment for c in self.travel.checkpoints if c.number == number)
         self._tell(notices.Progress(text=f"returning to {moment}", moment=moment))
         self.travel.return_to(number)
-        self._clock_s = self._saved_at_s.get(number, 0.0)
+        self.images.returned_to(number)
         self._stops_sent = [{"unknown": True}]
         self.session.returned(self.ask(Ask("progress")))
         if self.traces:
@@ -236,25 +205,14 @@ class Driver:
             except PrismError:
                 pass  # whoever started the rank waits for its process, with a bound
 
-    def _resume(self, ask: Ask) -> None:
+    def _resume(self, ask: Ask, *, images: bool = True) -> None:
         arguments = dict(ask.arguments)
-        if self._settings.images and not self.no_images:
-            arguments["pause_after_s"] = self._until_spacing_s()
+        due_in_s = self.images.due_in_s if images else None
+        if due_in_s is not None:
+            arguments["pause_after_s"] = due_in_s
         self.ask(Ask(ask.verb, arguments, resumes=True))
         self.session.resumed()
-        self._since = time.monotonic()
-
-    def _stop_clock(self) -> None:
-        if self._since is not None:
-            self._clock_s += time.monotonic() - self._since
-            self._since = None
-
-    def _until_spacing_s(self) -> float:
-        """Running time until another image is due: none is, where one lies close by."""
-        spacing = max(self._settings.spacing_s, 3 * max(self._last_save_s, 0.0))
-        taken = [at for number, at in self._saved_at_s.items() if number or self._last_save_s > 0]
-        before = max((at for at in taken if at <= self._clock_s), default=float("-inf"))
-        return max(before + spacing - self._clock_s, 0.0)
+        self.images.runs()
 
     def _passes(self, stop: Stopped, run: Run) -> bool:
         """A stop on the way, at which the rank goes on at once."""
@@ -263,22 +221,21 @@ class Driver:
         if not (spacing or on_the_way):
             run.noted.extend(stop.hits)
             return False
-        self._stop_clock()
+        self.images.stands()
         if self.session.passed(stop):
             if spacing:
-                self.save(asked=False)
+                self.images.save(stop.moment, asked=False)
             else:
                 run.noted.append({"moment": str(stop.moment), "reason": stop.reason, "stop": 0})
-            self._resume(Ask("resume", {"continued": True}, resumes=True))
+            self._resume(Ask("resume", {"continued": True}, resumes=True), images=run.images)
         return True
 
     def _arrived(self, stop: Stopped, run: Run | None) -> None:
         if differs := self.session.unlike(stop):
             self._tell(notices.Unlike(moment=stop.moment, what=differs))
-        self._stop_clock()
-        first = len(self._saved_at_s) == 1 and stop.collective
-        if first and self.session.phase is Phase.STOPPED:
-            self.save(asked=False)
+        self.images.stands()
+        if stop.collective and (run is None or run.images):
+            self.images.first(stop.moment)
 
     def _look(self, watch: _Patience, run: Run) -> None:
         """Nothing was told for a while: is the rank getting on?"""
@@ -304,16 +261,6 @@ class Driver:
         total = sum(began < moment <= end for moment in recorded)
         done = sum(began < moment <= reached for moment in recorded)
         return notices.Progress(text="running", moment=reached, done=done, total=total)
-
-    def _thin(self) -> None:
-        settings = self._settings
-        while True:
-            asked = frozenset(self._asked_for)
-            number = to_drop(self.travel.checkpoints, self._saved_at_s, asked, settings.most, settings.most_bytes)
-            if number is None:
-                return
-            self.travel.forget(number)
-            self._saved_at_s.pop(number, None)
 
 
 class _Patience:

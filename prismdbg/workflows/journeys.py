@@ -130,13 +130,13 @@ class Journeys:
 
     def _checkpoint(self) -> Answer:
         self._session.require_view()
-        self._driver.save(asked=True)
+        self._driver.images.save(self._session.moment, asked=True)
         return self._table()
 
     def _table(self) -> Answer:
         travel = self._driver.travel
         return answers.CheckpointTable(
-            checkpoints=travel.checkpoints, here=self._session.moment, why_none=self._driver.no_images
+            checkpoints=travel.checkpoints, here=self._session.moment, why_none=self._driver.images.why_none
         )
 
     def _restart(self, number: int) -> Answer:

@@ -198,7 +198,7 @@ class Searches:
         except PrismError as error:
             self._driver.say(f"its moment is known only to the collective: {error}")
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
-        self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True)
+        self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True, images=False)
         stop = self._session.stop
         return stop.found.get("origin") if stop is not None else None
 

@@ -1,0 +1,113 @@
+"""Images of the rank along its way: when the next one is due, which are kept, why none can be taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from prismdbg.errors import FacilityError
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.session import notices
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.notices import Notice
+from prismdbg.session.reverse import to_drop
+
+COST_SHARE = 3  # running time between images is at least so many times what one costs
+
+Tell = Callable[[Notice], object]
+
+
+class Travel(Protocol):
+    """The way back, carried out by `workflows.travel`. `client` is another one after each return."""
+
+    @property
+    def client(self) -> AgentClient: ...
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]: ...
+
+    def save(self, moment: Moment) -> Checkpoint: ...
+
+    def return_to(self, number: int) -> None: ...
+
+    def forget(self, number: int) -> None: ...
+
+
+class ImageKeeper:
+    """`most`, `most_bytes`: of images kept; those that a person asked for stay. Its clock runs while the rank does, and
+    goes back with it."""
+
+    def __init__(
+        self, travel: Travel, tell: Tell, *, spacing_s: float, most: int, most_bytes: int, wanted: bool
+    ) -> None:
+        self._travel = travel
+        self._tell = tell
+        self._spacing_s = spacing_s
+        self._most, self._most_bytes = most, most_bytes
+        self._wanted = wanted
+        self._clock_s = 0.0
+        self._since: float | None = None
+        self._taken_at_s: dict[int, float] = {}
+        self._last_cost_s = 0.0
+        self._asked_for: set[int] = set()
+        self.why_none = ""
+
+    def runs(self) -> None:
+        self._since = time.monotonic()
+
+    def stands(self) -> None:
+        if self._since is not None:
+            self._clock_s += time.monotonic() - self._since
+            self._since = None
+
+    @property
+    def due_in_s(self) -> float | None:
+        """Running time until another image is due; None where none are taken. One that lies close by will do."""
+        if not self._wanted or self.why_none:
+            return None
+        spacing_s = max(self._spacing_s, COST_SHARE * self._last_cost_s)
+        before_s = max((at for at in self._taken_at_s.values() if at <= self._clock_s), default=None)
+        return 0.0 if before_s is None else max(before_s + spacing_s - self._clock_s, 0.0)
+
+    def first(self, moment: Moment) -> None:
+        """One where the rank stands for the first time."""
+        if not self._taken_at_s:
+            self.save(moment, asked=False)
+
+    def save(self, moment: Moment, *, asked: bool) -> None:
+        """Of the rank as it stands, in the gate. That it cannot be done is said once, and raised where it was asked."""
+        if not asked and (self.why_none or not self._wanted):
+            return
+        began = time.monotonic()
+        try:
+            made = self._travel.save(moment)
+        except FacilityError as error:
+            if asked:
+                raise
+            self.why_none = str(error)
+            self._tell(notices.Said(f"no images of the rank can be taken: {error}; {error.hint}".rstrip("; ")))
+            return
+        self._last_cost_s = time.monotonic() - began
+        self._taken_at_s[made.number] = self._clock_s
+        if asked:
+            self._asked_for.add(made.number)
+        self._tell(
+            notices.CheckpointMade(
+                number=made.number, moment=made.moment, size_bytes=made.size_bytes, cost_s=made.cost_s, asked=asked
+            )
+        )
+        self._thin()
+
+    def returned_to(self, number: int) -> None:
+        self._clock_s, self._since = self._taken_at_s.get(number, 0.0), None
+
+    def _thin(self) -> None:
+        while True:
+            asked, at_s = frozenset(self._asked_for), {0: 0.0, **self._taken_at_s}
+            number = to_drop(self._travel.checkpoints, at_s, asked, self._most, self._most_bytes)
+            if number is None:
+                return
+            self._travel.forget(number)
+            self._taken_at_s.pop(number, None)
