@@ -35,9 +35,11 @@ class Microscope(TorchDispatchMode):  # type: ignore[misc]
         name = str(func.name())
         if self.found is not None or is_quiet() or not name.startswith("aten::"):
             return func(*args, **kwargs)
-        given = self._any([args, kwargs]) if not _is_unfilled(name) else False
+        if _is_unfilled(name):
+            return func(*args, **kwargs)
+        given = self._any([args, kwargs])  # before: the operator may write over them
         result = func(*args, **kwargs)
-        if not _is_unfilled(name) and (given or self._any(result)):
+        if self._any(result):
             self._note(name, born=not given)
         return result
 

@@ -1,0 +1,155 @@
+"""Where a replayed rank stops and goes on, module ends, and operators looked into for the first NaN."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from waiting import wait_for
+
+from prismdbg.errors import UsageError
+from prismdbg.model.collective import Identity
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+from prismdbg.rank.call import Call
+from prismdbg.rank.gate import Gate, Stop
+from prismdbg.rank.halts import FINISH, Halts
+from prismdbg.rank.microscope import Microscope
+
+
+class Walk:
+    """A thread that issues collectives 1.1, 1.2, ... and stops where the gate says so."""
+
+    def __init__(self, count: int = 9) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.gate = Gate(lambda event, **data: self.told.append({"event": event, **data}))
+        self.halts = Halts(self.gate, self.gate._publish, lambda name: (name, "dp"))
+        self.thread = threading.Thread(target=self._run, args=(count,), daemon=True)
+        self.thread.start()
+        self.wait(1)
+
+    def _run(self, count: int) -> None:
+        self.gate.stop(Stop("start", Moment(0), {}, None, {}))
+        for number in range(1, count + 1):
+            moment, tensor = Moment(1, number), torch.ones(2)
+            call = SimpleNamespace(
+                spec=OPS["allreduce_"], inputs=[tensor], outputs=[tensor], sent=[], received=[], group_name="0", root=-1
+            )
+            halt = self.halts.before(cast(Call, call), moment, Identity("0", number), None)
+            if reason := self.halts.after(halt, {"profiling_name": "all_reduce"}, synthesized=False):
+                self.gate.stop(Stop(reason, moment, {"at": number}, None, {}, answered=True, stops=halt.stops))
+
+    def wait(self, number: int) -> None:
+        wait_for(lambda: self.gate.number == number and self.gate.current is not None, 10, f"stop {number}")
+
+    def go(self, **message: Any) -> dict[str, Any]:
+        """What the next stop is told with; empty where the thread came to its end."""
+        number = self.gate.number + 1
+        self.gate.resume(message)
+        wait_for(
+            lambda: (self.gate.number == number and self.gate.current is not None) or not self.thread.is_alive(),
+            10,
+            "it",
+        )
+        stops = [told for told in self.told if told["event"] == "stopped" and told["number"] == number]
+        return stops[-1] if stops else {}
+
+
+def where(stop: dict[str, Any]) -> tuple[str, str]:
+    return stop["reason"], stop["moment"]
+
+
+def test_counts_moments_and_the_end() -> None:
+    walk = Walk()
+    assert where(walk.go(count=2)) == ("next", "1.2")
+    assert where(walk.go(until="1.5")) == ("until", "1.5")
+    assert where(walk.go(pause_after_s=0.0)) == ("spacing", "1.6")
+    assert walk.go() == {}
+    with pytest.raises(UsageError, match="running already"):
+        walk.gate.resume({})
+
+
+def test_going_on_as_before_keeps_the_aim_and_what_was_noted() -> None:
+    walk = Walk()
+    walk.halts.stops.replace([{"number": 4, "kind": "collective", "condition": "collective in (2, 5)"}])
+    spaced = walk.go(until="1.7", stops="note", pause_after_s=0.0)
+    assert where(spaced) == ("spacing", "1.1")
+    arrived = walk.go(continued=True)
+    assert where(arrived) == ("until", "1.7")
+    assert [(hit["stop"], hit["moment"]) for hit in arrived["hits"]] == [(4, "1.2"), (4, "1.5")]
+    assert where(walk.go(stops="apply", count=1)) == ("next", "1.8")
+
+
+def test_stops_apply_or_are_passed() -> None:
+    walk = Walk()
+    walk.halts.stops.replace(
+        [
+            {"number": 1, "kind": "collective", "condition": "collective >= 3", "ignore": 1},
+            {"number": 2, "kind": "collective", "condition": "collective == 2", "log_only": True},
+        ]
+    )
+    stop = walk.go(stops="apply")
+    assert (*where(stop), stop["stops"]) == ("stop", "1.4", [1])
+    assert [told["moment"] for told in walk.told if told["event"] == "hit"] == ["1.2"]
+    assert walk.go(stops="ignore") == {}
+
+
+def test_without_a_module_a_step_is_finished() -> None:
+    walk = Walk()
+    stop = walk.go(until="1.4", stops="note", finish={"module": "", "step": 2})
+    assert [hit["stop"] for hit in stop["hits"]] == [FINISH] * 4, "all of an earlier step"
+    assert where(walk.go(stops="apply", finish={"module": "", "step": 0})) == ("finish", "1.5")
+    assert where(walk.go(stops="apply", finish={"module": "layers.3", "step": 1})) == ("finish", "1.6")
+
+
+def test_what_is_asked_of_a_thread_runs_in_it_and_its_errors_are_the_askers() -> None:
+    walk = Walk()
+    assert walk.gate.ask(lambda stop: (threading.get_ident(), stop.reason)) == (walk.thread.ident, "start")
+    with pytest.raises(ZeroDivisionError):
+        walk.gate.ask(lambda _: 1 / 0)
+    walk.go()
+    with pytest.raises(UsageError, match="the rank is running"):
+        walk.gate.ask(lambda stop: stop)
+
+
+def looked_at(body: Any, nan_only: bool = True) -> dict[str, Any] | None:
+    with Microscope(nan_only, lambda: Moment(3, 1, 7)) as microscope:
+        body()
+    return microscope.found
+
+
+def test_a_nan_that_an_operator_makes_is_born_there() -> None:
+    found = looked_at(lambda: torch.zeros(2).log().sub(torch.zeros(2).log()).sum())
+    assert found is not None
+    assert (found["op"], found["born"], found["moment"]) == ("aten::sub.Tensor", True, "3.1.7")
+    assert found["frames"][0]["filename"] == __file__
+
+
+def test_a_nan_from_outside_came_in_with_the_inputs() -> None:
+    read = torch.tensor([1.0, float("nan")])
+    found = looked_at(lambda: read[1:] * 2)
+    assert found is not None and not found["born"]
+
+
+def test_an_infinity_is_looked_for_only_if_asked() -> None:
+    mask = torch.zeros(2, dtype=torch.bool)
+    mask[0] = True
+    attend = lambda: torch.zeros(2).masked_fill(mask, float("-inf")).softmax(0)  # noqa: E731
+    assert looked_at(attend) is None
+    found = looked_at(attend, nan_only=False)
+    assert found is not None and found["op"].startswith("aten::masked_fill")
+
+
+def test_memory_that_was_never_filled_is_no_finding() -> None:
+    assert looked_at(lambda: torch.empty(1 << 16).resize_(4).fill_(0).sum()) is None
+
+
+def test_it_sees_the_backward_pass_and_draws_nothing() -> None:
+    weight = torch.zeros(2, requires_grad=True)
+    state = torch.get_rng_state()
+    found = looked_at(lambda: (weight.sqrt() * 0).sum().backward())
+    assert found is not None and found["born"] and "Backward" not in found["op"]
+    assert torch.equal(state, torch.get_rng_state())
