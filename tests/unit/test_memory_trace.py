@@ -1,0 +1,256 @@
+"""Memory traces read as columns: live blocks, peaks, curves, groups, differences, the export."""
+
+from __future__ import annotations
+
+import pickle
+import pickletools
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from traces import CAPACITY, TraceBuilder, header_of
+
+from prismdbg.capsule import memory_format
+from prismdbg.capsule.memory_format import Kind
+from prismdbg.errors import CapsuleError
+from prismdbg.memory.curve import curve
+from prismdbg.memory.difference import diff
+from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested
+from prismdbg.memory.live import live_at
+from prismdbg.memory.peak import peak
+from prismdbg.memory.snapshot import snapshot, write_snapshot
+from prismdbg.memory.trace import open_trace
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+
+INSIDE = Frame("/x/site-packages/torch/nn/linear.py", 130, "forward")
+OWN = Frame("/home/me/model.py", 53, "forward")
+MAIN = Frame("/home/me/train.py", 70, "main")
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    return TraceBuilder(tmp_path / "trace")
+
+
+def training(builder: TraceBuilder) -> Path:
+    """100 bytes from before; step 0: 30 live on, 500 come and go while the backend holds 7; step 1: 40 leak."""
+    old = builder.before(100)
+    builder.operator("aten::linear")
+    builder.allocate(30, "aten::addmm", outer="aten::linear", module="up", frames=(INSIDE, OWN, MAIN))
+    builder.operator("aten::mul")
+    high = builder.allocate(500, "aten::mul", frames=(OWN, MAIN))
+    builder.now = Moment(0, 1)
+    staging = builder.allocate(7, "c10d::allreduce_", backend=True)
+    builder.free(high)
+    builder.free(staging)
+    builder.now = Moment(1)
+    builder.operator("aten::add")
+    builder.allocate(40, "aten::add", frames=(MAIN,))
+    builder.free(old)
+    return builder.write()
+
+
+def test_what_is_live_is_known_at_every_moment(builder: TraceBuilder) -> None:
+    trace = open_trace(training(builder))
+    sizes = {str(m): live_at(trace, m).program_bytes for m in (Moment(0, 0, 1), Moment(0, 1), Moment(1), Moment(9))}
+    assert sizes == {"0.0.1": 100, "0.1": 630, "1.0": 130, "9.0": 70}
+    assert live_at(trace, Moment(1)).before_bytes == 100
+    assert live_at(trace).before_bytes == 0
+    assert live_at(trace, Moment(0, 0, 1)).backend_bytes == 0
+
+
+def test_totals_in_the_records_are_what_the_blocks_add_up_to(builder: TraceBuilder) -> None:
+    trace = open_trace(training(builder))
+    for row in range(len(trace)):
+        lives = (trace.made <= row) & (trace.freed > row)
+        own = trace.made[lives & ~trace.is_backend[trace.made]]
+        assert trace.total_bytes[row] == trace.size_bytes[own].sum(), trace.moment(row)
+
+
+def test_the_peak_is_named_by_the_allocation_that_made_it(builder: TraceBuilder) -> None:
+    found = peak(open_trace(training(builder)))
+    assert found is not None and found.allocation is not None
+    assert (found.size_bytes, str(found.moment)) == (630, "0.0.2")
+    assert (found.allocation.site.op, found.allocation.site.own_frame) == ("aten::mul", OWN)
+    assert found.live.program_bytes == 630
+
+
+def test_a_peak_counts_the_backend_or_only_the_stretch_where_that_is_asked_for(builder: TraceBuilder) -> None:
+    trace = open_trace(training(builder))
+    with_backend = peak(trace, with_backend=True)
+    profiled = peak(trace, made_inside=True)
+    late = peak(trace, begin=Moment(1), made_inside=True)
+    assert with_backend is not None and with_backend.size_bytes == 637
+    assert profiled is not None and profiled.size_bytes == 530  # what was there before does not count
+    assert late is not None and (late.size_bytes, late.live.program_bytes) == (40, 40)
+    assert peak(trace, begin=Moment(5)) is None
+
+
+def test_a_curve_with_few_points_still_has_the_peak(builder: TraceBuilder) -> None:
+    trace = open_trace(training(builder))
+    drawn = curve(trace, points=3)
+    assert len(drawn) == 3
+    assert drawn.high_bytes.max() == 630
+    assert drawn.low_bytes.min() == 70
+    assert drawn.high_bytes[drawn.peak_point] == 630
+    assert [step for step, _ in drawn.step_points] == [0, 1]
+    assert drawn.point_at(Moment(1)) == drawn.step_points[1][1]
+
+
+def test_an_empty_stretch_has_an_empty_curve(builder: TraceBuilder) -> None:
+    assert len(curve(open_trace(training(builder)), begin=Moment(7))) == 0
+
+
+def test_blocks_are_grouped_and_the_rest_is_told_apart(builder: TraceBuilder) -> None:
+    live = live_at(open_trace(training(builder)), Moment(0, 1, 1))
+    assert [(e.label, e.size_bytes) for e in grouped(live, By.OP)] == [(BEFORE, 100), ("aten::addmm", 30)]
+    assert {e.label for e in grouped(live, By.MODULE)} == {BEFORE, "up"}
+    stack = next(e for e in grouped(live, By.STACK) if e.label != BEFORE)
+    assert stack.label == "/home/me/model.py:53 in forward < train.py:70"
+    assert stack.frames == (INSIDE, OWN, MAIN)
+    assert [e.label for e in grouped(live, By.SIZE)] == [BEFORE, "30 bytes each"]
+
+
+def test_the_backends_own_are_a_group(builder: TraceBuilder) -> None:
+    builder.allocate(5, backend=True)
+    builder.allocate(3, "aten::mm")
+    found = grouped(live_at(open_trace(builder.write())), By.OP)
+    assert [(entry.label, entry.size_bytes) for entry in found] == [(BACKEND, 5), ("aten::mm", 3)]
+
+
+def test_ages_are_counted_in_steps(builder: TraceBuilder) -> None:
+    for step in (0, 90, 99, 100):
+        builder.now = Moment(step)
+        builder.allocate(step + 1)
+    ages = {entry.label: entry.size_bytes for entry in grouped(live_at(open_trace(builder.write())), By.AGE)}
+    assert ages == {
+        "made in this step": 101,
+        "1 step old": 100,
+        "10 to 99 steps old": 91,
+        "100 steps or older": 1,
+    }
+
+
+def test_groups_nest_into_a_tree_that_adds_up(builder: TraceBuilder) -> None:
+    tree = nested(live_at(open_trace(training(builder)), Moment(0, 1)), (By.MODULE, By.OP))
+    assert sum(node.size_bytes for node in tree) == 630
+    by_label = {node.label: node for node in tree}
+    assert [child.label for child in by_label["no module"].children] == ["aten::mul"]
+    assert by_label[BEFORE].children == ()
+
+
+def test_a_difference_says_what_leaked_and_what_went(builder: TraceBuilder) -> None:
+    found = diff(open_trace(training(builder)), Moment(1), Moment(2))
+    assert [entry.label for entry in grouped(found.made, By.OP)] == ["aten::add"]
+    assert [entry.label for entry in grouped(found.gone, By.OP)] == [BEFORE]
+    assert found.growth_bytes == -60
+
+
+def test_a_thread_that_stores_its_record_late_does_not_disorder_moments(builder: TraceBuilder) -> None:
+    builder.now = Moment(3, 2)
+    builder.allocate(1)
+    builder.now = Moment(3, 1, 4)  # another thread, which had looked at the place before
+    builder.allocate(2)
+    builder.now = Moment(3, 3)
+    builder.allocate(4)
+    assert live_at(open_trace(builder.write()), Moment(3, 3)).program_bytes == 3
+
+
+def test_several_segments_are_one_trace(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace", capacity=4)
+    for size_bytes in range(1, 12):
+        builder.allocate(size_bytes)
+    assert live_at(open_trace(builder.write())).program_bytes == sum(range(1, 12))
+
+
+def test_what_lies_behind_the_count_is_of_another_time(builder: TraceBuilder) -> None:
+    """A process that was put back writes over what it had written later."""
+    folder = training(builder)
+    whole = open_trace(folder)
+    segment = folder / memory_format.segment_name(0)
+    data = bytearray(segment.read_bytes())
+    head = list(memory_format.HEADER.unpack_from(data))
+    head[-1] = 3
+    memory_format.HEADER.pack_into(data, 0, *head)
+    segment.write_bytes(data)
+    assert len(open_trace(folder)) == 3
+    assert len(open_trace(folder, records=2)) == 2
+    assert open_trace(folder).moment(2) == whole.moment(2)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, b"X"), (8, b"\x09"), (20, b"\x08"), (48, b"\xff" * 8)],
+    ids=["magic", "version", "size", "count"],
+)
+def test_a_damaged_trace_is_refused(builder: TraceBuilder, at: int, value: bytes) -> None:
+    folder = training(builder)
+    segment = folder / memory_format.segment_name(0)
+    data = bytearray(segment.read_bytes())
+    data[at : at + len(value)] = value
+    segment.write_bytes(data)
+    with pytest.raises(CapsuleError):
+        open_trace(folder)
+
+
+def test_damaged_names_are_refused(builder: TraceBuilder) -> None:
+    folder = training(builder)
+    names = folder / "events.00000.seg"
+    data = bytearray(names.read_bytes())
+    data[64:68] = b"\x05\x00\x00\x00"
+    names.write_bytes(data)
+    with pytest.raises(CapsuleError, match="damaged"):
+        open_trace(folder)
+
+
+def test_no_trace_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(CapsuleError, match="no memory trace") as caught:
+        open_trace(tmp_path)
+    assert "--memory" in caught.value.hint
+
+
+def test_a_segment_made_a_moment_ago_is_empty(builder: TraceBuilder) -> None:
+    folder = training(builder)
+    (folder / memory_format.segment_name(0)).write_bytes(bytes(4096))
+    assert len(open_trace(folder)) == 0
+    assert peak(open_trace(folder)) is None
+
+
+def test_the_snapshot_has_what_the_viewer_reads(builder: TraceBuilder, tmp_path: Path) -> None:
+    trace = open_trace(training(builder))
+    made = snapshot(trace)
+    events = made["device_traces"][0]
+    assert [e["action"] for e in events].count("alloc") == 4
+    assert [e["action"] for e in events].count("free_completed") == 3
+    assert [e["size"] for e in events if e["action"] == "free_completed"] == [500, 7, 100]
+    assert events[0]["frames"][0]["name"] == "aten::addmm"
+    assert sorted(s["total_size"] for s in made["segments"]) == [30, 40]
+    write_snapshot(trace, tmp_path / "snapshot.pickle")
+    data = (tmp_path / "snapshot.pickle").read_bytes()
+    plain = {"GLOBAL", "STACK_GLOBAL", "REDUCE"}.isdisjoint(op.name for op, _, _ in pickletools.genops(data))
+    assert plain and pickle.loads(data) == made  # noqa: S301  written a line above
+
+
+def test_a_million_records_open_in_two_seconds(tmp_path: Path) -> None:
+    count = 1_000_000
+    names = "kind flags device thread address size_bytes time_ns step collective op site block total_bytes"
+    kinds = "u1 u1 <u2 <u4 <u8 <u8 <i8 <u4 <u4 <u4 <u4 <u8 <u8"
+    rows = np.zeros(count, dtype=list(zip(names.split(), kinds.split(), strict=True)))
+    rows["kind"][0::2], rows["kind"][1::2] = Kind.ALLOCATION, Kind.FREE
+    rows["block"] = np.arange(count) // 2 + 1
+    rows["size_bytes"] = 8
+    rows["step"] = np.arange(count) // 1000
+    rows["total_bytes"][0::2] = 8
+    for index, start in enumerate(range(0, count, CAPACITY)):
+        piece = rows[start : start + CAPACITY]
+        data = header_of(index, len(piece)) + piece.tobytes()
+        (tmp_path / memory_format.segment_name(index)).write_bytes(data)
+    began = time.process_time()  # not the clock on the wall: the machine may be busy with other things
+    trace = open_trace(tmp_path)
+    found = peak(trace)
+    drawn = curve(trace, 250)
+    assert time.process_time() - began < 2
+    assert found is not None and found.size_bytes == 8 and len(drawn) == 250
+    assert len(trace) == count and (trace.freed == trace.made + 1).all()
