@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 from prismdbg.errors import PrismError
+from prismdbg.expr import tree
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.model.moment import Moment
@@ -187,7 +188,24 @@ def _told(op: str, moment: Moment, frame: FrameType | None) -> dict[str, Any]:
 
 def _filter(one: Watched) -> Filter:
     """As much of a stop as can be decided where the allocation is made; the rest of its condition comes after."""
-    return Filter(size_at_least_bytes=max(1, int(one.spec.get("size_at_least_bytes", 1))))
+    return Filter(size_at_least_bytes=max(1, least_size(one.condition)))
+
+
+def least_size(condition: Expression | None) -> int:
+    """What `size > N`, alone or with `and`, asks for at least; 0 where it says nothing of the kind."""
+    if condition is None:
+        return 0
+    root = condition.root
+    parts = root.operands if isinstance(root, tree.Logic) and root.word == "and" else (root,)
+    return max((_bound_of(part) for part in parts), default=0)
+
+
+def _bound_of(part: tree.Node) -> int:
+    match part:
+        case tree.Comparison(first=tree.Name(name="size"), rest=((">" | ">=", tree.Literal(value=int(least))),)):
+            return least
+        case _:
+            return 0
 
 
 def _no_name(name: str) -> Any:

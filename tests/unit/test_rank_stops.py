@@ -8,11 +8,13 @@ from typing import Any, cast
 import pytest
 import torch
 
+from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.rank.call import Call
 from prismdbg.rank.digest import digest_of
+from prismdbg.rank.events import least_size
 from prismdbg.rank.place import Place
 from prismdbg.rank.stops import CallView, Stops
 from prismdbg.session.stop_line import parse_stop
@@ -214,3 +216,18 @@ def test_a_place_knows_what_was_sent_received_and_drawn() -> None:
         assert walked(1)["python"] == "untouched"
     finally:
         torch.set_rng_state(state)
+
+
+@pytest.mark.parametrize(
+    ("condition", "least"),
+    [
+        ("size > 1MB", 1_000_000),
+        ('op == "mm" and size >= 2KiB and step > 3', 2048),
+        ("size > 1MB or step > 3", 0),
+        ("not size > 1MB", 0),
+        ("size < 1MB", 0),
+        ("total > 1MB", 0),
+    ],
+)
+def test_small_allocations_are_passed_where_they_are_made(condition: str, least: int) -> None:
+    assert least_size(parse(condition)) == least
