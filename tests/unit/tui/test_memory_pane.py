@@ -8,10 +8,13 @@ import pytest
 from played import PlayedRank, screen_of, until
 from prismdbg_tui.app import PrismApp
 from prismdbg_tui.curve_drawing import CurveInk, cell_of, draw_curve, point_of
+from prismdbg_tui.memory_looking import MemoryLooker, MemoryRequest
 from prismdbg_tui.memory_view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.messages import MemoryLooked
 from textual.pilot import Pilot
+from tiny_trace import TinyTrace
 
+from prismdbg.capsule.memory_format import Kind
 from prismdbg.model.moment import Moment
 
 INK = CurveInk(background="#000000", line="#0000ff", peak="#ff0000", accent="#ffff00", quiet="#888888")
@@ -67,3 +70,56 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
         assert app.glance.memory.since is None
 
     screen_of(part, tmp_path, PlayedRank())
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A model from before, activations that come and go, a leak of a hundred bytes a step."""
+    made = TinyTrace(tmp_path / "trace")
+    forward = made.site("aten::mm", ("/job/model.py", 61, "forward"), module="layers.0")
+    leak = made.site("aten::clone", ("/job/train.py", 9, "main"))
+    made.allocate(Moment(0), 1000, kind=Kind.BEFORE)
+    for step in range(3):
+        block = made.allocate(Moment(step, 1, 2), 500 if step != 1 else 5000, forward)
+        made.allocate(Moment(step, 1, 7), 100, leak)
+        made.free(Moment(step, 2), block)
+    return made.close()
+
+
+def looked(
+    folder: Path | None, at: Moment | None, since: Moment | None = None, by: GroupBy = GroupBy.STACK
+) -> MemoryView:
+    return MemoryLooker().look(MemoryRequest(folder=folder, at=at, since=since, by=by))
+
+
+def test_a_trace_is_looked_at_by_moment(trace: Path) -> None:
+    view = looked(trace, Moment(1, 2))
+    assert view.program_bytes == 6200 and view.before_bytes == 1000
+    assert (view.peak_bytes, view.peak_text) == (6200, "aten::clone at train.py:9 in main")
+    labels = [(node.label, node.size_bytes, node.quiet) for node in view.nodes]
+    assert labels == [
+        ("model.py:61 in forward", 5000, False),
+        ("before A", 1000, True),
+        ("train.py:9 in main", 200, False),
+    ]
+    assert view.nodes[0].children[0].label == "aten::mm at model.py:61 in forward"
+
+
+@pytest.mark.parametrize(
+    ("by", "first"),
+    [(GroupBy.MODULE, "layers.0"), (GroupBy.OP, "aten::mm"), (GroupBy.SIZE, "5000 bytes each"),
+     (GroupBy.AGE, "made in this step")],
+)  # fmt: skip
+def test_a_key_puts_blocks_together_otherwise(trace: Path, by: GroupBy, first: str) -> None:
+    assert looked(trace, Moment(1, 2), by=by).nodes[0].label == first
+
+
+def test_what_leaked_between_two_moments(trace: Path) -> None:
+    view = looked(trace, Moment(1, 1), since=Moment(2, 3))
+    assert (view.since, view.at, view.growth_bytes) == (Moment(1, 1), Moment(2, 3), 200)
+    assert [(node.label, node.size_bytes) for node in view.nodes] == [("train.py:9 in main", 200)]
+
+
+def test_what_is_no_trace_is_said(tmp_path: Path) -> None:
+    assert "trace on" in looked(None, None).note
+    assert "no memory trace" in looked(tmp_path, None).note
