@@ -42,17 +42,9 @@ class MemoryVerbs:
         """Of what happened up to here; made first where there is none."""
         self._driver.session.require_view()
         if not self._driver.traces:
-            self._trace_from_the_beginning()
+            self._ways.trace_from_the_beginning()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.client, status), int(status["records"]))
-
-    def _trace_from_the_beginning(self) -> None:
-        here = self._driver.session.moment
-        self._driver.say_progress("running again from the beginning, traced", here)
-        self._ways.goto_first()
-        self._driver.need_trace()
-        if self._driver.session.moment < here:
-            self._ways.goto(here)
 
     def _memory(self, line: Line) -> Answer:
         word, *rest = line.text.split() or ["live"]

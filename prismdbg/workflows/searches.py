@@ -110,12 +110,9 @@ class Searches:
     def allocated(self, text: str) -> Answer:
         """Whose block the tensor's elements lie in: known where a trace was on when it was made, else by running
         again from A with one."""
-        here = self._ways.here()
         block = self._block(text) if self._driver.traces else None
         if block is None or block["is_before"]:
-            self._ways.goto_first()
-            self._driver.need_trace()
-            self._ways.goto(here)
+            self._ways.trace_from_the_beginning()
             block = self._block(text)
         if block is None:
             raise UsageError(f"no allocation holds {text}", hint="it may lie in a file, or be lent by another library")

@@ -84,6 +84,16 @@ class Ways:
         if self._session.stop is not None and self._session.stop.reason == PARKED:
             self._driver.run(self._session.next(), stops="ignore", silent=True)
 
+    def trace_from_the_beginning(self) -> None:
+        """To here again, everything traced; from now on also the images are."""
+        here = self.here()
+        self._driver.say_progress("running again from the beginning, traced", here)
+        self.goto_first()
+        self._driver.images.forget_made()
+        self._driver.need_trace()
+        if self._session.moment < here:
+            self._forward_to(here)
+
     def before(self, count: int) -> Moment | None:
         """The count-th collective before here, from where the rank stands; None where the beginning is nearer."""
         if self.at_origin:

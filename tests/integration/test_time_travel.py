@@ -166,3 +166,18 @@ def test_who_wrote_and_who_allocated(nan_from_start: Taken) -> None:
         allocated = one.debugger.do("who allocated ddp.module.head.weight")
         assert isinstance(allocated, answers.Allocated)
         assert not allocated.before and allocated.moment.step == 0 and allocated.size_bytes >= 4 * 256 * 64
+
+
+def test_memory_is_the_same_also_after_a_way_back(nan_from_start: Taken) -> None:
+    def live_bytes(one: Seat, line: str) -> int:
+        answer = one.debugger.do(line)
+        assert isinstance(answer, answers.Memory)
+        return int(answer.answer.program_bytes if line == "memory" else answer.answer.size_bytes)
+
+    with seat(nan_from_start.capsule, "local", spacing_s=0.0) as one:
+        one.at("goto 4.1")
+        first = live_bytes(one, "memory"), live_bytes(one, "memory peak")
+        assert first[0] < first[1]
+        one.at("goto 7.1")
+        one.at("goto 4.1")
+        assert (live_bytes(one, "memory"), live_bytes(one, "memory peak")) == first
