@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from prismdbg.errors import UsageError, WaitTimeout
+from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.session.answers import Phase
+from prismdbg.session.session import Ask
 from prismdbg.session.stops import StopSpec
 from prismdbg.workflows.debugger import Debugger
 from prismdbg.workflows.driver import Interrupted
 
 Json = dict[str, Any]
 AGAIN_S = 0.5
+LOOK_BOUND_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +108,16 @@ class DebuggedRank:
 
     def _over(self) -> WaitTimeout:
         return WaitTimeout(
-            f"the replay did not come to its end in time; it was at {self._debugger.session.moment}",
+            f"the replay did not come to its end in time; it was at {self._reached()}",
             hint="time_limit in the script, or --timeout, gives it more",
         )
+
+    def _reached(self) -> Moment:
+        """As far as the rank can say: it may hold the interpreter's lock."""
+        try:
+            return Moment.parse(str(self._debugger.driver.ask(Ask("progress"), LOOK_BOUND_S)["moment"]))
+        except PrismError:
+            return self._debugger.session.moment
 
 
 def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:

@@ -65,6 +65,7 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
         )
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", hint="--source takes the folder with the edited files")
+    folder = folder.resolve()  # the runtimes have a working directory of their own
     captured = {file.path: file for file in read_files(capsule) if file.place is not Place.MISSING}
     own = sorted(_walk(folder))
     base = _seen_as(own, captured, places(capsule.rank(), tuple(captured)))

@@ -36,8 +36,9 @@ def shape(value: Any, name: str = "") -> Any:
 class Talk:
     """What was said over one client, by verb and by event; the first of each kind."""
 
-    def __init__(self, client: AgentClient) -> None:
+    def __init__(self, client: AgentClient, end_record: int) -> None:
         self._client = client
+        self.end_record = end_record
         self.said: dict[str, Any] = {"requests": {}, "events": {}}
 
     def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -65,12 +66,12 @@ class Talk:
 def talking(capsule: Path) -> Iterator[Talk]:
     request = ReplayRequest(capsule=Capsule.open(capsule), runtime="local")
     with open_replay(request, lambda _: None) as live:
-        yield Talk(live.client)
+        yield Talk(live.client, live.end_record)
 
 
 def a_run_to_the_end(talk: Talk) -> None:
     talk.ask("stops", stops=[{"number": 1, "kind": "collective", "op": "all_reduce", "log_only": True}])
-    talk.ask("resume", stops="apply")
+    talk.ask("resume", end=talk.end_record, stops="apply")
     talk.until("stopped (end of the log)")
     talk.ask("progress")
     talk.ask("resume", stops="off")

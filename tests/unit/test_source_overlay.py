@@ -97,6 +97,12 @@ def test_a_folder_as_it_was_captured_changes_nothing(capsule: Capsule, tmp_path:
     assert make_overlay(capsule, folder(tmp_path / "mine", {"train.py": "old"})).is_empty
 
 
+def test_a_relative_folder(capsule: Capsule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = folder(tmp_path / "mine", {"train.py": "new"})
+    monkeypatch.chdir(mine)
+    assert make_overlay(capsule, Path()).replaced == {"/job/src/train.py": mine.resolve() / "train.py"}
+
+
 def test_a_process_image_has_its_program_in_memory(tmp_path: Path) -> None:
     capsule = make_capsule(tmp_path / "capsule", IMAGE)
     with pytest.raises(UsageError, match=r"starts at 0\.1, with the old program in its memory") as raised:
