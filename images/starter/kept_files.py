@@ -38,7 +38,7 @@ class Keeper:
         opened = [item for pid in pids for item in open_files(pid).items()]
         written = {path for path, is_written in opened if is_written} - self._ours
         folders = {str(Path(path).parent) for path, _ in opened} | {place for pid in pids if (place := working(pid))}
-        sockets = [path for path in bound_sockets() if path not in self._ours]
+        sockets = [path for path in bound_sockets(pids) if path not in self._ours]
         watched = self._folders | {str(Path(path).parent) for path in written}
         listing = {folder: names for folder in sorted(watched) if (names := self._list(folder)) is not None}
         changed = {path for folder in listing for path in self._changed_here(folder)}
@@ -127,11 +127,21 @@ def processes() -> dict[int, list[int]]:
     return found
 
 
-def bound_sockets() -> list[str]:
-    """Paths of the Unix sockets of this network namespace that lie in the file system."""
+def bound_sockets(pids: list[int]) -> list[str]:
+    """Paths in the file system that Unix sockets of these processes are bound to."""
+    held = {inode for pid in pids for inode in socket_inodes(pid)}
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
-    paths = {fields[7] for line in lines if len(fields := line.split(maxsplit=7)) == 8}
-    return sorted(path for path in paths if path.startswith("/") and Path(path).is_socket())
+    bound = {fields[7] for line in lines if len(fields := line.split(maxsplit=7)) == 8 and fields[6] in held}
+    return sorted(path for path in bound if path.startswith("/") and Path(path).is_socket())
+
+
+def socket_inodes(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                kind, _, number = str(entry.readlink()).partition(":")
+                if kind == "socket":
+                    yield number.strip("[]")
 
 
 def open_files(pid: int) -> dict[str, bool]:

@@ -187,6 +187,16 @@ def test_what_is_shared_with_the_host_is_left_alone(starter: Any, folder: Path, 
     assert (shared / "theirs").exists() and not (folder / "session2").exists()
 
 
+def test_only_the_rank_s_own_sockets_are_its_own(starter: Any, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+        assert starter.bound_sockets([]) == []
+        assert str(path) in starter.bound_sockets([os.getpid()])
+        one = keeper(starter, tmp_path / "none")
+        assert one.keep([], tmp_path / "copies")["sockets"] == []
+
+
 def test_open_files_are_found_and_whether_they_are_written(starter: Any, tmp_path: Path) -> None:
     (tmp_path / "read").touch()
     with (tmp_path / "read").open(), (tmp_path / "written").open("w"), (tmp_path / "both").open("a+"):
