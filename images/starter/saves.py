@@ -37,6 +37,7 @@ class Saves:
     """
 
     def __init__(self, spec: Spec, report: Report) -> None:
+        require_namespace()
         self._saving = spec["saving"]
         self._output = spec["output"]
         self._folder = Path(self._saving["folder"])
@@ -67,7 +68,7 @@ class Saves:
             length = Path(self._output).stat().st_size
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGCONT)
+                os.kill(-1, signal.SIGCONT)  # all there are in the namespace
         pids = sorted({thread for threads in tree.values() for thread in threads})
         facts = {
             **kept,
@@ -131,8 +132,15 @@ def terminals(pid: int) -> list[tuple[int, str]]:
     return found
 
 
+def require_namespace() -> None:
+    """What is done to every process here is done to the rank's only."""
+    if os.getpid() != 1:
+        raise PlaceError("images can only be taken in a PID namespace of the rank's own")
+
+
 def end_all() -> None:
     """Kills and reaps every other process of the namespace."""
+    require_namespace()
     deadline = time.monotonic() + END_S
     while True:
         with contextlib.suppress(ProcessLookupError):

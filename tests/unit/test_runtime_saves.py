@@ -83,6 +83,12 @@ def test_whose_log_has_the_reason_is_said(starter: Any) -> None:
     assert (gone["what"], gone["log"]) == ("facts.json", "")
 
 
+def test_no_image_is_taken_outside_a_namespace_of_its_own(starter: Any) -> None:
+    """For a return ends every process there."""
+    with pytest.raises(starter.PlaceError, match="namespace"):
+        starter.Saves({}, None)
+
+
 @contextmanager
 def answering(session: Path, line: bytes) -> Iterator[list[bytes]]:
     """A starter that hears one request."""
