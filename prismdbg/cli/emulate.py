@@ -69,5 +69,5 @@ def command(
     )
     results = emulate(request, lambda text: render.say(f"prismdbg: {text}"))
     for result in results:
-        kind = " (its values were needed)" if result.donor else ""
+        kind = "" if result.rank in request.ranks else " (for its values)"
         render.say(f"prismdbg: rank {result.rank}: {result.wall_s:.1f} s{kind}")

@@ -84,9 +84,12 @@ def _install_world(settings: Emulation, peers: EmulatedPeers) -> None:
     def lacks(key: str) -> NoReturn:
         source = 0 if settings.rank else -1  # keys for everybody are set by rank 0
         identity = f"key {key!r}"
-        say_need(settings, Need(rank=settings.rank, source=source, collective="store", axis=WORLD, identity=identity))
+        say_need(
+            settings,
+            Need(rank=settings.rank, source=source, collective="store", axis=WORLD, identity=identity, key=key),
+        )
 
-    state = StoreState(settings.rank, settings.world, peers.store_keys(), peers.keep_key, lacks)
+    state = StoreState(settings.rank, settings.world, peers.inbox.store_keys(), peers.outbox.keep_key, lacks)
     alone.install(lambda: EmulatedStore(state))
 
     def lone_store(*_: Any, **__: Any) -> EmulatedStore:

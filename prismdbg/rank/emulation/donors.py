@@ -57,6 +57,10 @@ class DonorWriter:
         )
         self._index.write(json.dumps(asdict(value)) + "\n")
 
+    def close(self) -> None:
+        self._data.close()
+        self._index.close()
+
     def keep_key(self, name: str, value: bytes) -> None:
         """A key of the store."""
         self.keep(f"store|{name}", [memoryview(value)], control=True)

@@ -126,3 +126,13 @@ def seed_of(*parts: object) -> int:
     """63 bits that depend on every part, the same in every process."""
     text = "|".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+
+
+def pour(tensor: torch.Tensor, data: bytes | memoryview) -> None:
+    """As many bytes as there are and fit; what is left of the tensor is zero."""
+    size = int(tensor.numel()) * int(tensor.element_size())
+    whole = torch.zeros(size, dtype=torch.uint8)
+    if len(data) and size:
+        part = torch.frombuffer(bytearray(data[:size]), dtype=torch.uint8)
+        whole[: part.numel()] = part
+    tensor.copy_(whole.view(tensor.dtype).view(tensor.shape))

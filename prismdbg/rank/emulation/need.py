@@ -6,9 +6,13 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
+
+import torch.distributed as dist
 
 from prismdbg.rank.emulation.settings import NEED_EXIT, Emulation
 
@@ -17,13 +21,17 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """`source`: the rank that knows, -1 where nobody can be named. `where`: the program's own line."""
+    """`source`: the rank that knows, -1 where nobody can be named. `key`: under which it would be kept.
+
+    where: the program's own line.
+    """
 
     rank: int
     source: int
     collective: str
     axis: str
     identity: str
+    key: str = ""
     caller: str = ""
     where: str = ""
 
@@ -45,3 +53,21 @@ def _program_line() -> str:
     frames = [f for f in traceback.extract_stack() if not f.filename.startswith((ours, "<"))]
     own = [f for f in frames if not any(part in f.filename for part in _LIBRARIES)]
     return next((f"{f.filename}:{f.lineno} in {f.name}" for f in reversed(own or frames)), "")
+
+
+class LackingWork(dist.Work):  # type: ignore[misc]
+    """A receive that was posted and cannot be answered: who waits for it, or asks whether it is there, says so."""
+
+    def __init__(self, say: Callable[[], NoReturn]) -> None:
+        super().__init__()
+        self._say = say
+        _alive.append(self)  # what C++ makes of it does not keep this half alive
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self._say()
+
+    def is_completed(self) -> bool:
+        self._say()
+
+
+_alive: list[LackingWork] = []

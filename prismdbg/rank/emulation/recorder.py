@@ -29,4 +29,4 @@ class EmulatedRecorder(PythonRecorder):
         _, _, identity = self._identities.issue(call)
         answered = self._peers.answer(call, identity)
         call.synthesized = True
-        return call.result(finished(call, answered.source))
+        return call.result(finished(call, answered.source) if answered.work is None else answered.work.boxed())

@@ -1,0 +1,144 @@
+"""What ranks of a run send each other, addressed: kept by the sender, found by the receiver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from prismdbg.model.collective import Identity
+from prismdbg.rank.call import Call
+from prismdbg.rank.emulation.control import is_control, object_call
+from prismdbg.rank.emulation.donors import (
+    DonorReader,
+    DonorValue,
+    DonorWriter,
+    collective_key,
+    sent_key,
+    similar_key,
+)
+from prismdbg.rank.emulation.settings import Emulation
+from prismdbg.rank.fingerprint import as_bytes
+
+OBJECT_GATHERS = frozenset({"allgather_", "gather_"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """Where a value that this rank receives is found. `source`: its sender in the group; `offset`: how far away."""
+
+    key: str
+    source: int
+    offset: int = 0
+
+
+class Outbox:
+    """Keeps what this rank sends, as far as others cannot make it up."""
+
+    def __init__(self, settings: Emulation) -> None:
+        self._asked = frozenset(settings.asked)
+        self._writer = DonorWriter(Path(settings.donors), settings.rank, settings.donor_bytes)
+
+    def keep(self, call: Call, identity: Identity, members: list[int]) -> None:
+        name, is_root = call.spec.name, call.root == call.rank
+        if name == "send":
+            self._value(sent_key(call.group_name, call.rank, call.root, call.tag, identity.seq), call.inputs)
+        elif name == "broadcast_" and is_root:
+            self._value(collective_key(call.group_name, identity.seq), call.inputs)
+        elif name == "scatter_" and is_root:
+            for place, rank in enumerate(members):
+                if rank in self._asked:
+                    self._value(scattered_key(call, identity, rank), [call.inputs[place]])
+        elif name in OBJECT_GATHERS and is_control(call.inputs) and object_call():
+            self._value(contributed_key(call, identity, call.rank), call.inputs)
+
+    def keep_key(self, name: str, value: bytes) -> None:
+        self._writer.keep_key(name, value)
+
+    def _value(self, key: str, tensors: list[torch.Tensor]) -> None:
+        control = is_control(tensors)
+        statistics = None if control else _statistics(tensors)
+        self._writer.keep(key, [as_bytes(t) for t in tensors], control=control, statistics=statistics)
+
+
+class Inbox:
+    """Finds what this rank receives: the very value kept by its sender, else a similar one of another run."""
+
+    def __init__(self, settings: Emulation) -> None:
+        self._rank = settings.rank
+        self._own_run = DonorReader(Path(settings.donors), settings.rank)
+        self._other_run = DonorReader(Path(settings.external)) if settings.external else None
+        self._received: Counter[tuple[str, int, int]] = Counter()
+
+    def address(self, call: Call, identity: Identity) -> Letter:
+        """Called once for each: transfers from one sender under one tag are counted, also where any was received."""
+        if call.spec.name == "broadcast_":
+            return Letter(key=collective_key(call.group_name, identity.seq), source=call.root)
+        if call.spec.name == "scatter_":
+            return Letter(key=scattered_key(call, identity, self._rank), source=call.root)
+        source = call.root if call.spec.name == "recv_" else self._first_waiting(call)
+        key = self._next_from(call, source)
+        self._received[call.group_name, source, call.tag] += 1
+        return Letter(key=key, source=source, offset=source - call.rank)
+
+    def _first_waiting(self, call: Call) -> int:
+        """Of a receive from any: one after the other, those first whose value is known."""
+        others = [(call.rank + away) % call.size for away in range(1, call.size)] or [call.rank]
+
+        def order(source: int) -> tuple[int, bool]:
+            is_unknown = self._own_run.find(self._next_from(call, source)) is None
+            return self._received[call.group_name, source, call.tag], is_unknown
+
+        return min(others, key=order)
+
+    def _next_from(self, call: Call, source: int) -> str:
+        nth = self._received[call.group_name, source, call.tag]
+        return sent_key(call.group_name, source, call.rank, call.tag, nth)
+
+    def find(self, call: Call, identity: Identity, axis: str, letter: Letter) -> DonorValue | None:
+        return self._own_run.find(letter.key) or self.find_similar(call, identity, axis, letter.offset)
+
+    def find_similar(self, call: Call, identity: Identity, axis: str, offset: int = 0) -> DonorValue | None:
+        if self._other_run is None:
+            return None
+        return self._other_run.find(similar_key(axis, call.spec.label, identity.seq, offset))
+
+    def contributions(self, call: Call, identity: Identity, members: list[int]) -> dict[int, bytes]:
+        """By place in the group, what other ranks said in this very gathering of objects."""
+        found = {}
+        for place, rank in enumerate(members):
+            if rank in self._own_run.ranks:
+                value = self._own_run.find(contributed_key(call, identity, place))
+                if value is not None:
+                    found[place] = self._own_run.load(value)
+        return found
+
+    def load(self, value: DonorValue) -> bytes:
+        similar = self._other_run is not None and value.key.startswith("~")
+        reader = self._other_run if similar and self._other_run is not None else self._own_run
+        return reader.load(value)
+
+    def store_keys(self) -> dict[str, bytes]:
+        return self._own_run.store_keys()
+
+
+def scattered_key(call: Call, identity: Identity, rank: int) -> str:
+    return f"{collective_key(call.group_name, identity.seq)}@{rank}"
+
+
+def contributed_key(call: Call, identity: Identity, place: int) -> str:
+    return f"{collective_key(call.group_name, identity.seq)}<{place}"
+
+
+def _statistics(tensors: list[torch.Tensor]) -> tuple[float, float] | None:
+    """Mean and standard deviation of all elements; none of what is not finite."""
+    flat = [(t.detach().abs() if t.is_complex() else t.detach()).float() for t in tensors if t.numel()]
+    if not flat:
+        return None
+    count = sum(int(t.numel()) for t in flat)
+    mean = sum(float(t.sum(dtype=torch.float64)) for t in flat) / count
+    square = sum(float(t.square().sum(dtype=torch.float64)) for t in flat) / count
+    deviation = max(square - mean * mean, 0.0) ** 0.5
+    return (mean, deviation) if mean == mean and deviation < float("inf") else None

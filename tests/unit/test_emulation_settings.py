@@ -1,0 +1,132 @@
+"""What an emulated rank is told: rules for its peers, the axis of a group, the program behind a launcher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.mesh import Mesh
+from prismdbg.rank.emulation.axes import Axes
+from prismdbg.rank.emulation.settings import Emulation, Policy, Rule
+from prismdbg.workflows.emulate import EmulateRequest
+from prismdbg.workflows.emulated_rank import rank_environment
+from prismdbg.workflows.launch_line import parse
+
+MESH = (("pp", 16), ("dp", 64), ("tp", 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "axis", "op", "policy"),
+    [
+        ("noise", "", "", Policy.NOISE),
+        ("tp=echo", "tp", "", Policy.ECHO),
+        ("dp+tp:all_reduce=zeros", "dp+tp", "all_reduce", Policy.ZEROS),
+        (":broadcast=donor", "", "broadcast", Policy.DONOR),
+    ],
+)
+def test_a_rule_says_axis_collective_and_policy(text: str, axis: str, op: str, policy: Policy) -> None:
+    assert Rule.parse(text) == Rule(axis=axis, op=op, policy=policy)
+
+
+@pytest.mark.parametrize(("text", "named"), [("tp=loud", "loud"), ("tp:allreduce=echo", "allreduce"), ("", "''")])
+def test_a_rule_that_makes_no_sense_names_what_is_wrong(text: str, named: str) -> None:
+    with pytest.raises(UsageError, match=named) as raised:
+        Rule.parse(text)
+    assert raised.value.hint
+
+
+def test_the_last_rule_that_holds_decides() -> None:
+    rules = tuple(map(Rule.parse, ("zeros", "tp=echo", "tp:broadcast=noise")))
+    settings = Emulation(rank=0, world=8192, axes=MESH, rules=rules)
+    assert settings.policy("dp", "broadcast") is Policy.ZEROS
+    assert settings.policy("tp", "all_reduce") is Policy.ECHO
+    assert settings.policy("tp", "broadcast") is Policy.NOISE
+    assert Emulation(rank=0, world=8, axes=()).policy("tp", "send") is Policy.AUTO
+
+
+def test_settings_come_back_from_their_file() -> None:
+    settings = Emulation(rank=3, world=8192, axes=MESH, rules=(Rule.parse("tp=echo"),), asked=(0, 3), needs="/n")
+    assert Emulation.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("ranks", "name"),
+    [
+        (range(8192), "world"),
+        (range(32, 40), "tp"),
+        (range(5, 512, 8), "dp"),
+        (range(37, 8192, 512), "pp"),
+        (range(512), "dp+tp"),
+        ([a for a in range(8192) if a % 512 // 8 == 4], "pp+tp"),
+        ([0, 1], "g"),  # half of tp: no axis
+        ([0, 9], "g"),
+    ],
+)
+def test_a_group_is_called_by_the_axes_it_spans(ranks: list[int], name: str) -> None:
+    assert Axes(MESH).name_of("g", list(ranks)) == name
+
+
+def test_the_members_of_an_axis_are_a_group_of_that_name() -> None:
+    axes = Axes(MESH)
+    for name in ("tp", "dp", "pp", "dp+tp"):
+        members = axes.members(37, name)
+        assert 37 in members
+        assert axes.name_of(name + "?", members) == name
+
+
+def test_torchrun_is_taken_off(tmp_path: Path) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text("#!/opt/env/bin/python3.11\n")
+    torchrun.chmod(0o755)
+    words = "--nnodes=2 --nproc_per_node 8 --standalone --rdzv-backend c10d train.py --steps 5"
+    line = parse([str(torchrun), *words.split()])
+    assert line.command == ("/opt/env/bin/python3.11", "-u", "train.py", "--steps", "5")
+    assert line.per_node == 8
+    as_module = parse(
+        ["python3", "-m", "torch.distributed.run", "--nproc-per-node=auto", "-m", "job.train", "--lr", "1"]
+    )
+    assert as_module.command == ("python3", "-u", "-m", "job.train", "--lr", "1")
+    assert as_module.per_node == 0
+
+
+def test_any_other_program_is_run_as_it_is() -> None:
+    words = ("python", "-m", "job", "torchrun", "--nproc-per-node", "4")
+    assert parse(words).command == words
+
+
+@pytest.mark.parametrize("words", [[], ["torchrun", "--nproc-per-node", "8"]])
+def test_a_command_without_a_program_is_an_error(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse(words)
+
+
+def test_the_environment_is_that_of_torchrun() -> None:
+    environment = rank_environment(37, 8192, 8)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+    assert [environment[name] for name in names] == ["37", "8192", "5", "8", "4", "1024"]
+
+
+def _request(**more: object) -> EmulateRequest:
+    values = {"world": 8, "mesh": Mesh.parse("dp=4,tp=2"), **more}
+    return EmulateRequest(output=Path("run"), command=("python", "x.py"), **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"world": 16}, "does not multiply to the world"),
+        ({"ranks": (0, 8)}, "rank 8"),
+        ({"rules": (Rule.parse("pp=echo"),)}, "'pp'"),
+        ({"rules": (Rule.parse("dp+sp:broadcast=zeros"),)}, "'sp'"),
+    ],
+)
+def test_what_does_not_fit_the_mesh_is_named_with_the_fix(more: dict[str, object], named: str) -> None:
+    with pytest.raises(UsageError, match=named) as raised:
+        _request(**more).check()
+    assert raised.value.hint
+
+
+def test_what_fits_is_accepted() -> None:
+    _request(ranks=(0, 7), rules=(Rule.parse("world:barrier=zeros"), Rule.parse("dp+tp=echo"))).check()
