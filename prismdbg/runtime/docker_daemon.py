@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prismdbg.errors import FacilityError, WaitTimeout
 
-_START_S, _STOP_S = 60.0, 30.0
+_START_S, _SLOW_START_S, _STOP_S = 60.0, 20.0, 30.0
 
 
 class Daemon:
@@ -46,9 +46,20 @@ class Daemon:
         self._run.mkdir(mode=0o700, exist_ok=True)
         with (self._run / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # bounded by the holder's own wait below
+            if self.running_pid() is not None and not self._comes_to_answer(answers):
+                self._end()  # whoever began to end it was ended first
             if self.running_pid() is None:
                 self._remember(self._spawn())
             self._wait_for_answer(answers)
+
+    def _comes_to_answer(self, answers: Callable[[], bool]) -> bool:
+        """It may be starting still. One that was told to end, and does not, has no socket any more."""
+        deadline = time.monotonic() + _SLOW_START_S
+        while not answers():
+            if self.running_pid() is None or time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
 
     def _spawn(self) -> int:
         """Through a shell that ends at once, so that the engine is nobody's child and outlives this command."""
@@ -86,16 +97,20 @@ class Daemon:
 
     def stop(self) -> bool:
         """Stops the engine that was started here, with its containers. False when none runs."""
-        pid = self.running_pid()
-        if pid is None:
+        if self.running_pid() is None:
             return False
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-            if self._wait_for_end():
-                break
+        self._end()
         shutil.rmtree(self._run, ignore_errors=True)
         return True
+
+    def _end(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if (pid := self.running_pid()) is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if self._wait_for_end():
+                break
+        (self._run / "docker.pid").unlink(missing_ok=True)  # of one that was killed: the next would take it for alive
 
     @property
     def _memory(self) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import CriuError
+from prismdbg.runtime import docker_daemon
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
 from prismdbg.runtime.plain_runtime import PlainRuntime
@@ -109,3 +110,25 @@ def test_a_plain_process_refuses_what_it_could_only_pretend(given: ReplaySpec, w
 
 def test_a_plain_process_takes_the_rest() -> None:
     assert PlainRuntime().refuses(spec("start", binds=(Bind(source=Path("/a"), target="/a"),))) is None
+
+
+def test_an_engine_that_lost_its_socket_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever told it to end was killed, and it did not end: it runs, and never answers again."""
+    monkeypatch.setattr(docker_daemon, "_SLOW_START_S", 0.1)
+    program = tmp_path / "dockerd"
+    program.write_text("#!/bin/sh\necho engine >> $0.started\nexec tail -f /dev/null\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(Daemon, "cannot_start", lambda _: None)
+    daemon = Daemon(tmp_path)
+    started = tmp_path / "dockerd.started"
+    try:
+        daemon.start(lambda: started.exists())
+        first = daemon.running_pid()
+        daemon.start(lambda: "engine\nengine" in started.read_text())
+        assert first is not None
+        assert daemon.running_pid() not in (None, first)
+        assert docker_daemon._started_ticks(first) is None
+    finally:
+        daemon.stop()
+    assert daemon.running_pid() is None
