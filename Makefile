@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test soak demo bench golden clean
+.PHONY: help setup system check format fix lint types layers test soak demo pictures bench golden clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -82,6 +82,9 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 
 demo: setup ## The main job from end to end, in a few minutes.
 	$(BIN)/python examples/demo/demo.py
+
+pictures: setup ## The walkthroughs' pictures anew (OF="nan hang": only these).
+	$(BIN)/python examples/pictures.py $(OF)
 
 bench: setup ## Measure what the README quotes.
 	$(BIN)/python -m tests.bench

@@ -59,8 +59,7 @@ WALKS: dict[str, tuple[tuple[str, ...], tuple[Step, ...]]] = {
             keys("w", *"nan(scores)", "enter"),
             keys("N", picture="4-before"),
             keys("n", "O", picture="5-origin"),
-            typed("trace on"),
-            keys("c", "v", picture="6-memory"),
+            keys("M", picture="6-memory"),
         ),
     ),
     "exception": (
@@ -69,7 +68,7 @@ WALKS: dict[str, tuple[tuple[str, ...], tuple[Step, ...]]] = {
             keys(picture="1-opened"),
             typed("break exception"),
             keys("c", picture="2-raised"),
-            keys("N", picture="3-before"),
+            keys("u", picture="3-caller"),
         ),
     ),
     "hang": (

@@ -64,6 +64,7 @@ ACTIONS: tuple[Action, ...] = (
     _run("back", "left_parenthesis", "to the place where one was before", "back"),
     _run("forward", "right_parenthesis", "and forwards again", "forward"),
     _run("origin", "O", "back to where the first NaN or infinity came from", "origin"),
+    _run("memory", "M", "trace memory: once more from the capsule's beginning to here", "memory"),
     _run("pause", "p", "stop at the next collective; what takes long is given up", "pause"),
     _run("restart", "R", "to the last image at or before the cursor; also when the rank is gone", "restart"),
     _look("up", "u", "look from the caller's frame", "up"),

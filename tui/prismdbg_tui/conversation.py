@@ -33,7 +33,7 @@ MOVES = frozenset(
     {
         Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP, Verb.FINISH, Verb.REVERSE_FINISH, Verb.CONTINUE,
         Verb.REVERSE_CONTINUE, Verb.UNTIL, Verb.NEXT_STEP, Verb.GOTO, Verb.BACK, Verb.FORWARD, Verb.WHO, Verb.ORIGIN,
-        Verb.CHECKPOINT, Verb.RESTART,
+        Verb.CHECKPOINT, Verb.RESTART, Verb.MEMORY,
     }
 )  # fmt: skip
 
@@ -185,8 +185,10 @@ class Conversation:
         stop = session.stop
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
         can_look = stop.reason != PARKED
-        if stop.collective and can_look:
-            looked |= {**self._of_frame(), "values": self._values(), "peers": self._try(self._debugger.peers) or {}}
+        if can_look:
+            looked |= self._try(self._of_frame) or {}
+        if can_look and stop.collective:
+            looked |= {"values": self._values(), "peers": self._try(self._debugger.peers) or {}}
         if stop.reason == "diverged" and session.divergence is not None:
             self._say(render_story(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)

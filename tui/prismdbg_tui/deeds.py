@@ -62,6 +62,10 @@ class Deeds:
         number = max((image.moment, image.number) for image in images)[1] if images else 0
         self._app.type_line(f"restart {number}")
 
+    def memory(self) -> None:
+        self._app.layout.choose("memory")
+        self._app.type_line("memory")
+
     def up(self) -> None:
         self._app.glance.choose_frame(by=1)
 

@@ -26,6 +26,8 @@ class Looker:
         self._capsule = capsule
         self._sources = Sources(capsule)
         self._memory = MemoryLooker()
+        self._run_looked_for = False
+        self._trace: Path | None = None
 
     def read(self) -> Told:
         begun = time.monotonic()
@@ -52,11 +54,23 @@ class Looker:
 
     @property
     def trace(self) -> Path | None:
-        """The capsule's own memory trace."""
-        return None
+        """What `record --memory` left of this rank, where the capsule still lies in its run."""
+        if not self._run_looked_for:
+            self._run_looked_for, self._trace = True, _trace_of_run(self._capsule)
+        return self._trace
 
     def memory(self, request: MemoryRequest) -> MemoryLooked:
         return MemoryLooked(self._memory.look(request))
 
     def _source(self, frames: tuple[Frame, ...], frame: int) -> SourceView:
         return self._sources.around(frames[frame]) if frames else SourceView(note="no stack was recorded here")
+
+
+def _trace_of_run(capsule: Capsule) -> Path | None:
+    from prismdbg.workflows.memory_trace import recorded_trace
+
+    run = capsule.path.resolve().parent.parent
+    try:
+        return recorded_trace(run, capsule.manifest.rank)
+    except PrismError:
+        return None  # a run without traces

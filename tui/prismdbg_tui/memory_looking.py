@@ -23,8 +23,8 @@ MOST_NODES = 200
 MOST_CHILDREN = 50
 NO_TRACE = (
     "No memory trace here.\n\n"
-    "While the rank stands, type  trace on  at the console and go on: from there each operator, allocation and free "
-    "between collectives is traced.\n\n"
+    "While the rank stands, type  memory  at the console: it is run once more from the capsule's beginning to here, "
+    "with each operator, allocation and free traced.  trace on  traces from here on.\n\n"
     "From the start of a job:  prismdbg record --memory ..."
 )
 

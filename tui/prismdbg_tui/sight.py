@@ -29,8 +29,13 @@ class Sight:
         self.cursor = min(max(row, 0), max(len(self.recording) - 1, 0))
 
     def row_at(self, moment: Moment) -> int:
-        """A moment between two collectives belongs to the one before it."""
+        """The first row at or after it; what lies between two collectives belongs to the one before."""
         return self.recording.columns.row_at(Moment(moment.step, moment.collective))
+
+    def row_of(self, moment: Moment) -> int:
+        """The last row at or before it: a rank between two collectives has the later one still before it."""
+        exact = self.recording.exact_row(moment)
+        return exact if exact is not None else max(self.row_at(moment) - 1, 0)
 
     @property
     def moment(self) -> Moment:

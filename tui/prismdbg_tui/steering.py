@@ -82,7 +82,7 @@ class Steering:
             return
         sight = self.sight
         standing = state.phase not in (Phase.LOOKING, Phase.STARTING) and state.runtime
-        sight.here = sight.row_at(state.moment) if standing else None
+        sight.here = sight.row_of(state.moment) if standing else None
         self._panes.show_session(state, sight, verdicts_of(sight, state))
         self.move(sight.here if follow and sight.here is not None else sight.cursor)
 

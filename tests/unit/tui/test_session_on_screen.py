@@ -172,3 +172,17 @@ def test_a_debugger_opens_where_it_is_told_to(tmp_path: Path, size: tuple[int, i
         assert app.cursor == 3
 
     screen_of(part, tmp_path, rank, app=PrismApp(capsule, "capsule", live=live, at=Moment(1, 2)), size=size)
+
+
+def test_between_two_collectives_the_panes_show_the_rank(tmp_path: Path) -> None:
+    """Where it raises there is no collective, but a stack and names."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("c")
+        await stands(app, pilot, "2.0")
+        assert app.cursor == app.here == 3 and app.glance.at_rank
+        assert app.state.frame == 1 and app.panes.stack._frames
+        assert "loss" in str(app.panes.values._last[1])
+
+    screen_of(part, tmp_path, PlayedRank([stopped("2.0", 2, "exception") | {"collective": {}}]))
