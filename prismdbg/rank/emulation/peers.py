@@ -13,6 +13,7 @@ from prismdbg.model.collective import Identity
 from prismdbg.rank.call import Call
 from prismdbg.rank.emulation import filling
 from prismdbg.rank.emulation.axes import Axes
+from prismdbg.rank.emulation.checkpoints import accept_partial_plans
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.donors import DonorValue
 from prismdbg.rank.emulation.need import LackingWork, Need, say_need
@@ -115,6 +116,7 @@ class EmulatedPeers:
     def _echo(self, asked: Asked) -> Answered:
         filling.echo(asked.call, asked.outputs, asked.inputs)
         if asked.call.spec.name in OBJECT_GATHERS and is_control(asked.outputs) and object_call():
+            accept_partial_plans()
             said = self.inbox.contributions(asked.call, asked.identity, asked.members)
             for place, data in said.items():
                 filling.pour(asked.outputs[place], data)
