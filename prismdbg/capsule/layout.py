@@ -23,6 +23,7 @@ FILES = "prismdbg/files"
 FILES_INDEX = "prismdbg/files.json"
 ENVIRONMENT = "prismdbg/environment.json"
 SLICE = "prismdbg/slice.json"
+RANK_HALF = "prismdbg/recorder.tar.zst"  # the half of prismdbg that runs in the rank, as it was
 
 PACKED_SUFFIX = ".tar.zst"
 REQUIRED = (CONFIG_DUMP, SPEC_DUMP, RANK)

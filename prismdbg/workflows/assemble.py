@@ -25,6 +25,7 @@ from prismdbg.graph.slice import build_slice
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
+from prismdbg.workflows import rank_half
 from prismdbg.workflows.rank_paths import rank_paths
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
@@ -75,6 +76,7 @@ def assemble(parts: Ingredients) -> Capsule:
         environment_files = environment_of(parts.run, parts.folder)
         add_files(writer, [*paths.files, *_files_of_image(parts.images, environment_files)])
         writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
+        writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())

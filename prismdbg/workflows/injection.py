@@ -1,4 +1,7 @@
-"""What a job gets from us: one folder in front of PYTHONPATH with `sitecustomize.py` and a link to this package."""
+"""What a job gets from us: one folder in front of PYTHONPATH with `sitecustomize.py` and a copy of this package.
+
+A copy, for the job may run for weeks: another version installed meanwhile must not reach into it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,8 @@ def make_inject_folder(folder: Path) -> None:
     """Nothing else of our environment becomes importable in the job."""
     folder.mkdir(mode=0o755, exist_ok=True)
     shutil.copyfile(PACKAGE / "rank" / "inject" / "sitecustomize.py", folder / "sitecustomize.py")
-    link = folder / "prismdbg"
-    if not link.exists():
-        link.symlink_to(PACKAGE)
+    if not (folder / "prismdbg").exists():
+        shutil.copytree(PACKAGE, folder / "prismdbg")
 
 
 def job_environment(inject: Path, config: Path, base: Mapping[str, str]) -> dict[str, str]:

@@ -20,7 +20,8 @@ from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
-from prismdbg.workflows.injection import PACKAGE, cache_dir, make_inject_folder
+from prismdbg.workflows import rank_half
+from prismdbg.workflows.injection import cache_dir, make_inject_folder
 from prismdbg.workflows.source_overlay import Overlay
 
 
@@ -94,8 +95,8 @@ def _plan_image(request: ReplayRequest, session: Path) -> Plan:
         environment=_environment(capsule),
         binds=(
             Bind(source=agents, target=str(socket.parent), read_only=False),
-            # the change over imports modules that the recorded rank had no need of
-            Bind(source=PACKAGE, target=f"{rank['inject']}/prismdbg"),
+            # the change over imports modules that the recorded rank had no need of, of the version that it has
+            Bind(source=_rank_half(capsule, session), target=f"{rank['inject']}/prismdbg"),
             *_native(f"{rank['inject']}/native"),
         ),
         files=_laid(capsule, image.files),
@@ -135,7 +136,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         python=str(rank["executable"]),
         capsule=capsule.path,
         environment=_environment(capsule),
-        binds=(Bind(source=PACKAGE, target=str(PACKAGE)), *_native(str(cache_dir() / "native"))),
+        binds=_native(str(cache_dir() / "native")),
         files=request.overlay.over(_laid(capsule, ())) if request.overlay is not None else _laid(capsule, ()),
         folders=_paths(rank, "folders"),
         absent=_paths(rank, "absent"),
@@ -146,6 +147,14 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         longest_s=request.longest_s,
     )
     return Plan(spec=spec, agent_path=session / "replay.sock")
+
+
+def _rank_half(capsule: Capsule, session: Path) -> Path:
+    if layout.RANK_HALF not in capsule.manifest.files:
+        raise CapsuleError("the capsule lacks the half of prismdbg that runs in the rank", hint="capture it again")
+    folder = session / "recorder"
+    rank_half.unpack((capsule.path / layout.RANK_HALF).read_bytes(), folder)
+    return folder
 
 
 def _native(target: str) -> tuple[Bind, ...]:
