@@ -101,26 +101,26 @@ class Driver:
         stops: apply, note or ignore. only: these instead of the session's.
         """
         until = ask.arguments.get("until")
-        if self.session.stops.needs_trace and only is None and stops != "ignore":
-            self.need_trace()
         self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
         self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True), images=images)
         return self.wait(Run(Moment.parse(until) if until else None, silent, images))
 
-    def need_trace(self) -> None:
+    def trace(self) -> None:
         """Operators, allocations and frees are traced from here on, also after each way back."""
         try:
             if not self.ask(Ask("trace"))["on"]:
                 self.ask(Ask("trace", {"on": True, "cache": str(cache_dir())}))
         except AgentError as error:
+            self.traces = False
             raise FacilityError(
                 f"what happens between collectives cannot be traced: {error}", hint=error.hint
             ) from None
         self.traces = True
 
     def trace_off(self) -> None:
-        self.ask(Ask("trace", {"on": False}))
         self.traces = False
+        if self.session.stop is not None:
+            self.ask(Ask("trace", {"on": False}))
 
     def _send_stops(self, wanted: list[Json]) -> None:
         """The rank knows the stops of the time it comes from: it is told them again."""
@@ -193,7 +193,7 @@ class Driver:
         self._stops_sent = [{"unknown": True}]
         self.session.returned(self.ask(Ask("progress")))
         if self.traces:
-            self.need_trace()
+            self.trace()
         self._tell(notices.Returned(number=number, moment=self.session.moment))
 
     def end(self) -> None:

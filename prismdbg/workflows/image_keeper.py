@@ -103,11 +103,12 @@ class ImageKeeper:
     def returned_to(self, number: int) -> None:
         self._clock_s, self._since = self._taken_at_s.get(number, 0.0), None
 
-    def forget_made(self) -> None:
-        """Those that nobody asked for: they are of a rank that was not traced, say."""
-        for number in [number for number in self._taken_at_s if number not in self._asked_for]:
+    def forget_all(self) -> None:
+        """Also those that were asked for."""
+        for number in self._taken_at_s:
             self._travel.forget(number)
-            del self._taken_at_s[number]
+        self._taken_at_s.clear()
+        self._asked_for.clear()
 
     def _thin(self) -> None:
         while True:

@@ -56,6 +56,9 @@ class Journeys:
         self._session.require_stop()
         ask = make()  # refused before anything is asked for
         self._session.may_go_beyond(line.insists)
+        if self._session.stops.needs_trace and not self._driver.traces:
+            self._ways.need_trace()
+            ask = make()
         self._driver.run(ask)
         return self._looks.arrived()
 
@@ -69,7 +72,7 @@ class Journeys:
     def _step(self, line: Line) -> Answer:
         self._session.require_view()
         self._session.may_go_beyond(line.insists)
-        self._driver.need_trace()
+        self._ways.need_trace()
         self._driver.run(self._session.resume(events={"count": line.number or 1}))
         return self._looks.arrived()
 
@@ -86,6 +89,8 @@ class Journeys:
         """Events are found again by their number since the last collective."""
         if not self._ways.stands():
             count -= 1
+        if not self._ways.at_origin:
+            self._ways.need_trace()
         for _ in range(count):
             stop = self._session.stop
             previous = self._ways.before(1)
@@ -153,8 +158,7 @@ class Journeys:
         if line.text == "off":
             self._driver.trace_off()
         elif line.text == "on":
-            self._session.require_view()
-            self._driver.need_trace()
+            self._ways.need_trace()
         return answers.Done(what="traced from here on" if self._driver.traces else "not traced")
 
 

@@ -41,8 +41,7 @@ class MemoryVerbs:
     def trace(self) -> MemoryTrace:
         """Of what happened up to here; made first where there is none."""
         self._driver.session.require_view()
-        if not self._driver.traces:
-            self._ways.trace_from_the_beginning()
+        self._ways.need_trace()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.client, status), int(status["records"]))
 

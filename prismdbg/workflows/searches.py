@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prismdbg.errors import PrismError, RankLost, UsageError
+from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -58,62 +58,60 @@ class Searches:
     def wrote(self, text: str) -> Answer:
         """The last change before here."""
         here = self._ways.here()
-        changes = StopSpec(kind=StopKind.CHANGE, expression=text)
+        self._trace_if_one_can()
         self._driver.say_progress(f"looking for what wrote {text} before {here}", here)
-        found = self._ways.last_hit(here, only=[changes]) or self._change_at(here, changes)
-        if found is None:
-            self._ways.back_to(here)
-            raise UsageError(f"{text} was not written between the capsule's beginning and {here}")
-        self._ways.back_to(found)
-        before = self._ways.before(1)
-        writer = self._writer(text, before, found) if before is not None else None
+        writer, after = None, None
+        if here.op:
+            after = self._ways.before(1)
+            writer = self._writer(text, after, here) if after is not None else None
         if writer is None:
+            found = self._ways.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
+            if found is None:
+                self._ways.back_to(here)
+                raise UsageError(f"{text} was not written between the capsule's beginning and {here}")
             self._ways.back_to(found)
-            stop = self._arrive()
-            return answers.Wrote(
-                text=text, moment=found, after=before, op="", frames=self._frames(), exact=False, stop=stop
-            )
-        moment = Moment.parse(str(writer["moment"]))
-        self._ways.back_to(moment)
+            after = self._ways.before(1)
+            writer = self._writer(text, after, found) if after is not None else None
+            if writer is None:
+                return self._wrote_by_collective(text, after, found)
+        self._ways.back_to(Moment.parse(str(writer["moment"])))
         return answers.Wrote(
             text=text,
-            moment=moment,
-            after=before,
+            moment=Moment.parse(str(writer["moment"])),
+            after=after,
             op=str(writer["op"]),
             frames=frames_of(writer["frames"]),
             exact=True,
             stop=self._arrive(),
         )
 
-    def _change_at(self, here: Moment, changes: StopSpec) -> Moment | None:
-        """Between the last collective and here nothing is noted: is it another value than it was there?"""
-        if self._session.stop is not None and changes.number in self._session.stop.stops:
-            return here
-        return None
+    def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment) -> Answer:
+        """All that is known where operators are not traced."""
+        self._ways.back_to(found)
+        stop = self._arrive()
+        return answers.Wrote(text=text, moment=found, after=after, op="", frames=self._frames(), exact=False, stop=stop)
+
+    def _trace_if_one_can(self) -> None:
+        try:
+            self._ways.need_trace()
+        except FacilityError as error:
+            self._driver.say(f"only the collectives are searched: {error}")
 
     def _writer(self, text: str, begin: Moment, end: Moment) -> Json | None:
-        """The last operator between two collectives, or the second one, that changed it; None where none is traced."""
-        self._ways.back_to(begin)
-        try:
-            self._session.require_view()
-            self._driver.need_trace()
-        except (RankLost, Interrupted):
-            raise
-        except PrismError as error:
-            self._driver.say(f"only the collectives are searched: {error}")
+        """The last operator from a collective on, or the second collective, that changed it; None where none did, or
+        none is traced."""
+        if not self._driver.traces:
             return None
-        ask = self._session.resume(until=str(end), events={"writer_of": text})
+        self._ways.back_to(begin)
+        ask = self._session.resume(until=str(end), events={"writer_of": text, "until": str(end)})
         self._driver.run(ask, stops="ignore", silent=True)
         stop = self._session.stop
         return stop.found.get("writer") if stop is not None else None
 
     def allocated(self, text: str) -> Answer:
-        """Whose block the tensor's elements lie in: known where a trace was on when it was made, else by running
-        again from A with one."""
-        block = self._block(text) if self._driver.traces else None
-        if block is None or block["is_before"]:
-            self._ways.trace_from_the_beginning()
-            block = self._block(text)
+        """Whose block the tensor's elements lie in."""
+        self._ways.need_trace()
+        block = self._block(text)
         if block is None:
             raise UsageError(f"no allocation holds {text}", hint="it may lie in a file, or be lent by another library")
         moment = Moment.parse(str(block["moment"]))
@@ -139,6 +137,7 @@ class Searches:
     def origin(self, text: str) -> Answer:
         """The first NaN or infinity before or at this place: in what is sent and received, or in a value."""
         here = self._ways.here()
+        self._trace_if_one_can()
         condition = f"not finite({text})" if text else ""
         if text:
             parse(condition)
@@ -187,13 +186,6 @@ class Searches:
         if start is None:
             return None
         self._ways.back_to(start)
-        try:
-            self._session.require_view()
-            self._driver.need_trace()
-        except (RankLost, Interrupted):
-            raise
-        except PrismError as error:
-            self._driver.say(f"its moment is known only to the collective: {error}")
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
         self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True, images=False)
         stop = self._session.stop

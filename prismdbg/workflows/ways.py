@@ -62,6 +62,7 @@ class Ways:
 
     def _back_between(self, moment: Moment) -> None:
         """To an operator: from the last collective before it. Before a step's first one that is a step's before."""
+        self.need_trace()
         collective = Moment(moment.step, moment.collective)
         self.back_to(collective)
         if not moment.collective and self._session.moment > collective:
@@ -78,21 +79,22 @@ class Ways:
         if number:
             self.between(count=number)
 
-    def goto_first(self) -> None:
-        """Where the rank can be looked at for the first time."""
-        self._driver.return_to(0)
-        if self._session.stop is not None and self._session.stop.reason == PARKED:
-            self._driver.run(self._session.next(), stops="ignore", silent=True)
-
-    def trace_from_the_beginning(self) -> None:
-        """To here again, everything traced; from now on also the images are."""
-        here = self.here()
+    def need_trace(self) -> None:
+        """Everything is traced up to here: where it was not, the rank is run again from A. Traced from one and the same
+        place, events have the same numbers each time; images of an untraced rank are of no use any more."""
+        if self._driver.traces:
+            return
+        session = self._session
+        session.require_view()
+        here = session.moment
         self._driver.say_progress("running again from the beginning, traced", here)
-        self.goto_first()
-        self._driver.images.forget_made()
-        self._driver.need_trace()
-        if self._session.moment < here:
-            self._forward_to(here)
+        self._driver.images.forget_all()
+        self._driver.return_to(0)
+        try:
+            self._driver.trace()
+        finally:
+            if session.moment < here:
+                self._driver.run(session.resume(until=str(here)), stops="ignore", silent=True)
 
     def before(self, count: int) -> Moment | None:
         """The count-th collective before here, from where the rank stands; None where the beginning is nearer."""
@@ -102,24 +104,42 @@ class Ways:
         return moments[-count] if len(moments) >= count else None
 
     def noted(
-        self, here: Moment, only: Sequence[StopSpec] | None = None, finish: Json | None = None
+        self,
+        here: Moment,
+        only: Sequence[StopSpec] | None = None,
+        finish: Json | None = None,
+        *,
+        up_to_here: bool = False,
     ) -> tuple[list[Json], Moment | None]:
-        """rr's way: forward from an earlier image, hits only noted, up to here; from the one before where there are
-        none. All hits of the window that has any, and where it began; the rank is anywhere afterwards."""
+        """rr's way: forward from an earlier image, hits only noted; from the one before where there are none. All hits
+        before here of the window that has any, and where it began; the rank is anywhere afterwards.
+
+        up_to_here: those at this very place count, too.
+        """
         for leg in windows(self._driver.travel.checkpoints, here):
             self._driver.return_to(leg.checkpoint)
             began = self._session.moment
             arguments = {"finish": finish} if finish is not None else {}
             ask = self._session.resume(until=str(leg.until), **arguments)
             hits = self._driver.run(ask, stops="note", silent=True, only=only)
-            if past := [hit for hit in hits if Moment.parse(str(hit["moment"])) < here]:
+            past = [
+                hit for hit in hits if (at := Moment.parse(str(hit["moment"]))) < here or (up_to_here and at == here)
+            ]
+            if past:
                 return past, began
         return [], None
 
     def last_hit(
-        self, here: Moment, only: Sequence[StopSpec] | None = None, finish: Json | None = None
+        self,
+        here: Moment,
+        only: Sequence[StopSpec] | None = None,
+        finish: Json | None = None,
+        *,
+        up_to_here: bool = False,
     ) -> Moment | None:
-        hits, _ = self.noted(here, only, finish)
+        if self._session.stops.needs_trace and only is None and finish is None:
+            self.need_trace()
+        hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
         return max((Moment.parse(str(hit["moment"])) for hit in hits), default=None)
 
     def _forward_to(self, moment: Moment) -> None:
@@ -128,7 +148,7 @@ class Ways:
             self._driver.run(self._session.resume(until=str(collective)), stops="ignore")
         if not moment.op or self._session.phase is not Phase.STOPPED:
             return
-        if self._session.moment > moment:
+        if self._session.moment > moment or not self._driver.traces:
             self._back_between(moment)
         elif self._session.moment < moment:
             self.between(until=str(moment))
@@ -136,7 +156,6 @@ class Ways:
     def between(self, **events: object) -> None:
         """On by events, not further than the next collective."""
         self._session.require_view()
-        self._driver.need_trace()
         self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
 
 

@@ -122,17 +122,6 @@ def test_back_to_where_the_nan_was_born(nan_with_checkpoints: Taken, nan_from_st
     assert born[0] == born[1]
 
 
-def test_what_the_rank_printed_is_cut_back_with_the_time(nan_from_start: Taken) -> None:
-    with seat(nan_from_start.capsule, "local") as one:
-        one.at("goto 2.1")
-        early = one.travel.output.read_bytes()
-        one.at("goto 9.1")
-        late = one.travel.output.read_bytes()
-        assert len(late) > len(early) and late.startswith(early)
-        one.at("goto 2.1")
-        assert one.travel.output.read_bytes() == early
-
-
 def test_a_step_back_is_the_event_before(nan_from_start: Taken) -> None:
     """Events have their numbers again, and the values are the same."""
     with seat(nan_from_start.capsule, "local") as one:
