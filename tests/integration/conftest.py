@@ -92,3 +92,12 @@ def nan_from_start(tmp_path_factory: pytest.TempPathFactory, nan_scores: Path) -
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
+
+
+@pytest.fixture(scope="session")
+def exception_with_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Taken:
+    job_line = torchrun(INCIDENTS / "exception" / "train.py", "--batch", "3", ranks=4)
+    with recording(job_line, tmp_path_factory.mktemp("exception"), "--checkpoint-every", 5) as job:
+        ended = job.end()
+        assert len(job.capsules) == 1, ended.output[-3000:]
+        return Taken(recording=job, ended=ended, capsule=job.capsules[0])

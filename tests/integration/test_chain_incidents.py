@@ -68,13 +68,9 @@ def test_the_rank_is_replayed_to_its_nan(nan: Taken, runtime: str) -> None:
     assert any("the NaN is there again, bit for bit" in note for note in verdict["notes"])
 
 
-def test_an_exception_is_raised_again(tmp_path: Path) -> None:
-    script = INCIDENTS / "exception" / "train.py"
-    with recording(torchrun(script, "--batch", "3", ranks=4), tmp_path, "--checkpoint-every", 5) as job:
-        ended = job.end()
-        (capsule,) = job.capsules
-    assert ended.code == 1
-    manifest = Capsule.open(capsule).manifest
+def test_an_exception_is_raised_again(exception_with_checkpoints: Taken) -> None:
+    assert exception_with_checkpoints.ended.code == 1
+    capsule, manifest = exception_with_checkpoints.capsule, exception_with_checkpoints.manifest
     assert (manifest.rank, manifest.incident.kind, manifest.origin) == (1, IncidentKind.EXCEPTION, Origin.IMAGE)
     assert manifest.incident.text.startswith("UnicodeDecodeError: 'utf-8' codec can't decode byte 0x86")
     verdict = replay(capsule)

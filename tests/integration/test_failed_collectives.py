@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from chain import assert_same, recording
+from chain import replay as verdict_on
 from jobs import record, replay
 
 from prismdbg.model.collective import State
@@ -43,3 +45,16 @@ def test_what_a_lost_peer_raised_is_raised_again(native: bool, tmp_path: Path) -
     assert again.divergence is None and again.past_the_end is None, again
     assert (again.tally["missing"], again.tally["synthesized"]) == (0, 0)
     assert plain(again.output) == plain(recorded.ended.output)
+
+
+def test_a_failure_that_ends_the_rank_is_an_incident_that_replays(tmp_path: Path) -> None:
+    """Its peer is somewhere else: nothing is known of that but what this rank's collective raised."""
+    job_line = [sys.executable, str(PROGRAM), str(tmp_path / "met"), "uncaught"]
+    with recording(job_line, tmp_path, "--ranks", 0, "--window", "all") as job:
+        assert job.end().code != 0
+        (capsule,) = job.capsules
+        (incident,) = job.supervisor["incidents"]
+    assert incident["kind"] == "exception" and "third_party/gloo" in incident["text"]
+    verdict = verdict_on(capsule)
+    assert_same(verdict, capsule)
+    assert f"{verdict['raised']['type']}: {verdict['raised']['text']}" == incident["text"]

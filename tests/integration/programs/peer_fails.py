@@ -1,4 +1,5 @@
-"""Two ranks; rank 1 goes away, rank 0 says what its collectives raise, and goes on: `peer_fails.py RENDEZVOUS`.
+"""Two ranks; rank 1 goes away, rank 0 says what its collectives raise, and goes on: `peer_fails.py RENDEZVOUS`. With
+`uncaught` behind it the first one ends it.
 
 Without RANK in the environment it starts both, and ends as rank 0 does.
 """
@@ -15,11 +16,12 @@ if "RANK" not in os.environ:
     codes = [rank.wait() for rank in ranks]
     sys.exit(codes[0])
 
-atexit.register(os._exit, 0)  # after all other hooks: gloo may abort a process that lets go of failed works
+if "uncaught" not in sys.argv:
+    atexit.register(os._exit, 0)  # after all other hooks: gloo may abort a process that lets go of failed works
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 
 def attempt(name, action):
@@ -46,6 +48,8 @@ if dist.get_rank() == 1:
     dist.recv(torch.ones(1), 0)
     os._exit(3)
 dist.send(torch.ones(1), 1)
+if "uncaught" in sys.argv:
+    dist.all_reduce(torch.ones(4))
 attempt("an all_reduce", lambda: dist.all_reduce(torch.ones(4)))
 attempt("a wait", dist.all_reduce(torch.ones(4), async_op=True).wait)
 attempt("a receive", lambda: dist.recv(torch.ones(4), 1))
