@@ -17,12 +17,12 @@ from prismdbg.rank.config import Mode, RankConfig
 from prismdbg.rank.emulation.settings import WORLD, Emulation, Rule
 from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
-from prismdbg.workflows.emulated_rank import EmulatedRank, RankRun
+from prismdbg.workflows.emulated_rank import EmulatedRank, Program
 from prismdbg.workflows.external_donors import write_external
 from prismdbg.workflows.injection import cache_dir, make_inject_folder
 from prismdbg.workflows.launch_line import LaunchLine, parse
 from prismdbg.workflows.run_folder import RunFolder, write_json
-from prismdbg.workflows.turns import Lacking, Turn, Turns, place
+from prismdbg.workflows.turns import Event, Lacks, Turns
 
 LARGEST_NODE = 8
 
@@ -61,23 +61,34 @@ class EmulateRequest:
         return tuple((name, self.mesh.size(name)) for name in self.mesh.order)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRun:
+    """`is_whole`: its program came to its end; else it was needed for its values only."""
+
+    rank: int
+    wall_s: float
+    is_whole: bool
+
+
 def emulate(request: EmulateRequest, say: Say) -> list[RankRun]:
-    """The last run of each rank that ran, also of those that nobody asked for, in the order in which they ended."""
+    """Every rank that ran, also those that nobody asked for, in the order in which they were started."""
     request.check()
     line = parse(request.command)
     run = _prepare(request)
     sockets = make_socket_dir()
+    crew = _Crew(request, run, line, sockets, say)
     try:
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             say(f"{count} donor values in {request.donor}")
-        crew = _Crew(request, run, line, sockets, say)
-        turns = Turns(request.ranks, crew.run)
+        turns = Turns(crew.go)
         for rank in request.ranks:
             turns.complete(rank)
+        return [RankRun(rank=r.rank, wall_s=r.wall_s, is_whole=r.has_ended) for r in crew.ranks.values()]
     finally:
+        for started in crew.ranks.values():
+            started.close()
         shutil.rmtree(sockets, ignore_errors=True)
-    return list(crew.done.values())
 
 
 def _prepare(request: EmulateRequest) -> RunFolder:
@@ -119,42 +130,39 @@ class _Crew:
     def __init__(self, request: EmulateRequest, run: RunFolder, line: LaunchLine, sockets: Path, say: Say) -> None:
         self._request = request
         self._run = run
-        self._line = line
         self._sockets = sockets
         self._say = say
-        self.done: dict[int, RankRun] = {}
-
-    def run(self, turn: Turn) -> Lacking | None:
-        request = self._request
-        why = f", for its values: rank {turn.since['rank']} lacks {place(turn.since)}" if turn.since else ""
-        self._say(f"{request.mesh.say(turn.rank)} of {request.world}{why}")
-        rank = EmulatedRank(
-            run=self._run,
-            command=self._line.command,
-            rank=turn.rank,
+        self.ranks: dict[int, EmulatedRank] = {}
+        self._program = Program(
+            run=run,
+            command=line.command,
             world=request.world,
-            per_node=min(request.per_node or self._line.per_node or LARGEST_NODE, request.world),
+            per_node=min(request.per_node or line.per_node or LARGEST_NODE, request.world),
             steps=request.steps,
             bound_s=request.bound_s,
         )
-        done = rank.start(self._config(turn, rank.needs))
-        self.done.pop(turn.rank, None)
-        self.done[turn.rank] = done
-        return done.lacking
 
-    def _config(self, turn: Turn, needs: Path) -> RankConfig:
+    def go(self, number: int, until: str, since: Lacks | None) -> Event:
+        rank = self.ranks.get(number)
+        if rank is None:
+            why = f", for its values: rank {since.rank} lacks {since.place}" if since is not None else ""
+            self._say(f"{self._request.mesh.say(number)} of {self._request.world}{why}")
+            rank = self.ranks[number] = EmulatedRank(self._program, number)
+        return rank.turn(self._config(number, until), until)
+
+    def _config(self, rank: int, until: str) -> RankConfig:
         request = self._request
         settings = Emulation(
-            rank=turn.rank,
+            rank=rank,
             world=request.world,
             axes=request.axes,
             steps=request.steps,
             rules=request.rules,
             seed=request.seed,
-            asked=tuple(sorted(turn.wanted)),
+            asked=tuple(sorted({rank, *self.ranks, *request.ranks})),
             donors=str(self._run.path / "donors"),
             external=str(self._run.path / "external") if request.donor is not None else "",
-            needs=str(needs),
+            until=until,
             donor_bytes=request.donor_bytes,
         )
         return RankConfig(
@@ -166,7 +174,7 @@ class _Crew:
             nan_check=False,  # values stand on assumptions: nothing is claimed about them
             fingerprints=False,
             native=False,
-            rank=turn.rank,
+            rank=rank,
             world_size=request.world,
             extra={"emulation": settings.to_json()},
         )

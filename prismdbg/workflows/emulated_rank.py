@@ -1,92 +1,136 @@
-"""One run of one emulated rank: its process, its environment, and whether what it left is worth anything."""
+"""One emulated rank: its process, its turns, and whether what it left is worth anything."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import select
 import shutil
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import RankLost, UsageError, WaitTimeout
 from prismdbg.rank.config import RankConfig
-from prismdbg.rank.emulation.settings import NEED_EXIT
 from prismdbg.workflows.injection import job_environment
-from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
+from prismdbg.workflows.run_folder import RunFolder, rank_of
+from prismdbg.workflows.turns import Ended, Event, Kept, Lacks
 
 END_BOUND_S = 10.0
+LINE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankRun:
-    """What came of it. `lacking`: the value without which it could not go on."""
-
-    rank: int
-    code: int
-    wall_s: float
-    lacking: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmulatedRank:
-    """`per_node`: ranks on one node, for LOCAL_RANK. bound_s: how long its program may take."""
+class Program:
+    """What every rank runs. `per_node`: ranks on one node, for LOCAL_RANK. bound_s: how long one turn may take."""
 
     run: RunFolder
     command: tuple[str, ...]
-    rank: int
     world: int
     per_node: int
     steps: int
     bound_s: float
 
-    @property
-    def needs(self) -> Path:
-        return self.run.path / "needs.json"
 
-    def start(self, config: RankConfig) -> RankRun:
-        """Runs the program to its end. An earlier run of the same rank is removed: it lacked something."""
+class EmulatedRank:
+    """A process that was started, stands or runs, and is ended by `close` at the latest."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        self._program = program
+        self.rank = rank
+        self.wall_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._go_fd = self._hear_fd = -1
+        self._heard = b""
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def turn(self, config: RankConfig, until: str) -> Event:
+        """Starts it, or lets it go on, until it has sent that value, lacks one, or ends."""
+        began = time.monotonic()
+        if self._process is None:
+            self._start(config)
+        else:
+            os.write(self._go_fd, json.dumps({"until": until}).encode() + b"\n")
+        try:
+            return self._next_event(began + self._program.bound_s)
+        finally:
+            self.wall_s += time.monotonic() - began
+
+    def close(self) -> None:
+        """A rank that still stands is ended, and what it left removed: half a program is no picture of the job."""
+        process, self._process = self._process, None
+        for descriptor in (self._go_fd, self._hear_fd):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        if process is None or process.poll() is not None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_BOUND_S)  # it reads the end of its pipe
+        if process.poll() is None:
+            process.kill()
+            process.wait(END_BOUND_S)
         for folder in self._folders():
             shutil.rmtree(folder)
-        self.needs.unlink(missing_ok=True)
-        config.save(self.run.config)
-        began = time.monotonic()
-        code = self._process()
-        lacking = read_json(self.needs) if code == NEED_EXIT else None
-        if lacking is None:
-            self._check_end(code)
-        return RankRun(rank=self.rank, code=code, wall_s=time.monotonic() - began, lacking=lacking)
 
-    def _folders(self) -> list[Path]:
-        return [folder for folder in self.run.rank_folders() if rank_of(folder) == self.rank]
-
-    def _process(self) -> int:
+    def _start(self, config: RankConfig) -> None:
+        ask_fd, self._go_fd = os.pipe()
+        self._hear_fd, say_fd = os.pipe()
+        emulation = {**config.extra["emulation"], "ask_fd": ask_fd, "say_fd": say_fd}
+        path = self._program.run.path / f"config.{self.rank}.json"
+        replace(config, extra={"emulation": emulation}).save(path)
         environment = {
-            **job_environment(self.run.inject, self.run.config, os.environ),
-            **rank_environment(self.rank, self.world, self.per_node),
+            **job_environment(self._program.run.inject, path, os.environ),
+            **rank_environment(self.rank, self._program.world, self._program.per_node),
         }
         try:
-            process = subprocess.Popen(self.command, env=environment)
+            self._process = subprocess.Popen(self._program.command, env=environment, pass_fds=(ask_fd, say_fd))
         except OSError as error:
             raise UsageError(f"the program cannot be started: {error}", hint="give the command after `--`") from error
-        try:
-            return process.wait(self.bound_s)
-        except subprocess.TimeoutExpired:
-            raise WaitTimeout(
-                f"waited {self.bound_s:g} s for rank {self.rank}'s program to end",
-                hint="give --steps, or a longer --timeout",
-            ) from None
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait(END_BOUND_S)
+            os.close(ask_fd)
+            os.close(say_fd)
+
+    def _next_event(self, deadline: float) -> Event:
+        assert self._process is not None
+        end = os.pidfd_open(self._process.pid)
+        try:
+            while True:
+                ready, _, _ = select.select([self._hear_fd, end], [], [], max(deadline - time.monotonic(), 0.0))
+                if not ready:
+                    raise WaitTimeout(
+                        f"waited {self._program.bound_s:g} s for rank {self.rank}'s program",
+                        hint="give --steps, or a longer --timeout",
+                    )
+                if self._hear_fd in ready and (event := self._hear()) is not None:
+                    return event
+                if end in ready:
+                    self._check_end(self._process.wait(END_BOUND_S))
+                    return Ended()
+        finally:
+            os.close(end)
+
+    def _hear(self) -> Event | None:
+        self._heard += os.read(self._hear_fd, LINE_BYTES)
+        line, newline, rest = self._heard.partition(b"\n")
+        if not newline:
+            return None
+        self._heard = rest
+        said = json.loads(line)
+        return Kept(said["key"]) if said["event"] == "kept" else Lacks.from_json(said)
+
+    def _folders(self) -> list[Path]:
+        return [folder for folder in self._program.run.rank_folders() if rank_of(folder) == self.rank]
 
     def _check_end(self, code: int) -> None:
         """A program that failed, ended early or did nothing is an error: its log is no picture of the job."""
-        folders = self._folders()
+        folders, wanted = self._folders(), self._program.steps
         if not folders:
             raise RankLost(
                 f"rank {self.rank}'s program ended with code {code} before it issued a collective or a step",
@@ -97,12 +141,12 @@ class EmulatedRank:
         if code:
             raise RankLost(
                 f"rank {self.rank}'s program failed with code {code} in step {reached}",
-                hint=f"its output is above; what it did until then: prismdbg status {self.run.path}",
+                hint=f"its output is above; what it did until then: prismdbg status {self._program.run.path}",
             )
-        if self.steps and reached < self.steps:
+        if wanted and reached < wanted:
             shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"
             raise RankLost(
-                f"rank {self.rank}'s program ended after {reached} of {self.steps} steps",
+                f"rank {self.rank}'s program ended after {reached} of {wanted} steps",
                 hint=f"{shorter}, or let the program run longer",
             )
 

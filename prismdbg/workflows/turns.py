@@ -1,7 +1,7 @@
-"""In which order emulated ranks run, so that each finds what only another one can send it. Pure: it starts nothing.
+"""Which emulated rank runs next, so that each gets what only another one can send it. Pure: it starts nothing.
 
-A run ends early where it lacks a value. Then the rank that sends it runs, which may lack something in turn; what each
-has sent until it stopped is kept, so every new run gets further.
+One rank runs at a time. Where it lacks a value it stands, and the rank that sends it runs until it has: no further, so
+that it sees in turn what others will say before it gets there.
 """
 
 from __future__ import annotations
@@ -12,58 +12,93 @@ from typing import Any
 
 from prismdbg.errors import RankLost
 
-Lacking = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """A run of `rank`. wanted: for these ranks it keeps what they alone receive. since: why it runs, if not asked."""
+class Lacks:
+    """A rank stands. `source`: the rank that sends the value, -1 for unknown; `key`: what the value is kept under."""
 
     rank: int
-    wanted: frozenset[int]
-    since: Lacking | None = None
+    source: int
+    key: str
+    collective: str
+    axis: str
+    identity: str
+    caller: str = ""
+    where: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Lacks:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+    @property
+    def place(self) -> str:
+        where = f" at {self.where}" if self.where else ""
+        return f"{self.caller or self.collective} on {self.axis} ({self.identity}){where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A rank stands: it has just sent the value that was asked for."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Its program came to its end."""
+
+
+Event = Lacks | Kept | Ended
+Go = Callable[[int, str, Lacks | None], Event]
 
 
 class Turns:
-    """`run` gives what the run lacked, or nothing when the program came to its end."""
+    """`go(rank, until, since)` starts the rank, or lets it go on, until it has sent that value, lacks one, or ends.
 
-    def __init__(self, asked: tuple[int, ...], run: Callable[[Turn], Lacking | None]) -> None:
-        self._run = run
-        self._wanted = frozenset(asked)
-        self._whole: dict[int, frozenset[int]] = {}  # ranks that came to their end, and for whom
+    since: what somebody lacks, where that is why it runs.
+    """
 
-    def complete(self, rank: int, waiting: tuple[int, ...] = (), since: Lacking | None = None) -> None:
-        """Until the rank's program came to its end. `waiting`: the ranks that wait for this one, outermost first."""
-        self._wanted |= {rank, *waiting}
-        if rank in self._whole and self._whole[rank] >= {rank, *waiting}:
-            return
-        seen: set[str] = set()
-        while True:
-            lacking = self._run(Turn(rank=rank, wanted=self._wanted, since=since))
-            if lacking is None:
-                self._whole[rank] = self._wanted
+    def __init__(self, go: Go) -> None:
+        self._go = go
+        self._ended: set[int] = set()
+
+    def complete(self, rank: int) -> None:
+        """Until this rank's program has ended."""
+        last = ""
+        while rank not in self._ended:
+            event = self._step(rank, "", None)
+            if isinstance(event, Lacks):
+                self._supply(event, last, (rank,))
+                last = event.key
+
+    def _supply(self, lacks: Lacks, last: str, waiting: tuple[int, ...]) -> None:
+        """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
+        if lacks.key == last:
+            raise _lost(lacks, f"rank {lacks.source} sends something of another size")
+        if lacks.source < 0:
+            raise _lost(lacks, "nobody can tell which rank sends it")
+        if lacks.source in waiting:
+            raise _lost(lacks, f"rank {lacks.source} itself stands and waits for rank {lacks.rank}")
+        last = ""
+        while lacks.source not in self._ended:
+            event = self._step(lacks.source, lacks.key, lacks)
+            if event == Kept(lacks.key):
                 return
-            source = int(lacking["source"])
-            if source in waiting:
-                return  # it waits for this very rank: what was sent up to here has to do
-            if source < 0 or lacking["key"] in seen:
-                raise unknown(lacking)
-            seen.add(lacking["key"])
-            if source != rank:
-                self.complete(source, (*waiting, rank), lacking)
+            if isinstance(event, Lacks):
+                self._supply(event, last, (*waiting, lacks.source))
+                last = event.key
+        raise _lost(lacks, f"rank {lacks.source}'s program ended, or was past that place, and did not send it")
+
+    def _step(self, rank: int, until: str, since: Lacks | None) -> Event:
+        event = self._go(rank, until, since)
+        if isinstance(event, Ended):
+            self._ended.add(rank)
+        return event
 
 
-def place(lacking: Lacking) -> str:
-    call = lacking["caller"] or lacking["collective"]
-    where = f" at {lacking['where']}" if lacking.get("where") else ""
-    return f"{call} on {lacking['axis']} ({lacking['identity']}){where}"
-
-
-def unknown(lacking: Lacking) -> RankLost:
-    source = int(lacking["source"])
-    whose = f"rank {source}, which was run and did not send it" if source >= 0 else "a rank that cannot be named"
-    made_up = f"--peers {lacking['axis']}:{lacking['collective']}=zeros"
+def _lost(lacks: Lacks, why: str) -> RankLost:
+    made_up = f"--peers {lacks.axis}:{lacks.collective}=zeros"
     return RankLost(
-        f"rank {lacking['rank']} lacks a value that only its sender knows, {place(lacking)}: it comes from {whose}",
+        f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",
         hint=f"give an earlier run that has it (--donor RUN), or say how it is made up: {made_up}",
     )

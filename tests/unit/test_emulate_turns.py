@@ -1,94 +1,121 @@
-"""The order in which emulated ranks run, with runs that are only played."""
+"""Which emulated rank runs next, with ranks that are only played."""
 
 from __future__ import annotations
 
 import pytest
 
 from prismdbg.errors import RankLost
-from prismdbg.workflows.turns import Lacking, Turn, Turns
+from prismdbg.workflows.turns import Ended, Event, Kept, Lacks, Turns
 
-Program = list[tuple[str, str, int]]  # ("send", key, to) or ("recv", key, from)
+Program = list[tuple[str, str, int]]  # ("send", key, -1), ("recv", key, from) or ("see", key, -1)
 
 
 class Job:
-    """Ranks as lists of sends and receives; a receive of what nobody kept yet ends the run."""
+    """Ranks as lists of sends and receives. `see` notes which keys are there when a rank comes by."""
 
     def __init__(self, programs: dict[int, Program]) -> None:
         self._programs = programs
-        self._kept: dict[int, dict[str, int]] = {}
-        self.runs: list[int] = []
-        self.ended: set[int] = set()
+        self._at: dict[int, int] = {}
+        self.kept: set[str] = set()
+        self.started: list[int] = []
+        self.seen: set[str] = set()
 
-    def run(self, turn: Turn) -> Lacking | None:
-        self.runs.append(turn.rank)
-        kept = self._kept[turn.rank] = {}
-        self.ended.discard(turn.rank)
-        for kind, key, peer in self._programs[turn.rank]:
+    def go(self, rank: int, until: str, since: Lacks | None) -> Event:
+        if rank not in self._at:
+            self._at[rank] = 0
+            self.started.append(rank)
+        for at in range(self._at[rank], len(self._programs[rank])):
+            kind, key, peer = self._programs[rank][at]
+            self._at[rank] = at + 1
             if kind == "send":
-                if peer < 0 or peer in turn.wanted:
-                    kept[key] = peer
-            elif key not in self._kept.get(peer, {}):
-                words = {"collective": "recv", "caller": "", "axis": "pp", "identity": key, "where": "train.py:3"}
-                return {"rank": turn.rank, "source": peer, "key": key, **words}
-        self.ended.add(turn.rank)
-        return None
+                self.kept.add(key)
+                if key == until:
+                    return Kept(key)
+            elif kind == "see":
+                self.seen |= {key} & self.kept
+            elif key not in self.kept:
+                self._at[rank] = at
+                words = {"collective": "recv", "axis": "pp", "identity": key, "where": "train.py:3"}
+                return Lacks(rank=rank, source=peer, key=key, **words)
+        return Ended()
+
+    def has_ended(self, rank: int) -> bool:
+        return self._at[rank] == len(self._programs[rank])
 
 
-def test_a_rank_that_lacks_nothing_runs_once() -> None:
-    job = Job({0: [("send", "a", -1)]})
-    Turns((0,), job.run).complete(0)
-    assert job.runs == [0]
+def test_a_rank_that_lacks_nothing_runs_alone() -> None:
+    job = Job({0: [("send", "a", -1)], 1: []})
+    Turns(job.go).complete(0)
+    assert job.started == [0]
+    assert job.has_ended(0)
 
 
-def test_the_sender_runs_in_between() -> None:
-    job = Job({0: [("send", "a", -1)], 5: [("recv", "a", 0)]})
-    Turns((5,), job.run).complete(5)
-    assert job.runs == [5, 0, 5]
-    assert 5 in job.ended
+def test_the_sender_runs_until_it_has_sent_and_no_further() -> None:
+    job = Job({0: [("send", "a", -1), ("send", "b", -1)], 5: [("recv", "a", 0)]})
+    Turns(job.go).complete(5)
+    assert job.started == [5, 0]
+    assert job.has_ended(5)
+    assert job.kept == {"a"}
 
 
-def test_two_that_need_each_other_in_turn_both_come_to_their_end() -> None:
-    """As a checkpoint: one says what it has, the other what to do with it, and so on."""
+def test_the_root_sees_what_the_other_said_before_it_asked() -> None:
+    """As a checkpoint: all say what they have, the root says what to do with it."""
+    asker: Program = [("recv", "folder", 0), ("send", "plan", -1), ("recv", "whole plan", 0)]
+    root: Program = [("send", "folder", -1), ("see", "plan", -1), ("send", "whole plan", -1)]
+    job = Job({0: root, 5: asker})
+    Turns(job.go).complete(5)
+    assert job.seen == {"plan"}
+
+
+def test_two_that_need_each_other_in_turn_both_go_on() -> None:
     asker: Program = [("send", "a", -1), ("recv", "b", 0), ("send", "c", -1), ("recv", "d", 0)]
     root: Program = [("recv", "a", 5), ("send", "b", -1), ("recv", "c", 5), ("send", "d", -1)]
     job = Job({0: root, 5: asker})
-    Turns((5,), job.run).complete(5)
-    assert job.ended == {0, 5}
-
-
-def test_a_pipeline_of_stages_ends_in_few_runs() -> None:
-    stages = 16
-    programs: dict[int, Program] = {}
-    for stage in range(stages):
-        programs[stage] = [("recv", f"m{stage}", stage - 1)] if stage else []
-        programs[stage].append(("send", f"m{stage + 1}", -1))
-    job = Job(programs)
-    Turns((stages - 1,), job.run).complete(stages - 1)
-    assert job.ended == set(range(stages))
-    assert len(job.runs) <= 2 * stages
-
-
-def test_what_was_kept_for_others_only_is_made_again() -> None:
-    """The root of a scatter keeps the parts of the ranks that are wanted: a rank named later needs another run."""
-    job = Job({0: [("send", "s@3", 3), ("send", "s@5", 5)], 3: [("recv", "s@3", 0)], 5: [("recv", "s@5", 0)]})
-    turns = Turns((3,), job.run)
-    turns.complete(3)
+    turns = Turns(job.go)
     turns.complete(5)
-    assert job.ended >= {3, 5}
+    turns.complete(0)
+    assert job.has_ended(0)
+    assert job.has_ended(5)
 
 
-def test_a_value_that_its_sender_does_not_send_is_an_error_that_names_all() -> None:
-    job = Job({0: [], 5: [("recv", "a", 0)]})
-    with pytest.raises(
-        RankLost, match=r"rank 5 lacks .* recv on pp \(a\) at train.py:3: it comes from rank 0"
-    ) as raised:
-        Turns((5,), job.run).complete(5)
+def test_each_stage_of_a_pipeline_is_started_once() -> None:
+    """A vote down the pipeline, its result back up, then metadata down: from the middle of it."""
+    last = 15
+    programs: dict[int, Program] = {}
+    for stage in range(last + 1):
+        vote: Program = ([("recv", f"v{stage}", stage - 1)] if stage else []) + [("send", f"v{stage + 1}", -1)]
+        result: Program = ([("recv", f"r{stage}", stage + 1)] if stage < last else []) + [("send", f"r{stage - 1}", -1)]
+        meta: Program = ([("recv", f"m{stage}", stage - 1)] if stage else []) + [("send", f"m{stage + 1}", -1)]
+        programs[stage] = vote + result + meta
+    job = Job(programs)
+    Turns(job.go).complete(8)
+    assert job.has_ended(8)
+    assert sorted(job.started) == list(range(last + 1))
+
+
+@pytest.mark.parametrize(
+    ("programs", "why"),
+    [
+        ({0: [], 5: [("recv", "a", 0)]}, "rank 0's program ended"),
+        ({5: [("recv", "a", -1)]}, "nobody can tell"),
+        ({0: [("recv", "b", 5)], 5: [("recv", "a", 0)]}, "rank 5 itself stands and waits for rank 0"),
+    ],
+)
+def test_a_value_that_does_not_come_is_an_error_that_names_all(programs: dict[int, Program], why: str) -> None:
+    job = Job(programs)
+    with pytest.raises(RankLost, match=why) as raised:
+        Turns(job.go).complete(5)
+    assert "recv on pp" in str(raised.value)
+    assert "train.py:3" in str(raised.value)
     assert "--donor" in raised.value.hint
     assert "pp:recv=zeros" in raised.value.hint
 
 
-def test_a_value_of_nobody_is_an_error_at_once() -> None:
-    job = Job({5: [("recv", "a", -1)]})
-    with pytest.raises(RankLost, match="cannot be named"):
-        Turns((5,), job.run).complete(5)
-    assert job.runs == [5]
+def test_a_value_that_comes_and_does_not_fit_is_an_error() -> None:
+    def go(rank: int, until: str, since: Lacks | None) -> Event:
+        if rank == 0:
+            return Kept(until)
+        return Lacks(rank=5, source=0, key="a", collective="recv", axis="pp", identity="a")
+
+    with pytest.raises(RankLost, match="another size"):
+        Turns(go).complete(5)

@@ -47,7 +47,7 @@ def test_the_last_rule_that_holds_decides() -> None:
 
 
 def test_settings_come_back_from_their_file() -> None:
-    settings = Emulation(rank=3, world=8192, axes=MESH, rules=(Rule.parse("tp=echo"),), asked=(0, 3), needs="/n")
+    settings = Emulation(rank=3, world=8192, axes=MESH, rules=(Rule.parse("tp=echo"),), asked=(0, 3), until="0|5")
     assert Emulation.from_json(settings.to_json()) == settings
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch.distributed as dist
 
 from prismdbg.errors import CapsuleError
-from prismdbg.rank.emulation.donors import DonorReader, DonorWriter
+from prismdbg.rank.emulation.donors import DonorReader, DonorWriter, store_key
 from prismdbg.rank.emulation.store import EmulatedStore, StoreState
 
 
@@ -27,7 +27,7 @@ def told() -> dict[str, bytes]:
 
 @pytest.fixture
 def store(told: dict[str, bytes]) -> EmulatedStore:
-    state = StoreState(5, 64, {"given": b"by rank 0"}, told.__setitem__, _lacks)
+    state = StoreState(5, 64, {"given": b"by rank 0"}.get, told.__setitem__, _lacks)
     return EmulatedStore(state)
 
 
@@ -82,20 +82,34 @@ def test_values_are_found_by_others_and_not_by_their_own_rank(tmp_path: Path) ->
     assert first is not None and second is not None and third is not None
     assert (reader.load(first), reader.load(second)) == (b"abcd", b"1234")
     assert (third.size_bytes, third.mean, third.deviation) == (0, 3.0, 4.0)
-    assert reader.store_keys() == {"k": b"v"}
+    key = reader.find(store_key("k"))
+    assert key is not None and reader.load(key) == b"v"
     assert reader.ranks == {3}
     assert DonorReader(tmp_path, rank=3).find("0|1") is None
 
 
-def test_a_line_that_was_not_finished_is_left_out_and_a_short_file_is_an_error(tmp_path: Path) -> None:
+def test_what_is_kept_later_is_found_after_another_look(tmp_path: Path) -> None:
+    writer = DonorWriter(tmp_path, 0, budget_bytes=0)
+    reader = DonorReader(tmp_path, rank=1)
+    writer.keep("a", [memoryview(b"1234")], control=True)
+    assert reader.find("a") is None
+    index = tmp_path / "0.jsonl"
+    whole = index.read_text()
+    index.write_text(whole + whole[:9].replace("a", "b"))  # the next line is being written
+    reader.refresh()
+    assert reader.find("a") is not None
+    index.write_text(whole + whole.replace('"a"', '"b"'))
+    reader.refresh()
+    assert reader.find("b") is not None
+    writer.close()
+
+
+def test_a_file_shorter_than_its_index_is_an_error(tmp_path: Path) -> None:
     writer = DonorWriter(tmp_path, 0, budget_bytes=0)
     writer.keep("a", [memoryview(b"1234")], control=True)
     writer.close()
-    index = tmp_path / "0.jsonl"
-    index.write_text(index.read_text() + '{"key": "b", "ra')
     (tmp_path / "0.bin").write_bytes(b"12")
     reader = DonorReader(tmp_path)
-    assert reader.find("b") is None
     value = reader.find("a")
     assert value is not None
     with pytest.raises(CapsuleError, match="ends before"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
@@ -11,11 +11,12 @@ from torch.distributed import distributed_c10d as c10d
 from prismdbg.capsule.log_format import StepSource
 from prismdbg.rank import alone, triggers
 from prismdbg.rank.config import RankConfig
-from prismdbg.rank.emulation.need import Need, say_need
+from prismdbg.rank.emulation.donors import store_key
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.settings import WORLD, Emulation
 from prismdbg.rank.emulation.store import EmulatedStore, StoreState
+from prismdbg.rank.emulation.turn import Need, Turn
 from prismdbg.rank.recording import Recording
 from prismdbg.rank.steps import COUNTER
 
@@ -33,12 +34,13 @@ def begin_emulation(config: RankConfig) -> None:
 
 def _begin(config: RankConfig) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
-    peers = EmulatedPeers(settings)
+    turn = Turn(settings.ask_fd, settings.say_fd, settings.until)
+    peers = EmulatedPeers(settings, turn)
     recorder = EmulatedRecorder(peers)
     recording = Recording(config, recorder, "emulated")
     recorder.on_group(recording.on_group)
     recorder.mode(1)
-    _install_world(settings, peers)
+    _install_world(settings, peers, turn)
     COUNTER.listen(recording.on_step)
     COUNTER.listen(_Limit(settings.steps, recorder))
     COUNTER.install()
@@ -80,16 +82,20 @@ class _Witness:
         self._recording.end(code)
 
 
-def _install_world(settings: Emulation, peers: EmulatedPeers) -> None:
-    def lacks(key: str) -> NoReturn:
+def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn) -> None:
+    def lacks(key: str) -> None:
         source = 0 if settings.rank else -1  # keys for everybody are set by rank 0
-        identity = f"key {key!r}"
-        say_need(
-            settings,
-            Need(rank=settings.rank, source=source, collective="store", axis=WORLD, identity=identity, key=key),
+        need = Need(
+            rank=settings.rank,
+            source=source,
+            key=store_key(key),
+            collective="key of the store",
+            axis=WORLD,
+            identity=repr(key),
         )
+        turn.lacks(need)
 
-    state = StoreState(settings.rank, settings.world, peers.inbox.store_keys(), peers.outbox.keep_key, lacks)
+    state = StoreState(settings.rank, settings.world, peers.inbox.store_value, peers.outbox.keep_key, lacks)
     alone.install(lambda: EmulatedStore(state))
 
     def lone_store(*_: Any, **__: Any) -> EmulatedStore:

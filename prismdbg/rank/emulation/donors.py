@@ -63,27 +63,37 @@ class DonorWriter:
 
     def keep_key(self, name: str, value: bytes) -> None:
         """A key of the store."""
-        self.keep(f"store|{name}", [memoryview(value)], control=True)
+        self.keep(store_key(name), [memoryview(value)], control=True)
 
 
 class DonorReader:
-    """Everything in a folder that ranks other than this one have kept."""
+    """Everything in a folder that ranks other than this one have kept, also since the last look."""
 
     def __init__(self, folder: Path, rank: int = -1) -> None:
         self._folder = folder
+        self._rank = rank
         self._values: dict[str, DonorValue] = {}
-        self.ranks: set[int] = set()
-        for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
-            if path.stem != str(rank):
-                self.ranks.add(int(path.stem) if path.stem.isdecimal() else -1)
+        self._read_bytes: dict[Path, int] = {}
+        self.refresh()
+
+    @property
+    def ranks(self) -> set[int]:
+        return {int(path.stem) for path in self._read_bytes if path.stem.isdecimal()}
+
+    def refresh(self) -> None:
+        for path in sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else ():
+            if path.stem != str(self._rank) and path.stat().st_size > self._read_bytes.get(path, 0):
                 self._read(path)
 
     def _read(self, path: Path) -> None:
-        for line in path.read_text().splitlines():
-            try:
-                value = DonorValue(**json.loads(line))
-            except (ValueError, TypeError):
-                continue  # the rank was ended while it wrote its last line
+        """Whole lines: the last one may still be written."""
+        with path.open("rb") as file:
+            file.seek(self._read_bytes.get(path, 0))
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read_bytes[path] = self._read_bytes.get(path, 0) + len(whole)
+        for line in whole.splitlines():
+            value = DonorValue(**json.loads(line))
             self._values[value.key] = value
 
     def find(self, key: str) -> DonorValue | None:
@@ -102,11 +112,9 @@ class DonorReader:
             raise CapsuleError(f"{path} ends before donor value {value.key}", hint="run the donor rank again")
         return data
 
-    def store_keys(self) -> dict[str, bytes]:
-        """All keys that other ranks have set in the store."""
-        start = "store|"
-        found = (value for key, value in self._values.items() if key.startswith(start))
-        return {value.key[len(start) :]: self.load(value) for value in found}
+
+def store_key(name: str) -> str:
+    return f"store|{name}"
 
 
 def collective_key(group: str, seq: int) -> str:
@@ -121,7 +129,3 @@ def sent_key(group: str, source: int, target: int, tag: int, nth: int) -> str:
 def similar_key(axis: str, label: str, seq: int, offset: int = 0) -> str:
     """What another run's value is for. `offset`: of a transfer, how far the source is from the receiver."""
     return f"~{axis}|{label}|{seq}|{offset}"
-
-
-def as_json(values: Sequence[DonorValue]) -> str:
-    return "".join(json.dumps(asdict(value)) + "\n" for value in values)

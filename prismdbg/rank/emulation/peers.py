@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,9 +16,10 @@ from prismdbg.rank.emulation.axes import Axes
 from prismdbg.rank.emulation.checkpoints import accept_partial_plans
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.donors import DonorValue
-from prismdbg.rank.emulation.need import LackingWork, Need, say_need
+from prismdbg.rank.emulation.late_work import LateWork
 from prismdbg.rank.emulation.post import OBJECT_GATHERS, Inbox, Letter, Outbox
 from prismdbg.rank.emulation.settings import Emulation, Policy
+from prismdbg.rank.emulation.turn import Need, Turn
 from prismdbg.rank.quiet import quiet
 
 _GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # what only the sender knows
@@ -49,11 +50,13 @@ class Asked:
 class EmulatedPeers:
     """`answer` is called once for every collective, on the issuing thread."""
 
-    def __init__(self, settings: Emulation) -> None:
+    def __init__(self, settings: Emulation, turn: Turn) -> None:
         self._settings = settings
+        self._turn = turn
         self._axes = Axes(settings.axes)
         self.inbox = Inbox(settings)
-        self.outbox = Outbox(settings)
+        turn.after.append(self.inbox.refresh)
+        self.outbox = Outbox(settings, turn)
         self._members: dict[str, list[int]] = {}
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
@@ -124,8 +127,9 @@ class EmulatedPeers:
         return Answered(how="echo")
 
     def _similar(self, asked: Asked) -> DonorValue:
-        value = self.inbox.find_similar(asked.call, asked.identity, asked.axis)
-        return value if value is not None else self._lacks(asked, None)
+        while (value := self.inbox.find_similar(asked.call, asked.identity, asked.axis)) is None:
+            self._turn.lacks(self._need(asked, None))
+        return value
 
     def _given(self, asked: Asked) -> Answered:
         """Only the sender knows the value."""
@@ -137,11 +141,21 @@ class EmulatedPeers:
             asked.outputs[0].copy_(asked.inputs[call.rank])
             return Answered(how="own", source=letter.source)
         if self._is_lacking(asked, letter):
-            if call.spec.name == "broadcast_" or call.spec.name == "scatter_":
-                self._lacks(asked, letter)
-            filling.zeros(asked.outputs)  # a receive that was only posted may be waited for after a send
-            return Answered(how="lacking", work=LackingWork(lambda: self._lacks(asked, letter)))
+            if call.spec.is_p2p:
+                filling.zeros(asked.outputs)  # it may have been posted only, to be waited for after a send
+                return Answered(how="donor", source=letter.source, work=LateWork(lambda: self._receive(asked, letter)))
+            self._receive(asked, letter)
+            return Answered(how="donor", source=letter.source)
         return Answered(how=self._given_how(asked, letter), source=letter.source)
+
+    def _receive(self, asked: Asked, letter: Letter) -> None:
+        """Stands until the sender has sent it."""
+        while self._is_lacking(asked, letter):
+            self._turn.lacks(self._need(asked, letter))
+        with quiet():
+            value = self._value(asked, letter)
+            assert value is not None
+            self._load(value, asked.outputs)
 
     def _is_lacking(self, asked: Asked, letter: Letter) -> bool:
         """Whether nobody said it, and it may not be made up."""
@@ -187,9 +201,9 @@ class EmulatedPeers:
     def _seed(self, asked: Asked) -> int:
         return filling.seed_of(self._settings.seed, self._settings.rank, asked.identity)
 
-    def _lacks(self, asked: Asked, letter: Letter | None) -> NoReturn:
+    def _need(self, asked: Asked, letter: Letter | None) -> Need:
         is_named = letter is not None and asked.call.spec.name != "recv_any_source_"
-        need = Need(
+        return Need(
             rank=self._settings.rank,
             source=asked.members[letter.source] if letter is not None and is_named else -1,
             key=letter.key if letter is not None else "",
@@ -198,7 +212,6 @@ class EmulatedPeers:
             axis=asked.axis,
             identity=str(asked.identity),
         )
-        say_need(self._settings, need)
 
 
 def _bytes_of(tensors: list[torch.Tensor]) -> int:

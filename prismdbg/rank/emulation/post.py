@@ -18,10 +18,13 @@ from prismdbg.rank.emulation.donors import (
     collective_key,
     sent_key,
     similar_key,
+    store_key,
 )
 from prismdbg.rank.emulation.settings import Emulation
+from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.fingerprint import as_bytes
 
+SMALL_SCATTER_BYTES = 64 << 20
 OBJECT_GATHERS = frozenset({"allgather_", "gather_"})
 
 
@@ -37,8 +40,9 @@ class Letter:
 class Outbox:
     """Keeps what this rank sends, as far as others cannot make it up."""
 
-    def __init__(self, settings: Emulation) -> None:
+    def __init__(self, settings: Emulation, turn: Turn) -> None:
         self._asked = frozenset(settings.asked)
+        self._turn = turn
         self._writer = DonorWriter(Path(settings.donors), settings.rank, settings.donor_bytes)
 
     def keep(self, call: Call, identity: Identity, members: list[int]) -> None:
@@ -48,19 +52,22 @@ class Outbox:
         elif name == "broadcast_" and is_root:
             self._value(collective_key(call.group_name, identity.seq), call.inputs)
         elif name == "scatter_" and is_root:
+            is_small = sum(t.numel() * t.element_size() for t in call.inputs) <= SMALL_SCATTER_BYTES
             for place, rank in enumerate(members):
-                if rank in self._asked:
+                if is_small or rank in self._asked:
                     self._value(scattered_key(call, identity, rank), [call.inputs[place]])
         elif name in OBJECT_GATHERS and is_control(call.inputs) and object_call():
             self._value(contributed_key(call, identity, call.rank), call.inputs)
 
     def keep_key(self, name: str, value: bytes) -> None:
         self._writer.keep_key(name, value)
+        self._turn.kept(store_key(name))
 
     def _value(self, key: str, tensors: list[torch.Tensor]) -> None:
         control = is_control(tensors)
         statistics = None if control else _statistics(tensors)
         self._writer.keep(key, [as_bytes(t) for t in tensors], control=control, statistics=statistics)
+        self._turn.kept(key)
 
 
 class Inbox:
@@ -107,9 +114,9 @@ class Inbox:
 
     def contributions(self, call: Call, identity: Identity, members: list[int]) -> dict[int, bytes]:
         """By place in the group, what other ranks said in this very gathering of objects."""
-        found = {}
+        found, known = {}, self._own_run.ranks
         for place, rank in enumerate(members):
-            if rank in self._own_run.ranks:
+            if rank in known:
                 value = self._own_run.find(contributed_key(call, identity, place))
                 if value is not None:
                     found[place] = self._own_run.load(value)
@@ -120,8 +127,13 @@ class Inbox:
         reader = self._other_run if similar and self._other_run is not None else self._own_run
         return reader.load(value)
 
-    def store_keys(self) -> dict[str, bytes]:
-        return self._own_run.store_keys()
+    def refresh(self) -> None:
+        self._own_run.refresh()
+
+    def store_value(self, name: str) -> bytes | None:
+        """What another rank has set in the store."""
+        value = self._own_run.find(store_key(name))
+        return self._own_run.load(value) if value is not None else None
 
 
 def scattered_key(call: Call, identity: Identity, rank: int) -> str:

@@ -11,7 +11,7 @@ from prismdbg.errors import UsageError
 from prismdbg.model.ops import OPS
 
 WORLD = "world"
-NEED_EXIT = 93  # the process ended because it lacks what another rank knows; the file `needs` says what
+LEFT_EXIT = 93  # of a rank that was run for its values only, and is needed no more
 _RULE = re.compile(r"(?:(?P<axis>[^:=]*))(?::(?P<op>[^:=]*))?=(?P<policy>[a-z]+)")
 LABELS = frozenset(spec.label for spec in OPS.values())
 
@@ -62,7 +62,8 @@ class Emulation:
     """`axes`: name and size, the last one with adjacent ranks. `steps`: 0 runs the program to its own end.
 
     asked: the ranks whose run somebody wants; what peers would send them alone is kept for them.
-    donors, external: folders of donor values, this run's own and another run's. needs: where it says what it lacks.
+    donors, external: folders of donor values, this run's own and another run's. until: of its first turn.
+    ask_fd, say_fd: pipes from and to whoever gives the turns.
     """
 
     rank: int
@@ -74,7 +75,9 @@ class Emulation:
     asked: tuple[int, ...] = ()
     donors: str = ""
     external: str = ""
-    needs: str = ""
+    until: str = ""
+    ask_fd: int = -1
+    say_fd: int = -1
     donor_bytes: int = 1 << 30
 
     def policy(self, axis: str, op: str) -> Policy:

@@ -1,6 +1,6 @@
 """The job's key-value store as one rank sees it when all its peers have been there already.
 
-A key that this rank never set is a donor's, or what this rank set under its own number. A sum counts all peers: they
+A key that this rank never set is another's, or what this rank set under its own number. A sum counts all peers: they
 add what this rank adds.
 """
 
@@ -17,19 +17,19 @@ _NUMBER = re.compile(r"\d+")
 
 
 class StoreState:
-    """The keys. `lacks(key)` does not return."""
+    """The keys. others: what another rank has set. lacks: returns when there is reason to look again."""
 
     def __init__(
         self,
         rank: int,
         world: int,
-        given: dict[str, bytes],
+        others: Callable[[str], bytes | None],
         tell: Callable[[str, bytes], None],
         lacks: Callable[[str], None],
     ) -> None:
         self._rank = rank
         self._world = world
-        self._given = given
+        self._others = others
         self._tell = tell
         self._lacks = lacks
         self.own: dict[str, bytes] = {}
@@ -42,13 +42,15 @@ class StoreState:
     def look(self, key: str) -> bytes | None:
         if key in self._sums:
             return str(self._sums[key] * self._world).encode()
-        return self.own.get(key) or self._given.get(key) or self._as_a_peer(key)
+        if key in self.own:
+            return self.own[key]
+        given = self._others(key)
+        return given if given is not None else self._as_a_peer(key)
 
     def get(self, key: str) -> bytes:
-        value = self.look(key)
-        if value is None:
+        while (value := self.look(key)) is None:
             self._lacks(key)
-        return value or b""
+        return value
 
     def add(self, key: str, amount: int) -> int:
         """`amount` 0 reads."""

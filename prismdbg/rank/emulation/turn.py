@@ -1,0 +1,74 @@
+"""Emulated ranks of one run take turns: one runs, the others stand where they lack a value or have just sent one.
+
+Over two pipes from whoever started this process: a line in says until which value to run, one out why it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from prismdbg.rank.emulation.settings import LEFT_EXIT
+
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """`source`: the rank that knows, -1 where nobody can be named. `key`: under which it will be kept."""
+
+    rank: int
+    source: int
+    key: str
+    collective: str
+    axis: str
+    identity: str
+    caller: str = ""
+
+
+class Turn:
+    """`until`: the value after which this rank stands again; empty: it runs as far as it gets.
+
+    after: called when it goes on; others may have said something meanwhile.
+    """
+
+    def __init__(self, ask_fd: int, say_fd: int, until: str = "") -> None:
+        self._ask = os.fdopen(ask_fd, "r", encoding="utf-8")
+        self._say_fd = say_fd
+        self._until = until
+        self.after: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        for descriptor in (ask_fd, say_fd):
+            os.set_inheritable(descriptor, False)
+
+    def kept(self, key: str) -> None:
+        """This rank has just sent a value."""
+        if key == self._until:
+            self._stand({"event": "kept", "key": key})
+
+    def lacks(self, need: Need) -> None:
+        """Stands until another rank has sent it; whoever asks looks again then."""
+        self._stand({"event": "lacks", **asdict(need), "where": _program_line()})
+
+    def _stand(self, why: dict[str, object]) -> None:
+        with self._lock:
+            os.write(self._say_fd, json.dumps(why).encode() + b"\n")
+            line = self._ask.readline()
+            if not line:  # nobody needs this rank any more
+                os._exit(LEFT_EXIT)
+            self._until = str(json.loads(line)["until"])
+            for look in self.after:
+                look()
+
+
+def _program_line() -> str:
+    """The innermost line that is neither ours nor a library's."""
+    ours = str(Path(__file__).parents[1])
+    frames = [f for f in traceback.extract_stack() if not f.filename.startswith((ours, "<"))]
+    own = [f for f in frames if not any(part in f.filename for part in _LIBRARIES)]
+    return next((f"{f.filename}:{f.lineno} in {f.name}" for f in reversed(own or frames)), "")
