@@ -16,6 +16,7 @@ from prismdbg.cli.repl import PROMPT, Tell, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
 from prismdbg.model.moment import Moment
 from prismdbg.session.line import VERBS
+from prismdbg.session.stop_line import stop_at_once
 from prismdbg.workflows.debugger import Debugger, Settings, debug
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest
@@ -47,7 +48,8 @@ def command(
             render.say(f"recorded as: {whole.manifest.incident.text}")
             typed = sys.stdin.isatty()
             lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
-            lines = chain([f"goto {at}"] if at is not None else [], lines)
+            first = [*stop_at_once(whole.manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
+            lines = chain(first, lines)
             return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed)
 
 

@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.expr.place import complaint
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
+from prismdbg.session.line import Verb
 from prismdbg.session.stops import StopKind, StopSpec
 
 LABELS = tuple(sorted({spec.label for spec in OPS.values()}))
@@ -132,3 +134,16 @@ class _Words:
         near = difflib.get_close_matches(word, [*LABELS, *_KINDS], 1)
         hint = f"did you mean {near[0]}?" if near else f"collectives: {' '.join(LABELS)}; {EXAMPLE}"
         raise complaint(self._text, max(self._text.find(word), 0), f"there is no collective {word!r}", hint=hint)
+
+
+def stop_at_once(incident: IncidentKind) -> tuple[str, ...]:
+    """The lines a session begins with, so that `continue` comes to what the capsule was made for."""
+    what = _INCIDENT_STOPS.get(incident)
+    return (f"{Verb.BREAK} {what}",) if what is not None else ()
+
+
+_INCIDENT_STOPS = {
+    IncidentKind.NAN: StopKind.NAN,
+    IncidentKind.EXCEPTION: StopKind.EXCEPTION,
+    IncidentKind.OUT_OF_MEMORY: StopKind.EXCEPTION,
+}

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.places import Places
 from prismdbg.session.reverse import Leg, nearest, to_drop, way_to, windows
-from prismdbg.session.stop_line import parse_stop
+from prismdbg.session.stop_line import parse_stop, stop_at_once
 from prismdbg.session.stops import MAX_STOPS, StopKind, StopList, StopSpec
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
@@ -195,3 +196,11 @@ def test_watches_know_what_changed() -> None:
     assert watches.seen(watch, {"value": 2, "digest": "b"}).changed is True
     with pytest.raises(UsageError):
         watches.add("x +")
+
+
+@pytest.mark.parametrize("kind", IncidentKind)
+def test_a_session_begins_with_the_stop_of_its_incident(kind: IncidentKind) -> None:
+    lines = stop_at_once(kind)
+    kinds = [parse_stop(line.partition(" ")[2]).kind for line in lines]
+    known = {IncidentKind.NAN: [StopKind.NAN], IncidentKind.EXCEPTION: [StopKind.EXCEPTION]}
+    assert kinds == known.get(kind, [StopKind.EXCEPTION] if kind is IncidentKind.OUT_OF_MEMORY else [])

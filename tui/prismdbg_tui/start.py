@@ -60,21 +60,17 @@ def debug(request: ReplayRequest, name: str, talk: TextIO, at: Moment | None = N
 
 
 def live_rank(request: ReplayRequest, at: Moment | None = None) -> LiveRank:
-    from prismdbg.workflows.debugger import Debugger, recorded_moments
+    from prismdbg.session.stop_line import stop_at_once
+    from prismdbg.workflows.debugger import debug as debug_capsule
     from prismdbg.workflows.driver import Tell
     from prismdbg.workflows.travel import open_travel
     from prismdbg_tui.live import LiveRank
 
     def debugger(travel: Travel, tell: Tell) -> Debugger:
-        return Debugger(
-            travel,
-            tell,
-            end_record=travel.end_record,
-            recorded=recorded_moments(travel),
-            how_it_ended=lambda: _how_it_ended(travel),
-        )
+        return debug_capsule(travel, tell, how_it_ended=lambda: _how_it_ended(travel))
 
-    return LiveRank(lambda say: open_travel(request, say), debugger, (f"goto {at}",) if at else (), _trace)
+    first = (*stop_at_once(request.capsule.manifest.incident.kind), *((f"goto {at}",) if at else ()))
+    return LiveRank(lambda say: open_travel(request, say), debugger, first, _trace)
 
 
 def _trace(debugger: Debugger) -> str:
