@@ -155,6 +155,8 @@ class Replayer:
             told = self._recorded.answer(call, record) if self.what_if.keeps_record(call) else None
             answer = self.what_if.answer(call, *assumed, recorded=told is not None, key=str(event["identity"]))
             self._departs(moment, {"moment": str(moment), "actual": event, "assumed": True})
+            if self.departure is not None:
+                self.departure.record_holds(call, moment)  # this answer is the first that is not the record's
             self.tally.synthesized += 1
             return answer
         answer = self._ask_sources(call, record)

@@ -62,7 +62,7 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
     """`end`: B. `recorded`: the moments from A to B."""
     judgement, why = _judged(run, incident)
     left = run.departed.moment if run.departed is not None else None
-    decisive = run.first_nan or incident.moment or end
+    decisive = run.first_nan or min(incident.moment or end, run.reached)
     on_record = run.affected is None or run.affected >= decisive
     parts = [_where_it_leaves(run, end, recorded), f"{_went(run)}: {why}"]
     if left is not None:

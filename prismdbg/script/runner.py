@@ -21,6 +21,7 @@ from prismdbg.session.answers import Phase
 from prismdbg.session.stops import StopKind, StopSpec
 
 END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
+_SHOWN = {StopKind.NAN: ("input", "out"), StopKind.EXCEPTION: ("exception",), StopKind.DIVERGENCE: ("input",)}
 _ALWAYS_STOPS = {EXCEPTION: StopKind.EXCEPTION, DIVERGED: StopKind.DIVERGENCE}  # by reason, not by a stop's number
 Due = Callable[[When], bool]
 
@@ -32,6 +33,7 @@ class _Check:
     expression: Expression | None
     at: When | None
     finding: Finding
+    on: StopKind = StopKind.COLLECTIVE
 
 
 class Runner:
@@ -45,7 +47,7 @@ class Runner:
         findings.announce(script)
         found = iter(findings.checks)
         self._expects = [_Check(entry.that, entry.at, next(found)) for entry in script.expect]
-        self._forbids = [_Check(entry.when, None, next(found)) for entry in script.forbid]
+        self._forbids = [_Check(entry.when, None, next(found), entry.on) for entry in script.forbid]
         self._stops: dict[int, str | _Check] = {}
         self._specs: dict[int, StopSpec] = {}
 
@@ -177,8 +179,9 @@ class Runner:
 
     def _explain(self, check: _Check, stand: Stand) -> None:
         """The values that the expression is about."""
-        if check.expression is not None and stand.phase is Phase.STOPPED:
-            found = {text: self._value(text) for text in operands(check.expression)}
+        if stand.phase is Phase.STOPPED:
+            texts = operands(check.expression) if check.expression is not None else _SHOWN[check.on]
+            found = {text: self._value(text) for text in texts}
             check.finding.values = {text: line for text, (_, line) in found.items()}
             check.finding.assumed |= any(_is_assumed(value) for value, _ in found.values())
 

@@ -108,6 +108,25 @@ def test_a_bad_capsule_has_its_report_too(tmp_path: Path) -> None:
     assert scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", "--bisect", home=tmp_path).code == 125
 
 
+def test_stops_between_collectives(nan_from_start: Taken, tmp_path: Path) -> None:
+    script = """
+run_to: 2.1
+stop_at:
+  - {name: large, on: allocation, when: size > 500KB, once: true}
+  - {name: head, on: change, value: ddp.module.head.weight}
+expect:
+  - {that: size > 500KB, at: large}
+forbid:
+  - {on: allocation, when: allocated > 1GiB}
+record:
+  - {name: sum, value: sum(ddp.module.head.weight), at: head}
+"""
+    said = scripted(nan_from_start.capsule, script, "--json", home=tmp_path)
+    assert said.code == 0, said.out + said.err
+    assert [record["moment"] for record in said.json["records"]] == ["0.4", "1.1", "2.1"]
+    assert len({record["text"] for record in said.json["records"]}) == 3
+
+
 def test_other_peers(nan_from_start: Taken, tmp_path: Path) -> None:
     """The same noise gives the same losses, and everything that rests on it is marked."""
     first, again = (scripted(nan_from_start.capsule, CI / "what-if.yaml", "--json", home=tmp_path) for _ in range(2))
@@ -116,7 +135,7 @@ def test_other_peers(nan_from_start: Taken, tmp_path: Path) -> None:
     marked = {record["moment"]: record["assumed"] for record in first.json["records"]}
     assert not any(assumed for moment, assumed in marked.items() if int(moment.split(".")[0]) <= 4)
     assert all(assumed for moment, assumed in marked.items() if int(moment.split(".")[0]) >= 6)
-    assert first.json["fix"]["left"] == "5.1"
+    assert (first.json["fix"]["left"], first.json["fix"]["affected"]) == ("5.1", "5.1")
 
 
 def test_a_peer_that_never_comes(nan_from_start: Taken, tmp_path: Path) -> None:

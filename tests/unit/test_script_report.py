@@ -157,6 +157,11 @@ def test_a_program_that_leaves_earlier_is_judged_on_assumed_peers_and_that_is_sa
     )
 
 
+def test_a_run_that_ends_before_the_incident_is_judged_as_far_as_it_went() -> None:
+    said = fixed(departed=departed("3.1"), affected=Moment(3, 1), reached=Moment(3, 1))
+    assert said.on_record and "synthesized ones" not in said.text
+
+
 def test_the_incident_again() -> None:
     said = fixed(first_nan=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.RECURS, True)

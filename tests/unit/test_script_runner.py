@@ -156,6 +156,7 @@ def test_an_exception_is_no_place_of_a_collective() -> None:
     findings = carried_out(text, FakeRank({Moment(2, 1): stops_at("2.1", reason="exception")}))
     expected, forbidden, conditional = findings.checks
     assert (forbidden.outcome, forbidden.moment) == (Outcome.FAILED, Moment(2, 1))
+    assert list(forbidden.values) == ["exception"]
     assert conditional.outcome is Outcome.HELD
     assert expected.message == "2.1 never was: the rank went from 0.0 to 2.2"
 
