@@ -162,6 +162,7 @@ class _Crew:
             asked=tuple(sorted({rank, *self.ranks, *request.ranks})),
             donors=str(self._run.path / "donors"),
             external=str(self._run.path / "external") if request.donor is not None else "",
+            is_exact=rank in request.ranks,
             until=until,
             donor_bytes=request.donor_bytes,
         )

@@ -18,10 +18,14 @@ from prismdbg.errors import CapsuleError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DonorValue:
-    """`size_bytes` of 0 with statistics: the value itself was not kept. `file`: in the folder, or absolute."""
+    """`size_bytes` of 0 with statistics: the value itself was not kept. `file`: in the folder, or absolute.
+
+    like: the same for every group over the same axes; a rank run for its values only is content with such a one.
+    """
 
     key: str
     rank: int
+    like: str = ""
     file: str = ""
     offset: int = 0
     size_bytes: int = 0
@@ -41,7 +45,13 @@ class DonorWriter:
         self._index: TextIO = (folder / f"{rank}.jsonl").open("w", buffering=1)
 
     def keep(
-        self, key: str, parts: Sequence[memoryview], *, control: bool, statistics: tuple[float, float] | None = None
+        self,
+        key: str,
+        parts: Sequence[memoryview],
+        *,
+        control: bool,
+        statistics: tuple[float, float] | None = None,
+        like: str = "",
     ) -> None:
         size = sum(part.nbytes for part in parts)
         offset = self._data.tell()
@@ -53,7 +63,14 @@ class DonorWriter:
             size = 0
         mean, deviation = statistics or (None, None)
         value = DonorValue(
-            key=key, rank=self._rank, file=self._name, offset=offset, size_bytes=size, mean=mean, deviation=deviation
+            key=key,
+            rank=self._rank,
+            like=like,
+            file=self._name,
+            offset=offset,
+            size_bytes=size,
+            mean=mean,
+            deviation=deviation,
         )
         self._index.write(json.dumps(asdict(value)) + "\n")
 
@@ -73,6 +90,7 @@ class DonorReader:
         self._folder = folder
         self._rank = rank
         self._values: dict[str, DonorValue] = {}
+        self._alike: dict[str, DonorValue] = {}
         self._read_bytes: dict[Path, int] = {}
         self.refresh()
 
@@ -95,9 +113,14 @@ class DonorReader:
         for line in whole.splitlines():
             value = DonorValue(**json.loads(line))
             self._values[value.key] = value
+            if value.like:
+                self._alike.setdefault(value.like, value)
 
     def find(self, key: str) -> DonorValue | None:
         return self._values.get(key)
+
+    def find_like(self, like: str) -> DonorValue | None:
+        return self._alike.get(like)
 
     def load(self, value: DonorValue) -> bytes:
         """The value's bytes. `CapsuleError` where the file is shorter than its index says."""

@@ -65,7 +65,7 @@ class EmulatedPeers:
         members = self._members_of(call)
         axis = self._axes.name_of(call.group_name, members)
         with quiet():
-            self.outbox.keep(call, identity, members)
+            self.outbox.keep(call, identity, axis, members)
             asked = Asked(
                 call=call,
                 identity=identity,
@@ -134,7 +134,7 @@ class EmulatedPeers:
     def _given(self, asked: Asked) -> Answered:
         """Only the sender knows the value."""
         call = asked.call
-        letter = self.inbox.address(call, asked.identity)
+        letter = self.inbox.address(call, asked.identity, asked.axis)
         if not any(t.numel() for t in asked.outputs):
             return Answered(how="nothing received", source=letter.source)
         if call.spec.name == "scatter_" and call.root == call.rank:

@@ -33,6 +33,7 @@ class Letter:
     """Where a value that this rank receives is found. `source`: its sender in the group; `offset`: how far away."""
 
     key: str
+    like: str
     source: int
     offset: int = 0
 
@@ -45,12 +46,14 @@ class Outbox:
         self._turn = turn
         self._writer = DonorWriter(Path(settings.donors), settings.rank, settings.donor_bytes)
 
-    def keep(self, call: Call, identity: Identity, members: list[int]) -> None:
+    def keep(self, call: Call, identity: Identity, axis: str, members: list[int]) -> None:
         name, is_root = call.spec.name, call.root == call.rank
         if name == "send":
-            self._value(sent_key(call.group_name, call.rank, call.root, call.tag, identity.seq), call.inputs)
+            way = call.rank, call.root, call.tag, identity.seq
+            self._value(sent_key(call.group_name, *way), call.inputs, sent_key(axis, *way))
         elif name == "broadcast_" and is_root:
-            self._value(collective_key(call.group_name, identity.seq), call.inputs)
+            key = collective_key(call.group_name, identity.seq)
+            self._value(key, call.inputs, collective_key(axis, identity.seq))
         elif name == "scatter_" and is_root:
             is_small = sum(t.numel() * t.element_size() for t in call.inputs) <= SMALL_SCATTER_BYTES
             for place, rank in enumerate(members):
@@ -63,10 +66,11 @@ class Outbox:
         self._writer.keep_key(name, value)
         self._turn.kept(store_key(name))
 
-    def _value(self, key: str, tensors: list[torch.Tensor]) -> None:
+    def _value(self, key: str, tensors: list[torch.Tensor], like: str = "") -> None:
         control = is_control(tensors)
         statistics = None if control else _statistics(tensors)
-        self._writer.keep(key, [as_bytes(t) for t in tensors], control=control, statistics=statistics)
+        parts = [as_bytes(t) for t in tensors]
+        self._writer.keep(key, parts, control=control, statistics=statistics, like=like)
         self._turn.kept(key)
 
 
@@ -75,37 +79,42 @@ class Inbox:
 
     def __init__(self, settings: Emulation) -> None:
         self._rank = settings.rank
+        self._is_exact = settings.is_exact
         self._own_run = DonorReader(Path(settings.donors), settings.rank)
         self._other_run = DonorReader(Path(settings.external)) if settings.external else None
         self._received: Counter[tuple[str, int, int]] = Counter()
 
-    def address(self, call: Call, identity: Identity) -> Letter:
+    def address(self, call: Call, identity: Identity, axis: str) -> Letter:
         """Called once for each: transfers from one sender under one tag are counted, also where any was received."""
         if call.spec.name == "broadcast_":
-            return Letter(key=collective_key(call.group_name, identity.seq), source=call.root)
+            like = collective_key(axis, identity.seq)
+            return Letter(key=collective_key(call.group_name, identity.seq), like=like, source=call.root)
         if call.spec.name == "scatter_":
-            return Letter(key=scattered_key(call, identity, self._rank), source=call.root)
+            return Letter(key=scattered_key(call, identity, self._rank), like="", source=call.root)
         source = call.root if call.spec.name == "recv_" else self._first_waiting(call)
-        key = self._next_from(call, source)
+        key, like = self._next_from(call, source, call.group_name), self._next_from(call, source, axis)
         self._received[call.group_name, source, call.tag] += 1
-        return Letter(key=key, source=source, offset=source - call.rank)
+        return Letter(key=key, like=like, source=source, offset=source - call.rank)
 
     def _first_waiting(self, call: Call) -> int:
         """Of a receive from any: one after the other, those first whose value is known."""
         others = [(call.rank + away) % call.size for away in range(1, call.size)] or [call.rank]
 
         def order(source: int) -> tuple[int, bool]:
-            is_unknown = self._own_run.find(self._next_from(call, source)) is None
+            is_unknown = self._own_run.find(self._next_from(call, source, call.group_name)) is None
             return self._received[call.group_name, source, call.tag], is_unknown
 
         return min(others, key=order)
 
-    def _next_from(self, call: Call, source: int) -> str:
+    def _next_from(self, call: Call, source: int, group: str) -> str:
         nth = self._received[call.group_name, source, call.tag]
-        return sent_key(call.group_name, source, call.rank, call.tag, nth)
+        return sent_key(group, source, call.rank, call.tag, nth)
 
     def find(self, call: Call, identity: Identity, axis: str, letter: Letter) -> DonorValue | None:
-        return self._own_run.find(letter.key) or self.find_similar(call, identity, axis, letter.offset)
+        value = self._own_run.find(letter.key)
+        if value is None and not self._is_exact:
+            value = self._own_run.find_like(letter.like)
+        return value or self.find_similar(call, identity, axis, letter.offset)
 
     def find_similar(self, call: Call, identity: Identity, axis: str, offset: int = 0) -> DonorValue | None:
         if self._other_run is None:

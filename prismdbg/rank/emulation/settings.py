@@ -63,6 +63,7 @@ class Emulation:
 
     asked: the ranks whose run somebody wants; what peers would send them alone is kept for them.
     donors, external: folders of donor values, this run's own and another run's. until: of its first turn.
+    is_exact: only the very value that its sender sends will do; else one of another group over the same axes, too.
     ask_fd, say_fd: pipes from and to whoever gives the turns.
     """
 
@@ -75,6 +76,7 @@ class Emulation:
     asked: tuple[int, ...] = ()
     donors: str = ""
     external: str = ""
+    is_exact: bool = True
     until: str = ""
     ask_fd: int = -1
     say_fd: int = -1

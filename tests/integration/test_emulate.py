@@ -1,0 +1,211 @@
+"""One real rank of a large world, alone: everything works off the root, and its log is the one of the real rank."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chain import CLI
+from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, torchrun
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.model.collective import Collective, State
+from prismdbg.rank.emulation.axes import Axes
+from prismdbg.workflows.run_folder import RunFolder
+
+pytestmark = pytest.mark.job
+
+PROGRAMS = Path(__file__).parent / "programs"
+TINY = ("--size", "tiny", "--steps", "3", "--log-every", "1")
+BOUND_S = 240.0
+
+
+def emulate(out: Path, world: int, mesh: str, *options: object, program: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [*CLI, "emulate", "-o", out, "--world", world, "--mesh", mesh, *options, "--", *program]
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=ROOT,
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+
+
+def emulated(out: Path, world: int, mesh: str, *options: object, program: list[str]) -> str:
+    """What the ranks printed."""
+    done = emulate(out, world, mesh, *options, program=program)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def python(name: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-W", "ignore", str(PROGRAMS / name), *map(str, arguments)]
+
+
+def log_of(out: Path, rank: int) -> RankLog:
+    return read_log(RunFolder(out.resolve()).latest(rank))
+
+
+# everything works off the root
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    """What came of each call on rank 37 of 64, and on the ranks that were needed for its values."""
+    home = tmp_path_factory.mktemp("calls")
+    program = python("emulated_calls.py", "2,4,8", home)
+    said: dict[int, dict[str, Any]] = {}
+    for line in emulated(home / "run", 64, "pp=2,dp=4,tp=8", "--ranks", 37, program=program).splitlines():
+        entry = json.loads(line)
+        said.setdefault(entry["rank"], {})[entry["call"]] = entry["value"]
+    log = log_of(home / "run", 37)
+    assert all(c.synthesized and c.state is State.COMPLETED for c in log.collectives)
+    assert all(c.fingerprint is None for c in log.collectives)  # values stand on assumptions
+    assert [folder.name for folder in RunFolder((home / "run").resolve()).rank_folders()] == ["37"]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("ddp", [2.0] * 4),
+        ("ddp_over_the_world", [2.0] * 4),
+        ("fsdp2", [16, 64]),
+        ("garbage", True),
+        ("barriers", "passed"),
+        ("objects", [{"by": 0}, "for 37", 37]),
+        ("pipeline", True),
+        ("checkpoint", ["__37_0.distcp"]),
+        ("store", ["of rank 0", "yes", 64]),
+        ("thousands_of_groups", 8),
+    ],
+)
+def test_it_works_off_the_root(calls: dict[int, dict[str, Any]], call: str, value: Any) -> None:
+    assert calls[37][call] == value
+
+
+def test_a_distributed_tensor_has_no_uninitialised_part(calls: dict[int, dict[str, Any]]) -> None:
+    (part,), whole = calls[37]["dtensor"]
+    assert abs(part) < 1.0  # made up: rank 32 has the value, and nobody asked for it
+    assert whole == [0.0, 1.0] or all(abs(v) < 1.0 for v in whole)
+
+
+def test_init_of_one_rank_of_8192_takes_seconds_and_little_memory(tmp_path: Path) -> None:
+    program = python("emulated_init.py")
+    large = json.loads(emulated(tmp_path / "8192", 8192, "pp=16,dp=64,tp=8", "--ranks", 4133, program=program))
+    small = json.loads(emulated(tmp_path / "1", 1, "tp=1", program=program))
+    assert large["seconds"] <= 10.0
+    assert large["total"] - small["total"] <= 500e6
+
+
+# the log is the one of the real rank
+
+
+def structure(log: RankLog, axes: Axes) -> list[tuple[Any, ...]]:
+    """For every collective in order: axis, place in its sequence, what is called, and with what."""
+    return [(axes.name_of(c.group, log.groups[c.group].ranks), c.identity.seq, *_call(c)) for c in log.collectives]
+
+
+def _call(c: Collective) -> tuple[Any, ...]:
+    return (c.moment, c.op, c.inputs, c.outputs, c.reduce_op, c.is_async, c.is_p2p, c.tag, c.root)
+
+
+Real = Callable[[str], Recorded]
+JOBS: dict[str, tuple[int, str, list[str]]] = {
+    "ddp-4": (4, "dp=4", [str(EXAMPLES / "train_ddp.py"), *TINY]),
+    "fsdp-tp-8": (8, "dp=4,tp=2", [str(EXAMPLES / "train_fsdp_tp.py"), *TINY, "--tp", "2"]),
+}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    @cache
+    def made(name: str) -> Recorded:
+        world, _, program = JOBS[name]
+        command = torchrun(Path(program[0]), *program[1:], ranks=world)
+        done = record(command, tmp_path_factory.mktemp(name) / "run", native=True, window_steps=0)
+        assert done.ended.code == 0, done.ended.output
+        return done
+
+    yield made
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("ddp-4", (0, 3)), ("fsdp-tp-8", (0, 5))])
+def test_the_structure_is_that_of_all_real_ranks(name: str, ranks: tuple[int, ...], real: Real, tmp_path: Path) -> None:
+    """From two sandbox ranks: each is its real rank to the letter, and every other rank does as one of them does."""
+    world, mesh, program = JOBS[name]
+    sizes = [part.partition("=") for part in mesh.split(",")]
+    axes = Axes([(axis, int(size)) for axis, _, size in sizes])
+    asked = ",".join(map(str, ranks))
+    emulated(tmp_path / "run", world, mesh, "--ranks", asked, program=[sys.executable, *program])
+    sandbox = {rank: log_of(tmp_path / "run", rank) for rank in ranks}
+    for rank, log in sandbox.items():
+        recorded = real(name).log(rank)
+        assert structure(log, axes) == structure(recorded, axes)
+        assert [c.identity for c in log.collectives] == [c.identity for c in recorded.collectives]
+        assert log.groups.keys() == recorded.groups.keys()
+        assert [s.step for s in log.steps] == [s.step for s in recorded.steps]
+    known = [structure(log, axes) for log in sandbox.values()]
+    for rank in range(world):
+        assert structure(real(name).log(rank), axes) in known, rank
+
+
+# where it ends
+
+
+def test_a_limit_of_steps_ends_the_program_at_the_boundary(tmp_path: Path) -> None:
+    out = emulated(
+        tmp_path / "run", 512, "dp=64,tp=8", "--ranks", "9", "--steps", 2, program=python("emulated_steps.py", 5, 3)
+    )
+    assert "last line" not in out
+    log = log_of(tmp_path / "run", 9)
+    assert [s.step for s in log.steps] == [1, 2]
+    assert len(log.collectives) == 2
+    notes = {note.kind: note.data for note in log.notes}
+    assert notes["exit"]["code"] == 0
+    (row,) = notes["synthesized"]["rows"]
+    assert row == {"axis": "world", "collective": "all_reduce", "how": "echo", "count": 2, "bytes": 32}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "named", "code"),
+    [
+        (["--steps", "5"], (3, 0), "ended after 3 of 5 steps", 6),
+        (["--steps", "5"], (0, 0), "before it issued a collective", 6),
+        ([], (2, 7), "failed with code 7 in step 2", 6),
+        (["--ranks", "512"], (1, 0), "rank 512", 2),
+        (["--peers", "pp=zeros"], (1, 0), "'pp'", 2),
+        (["--world", "500"], (1, 0), "does not multiply to the world", 2),
+    ],
+)
+def test_what_goes_wrong_is_named_with_the_fix(
+    options: list[str], arguments: tuple[int, int], named: str, code: int, tmp_path: Path
+) -> None:
+    done = emulate(tmp_path / "run", 512, "dp=64,tp=8", *options, program=python("emulated_steps.py", *arguments))
+    assert done.returncode == code, done.stderr
+    assert named in done.stderr
+    assert "what to do:" in done.stderr
+
+
+def test_policies_decide_what_is_received(tmp_path: Path) -> None:
+    program = python("emulated_steps.py", 1, 0)
+    said = {
+        policy: emulated(tmp_path / policy, 512, "dp=64,tp=8", "--peers", f"world={policy}", program=program).strip()
+        for policy in ("echo", "zeros")
+    }
+    assert said == {"echo": "last line of rank 0: -51.2", "zeros": "last line of rank 0: 0.0"}
+
+
+def test_torchruns_form_is_taken_as_it_is(tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "64", "--nproc-per-node", "8"]
+    program = [*launcher, str(PROGRAMS / "emulated_steps.py"), "1", "0"]
+    out = emulated(tmp_path / "run", 512, "dp=64,tp=8", "--ranks", "511", program=program)
+    assert out.strip() == "last line of rank 511: -51.2"
