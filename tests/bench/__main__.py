@@ -13,7 +13,7 @@ from pathlib import Path
 from prismdbg.errors import PrismError
 from tests.bench.jobs import BenchError
 from tests.bench.machine import Circumstances
-from tests.bench.sections import calls, checkpoints, pause, replay, screen, simulate, steps, whole_jobs
+from tests.bench.sections import calls, checkpoints, debugger, pause, replay, screen, simulate, steps, whole_jobs
 from tests.bench.settings import FULL, QUICK, Settings
 from tests.bench.table import Measured, merge, render
 
@@ -24,6 +24,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "pause": (pause.TITLE, pause.measure),
     "checkpoints": (checkpoints.TITLE, checkpoints.measure),
     "replay": (replay.TITLE, replay.measure),
+    "debugger": (debugger.TITLE, debugger.measure),
     "calls": (calls.TITLE, calls.measure),
     "screen": (screen.TITLE, screen.measure),
     "simulate": (simulate.TITLE, simulate.measure),

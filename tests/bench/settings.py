@@ -24,6 +24,8 @@ class Settings:
     capsule_steps: int = 10
     replays: int = 5
     cold_starts: int = 2
+    debugged_steps: int = 200
+    ways_back: int = 3
 
 
 FULL = Settings()
@@ -42,4 +44,6 @@ QUICK = Settings(
     capsule_steps=4,
     replays=2,
     cold_starts=1,
+    debugged_steps=20,
+    ways_back=1,
 )
