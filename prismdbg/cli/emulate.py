@@ -30,6 +30,7 @@ from prismdbg.workflows.emulate import EmulateRequest, emulate
 @click.option("--donor", type=click.Path(path_type=Path), metavar="RUN", help="An earlier run with values of peers.")
 @click.option("--donor-bytes", type=size, default="1GiB", show_default=True, help="Kept of what each rank sends.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the noise.")
+@click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
 @click.option("--ranks-per-node", type=click.IntRange(min=0), default=0, help="[default: torchrun's, else 8]")
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="For each run of a rank.")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -43,6 +44,7 @@ def command(
     donor: Path | None,
     donor_bytes: int,
     seed: int,
+    memory: bool,
     ranks_per_node: int,
     timeout: float,
     job: tuple[str, ...],
@@ -62,6 +64,7 @@ def command(
         steps=steps,
         rules=tuple(Rule.parse(rule) for rule in rules),
         seed=seed,
+        memory=memory,
         per_node=ranks_per_node,
         donor=donor,
         donor_bytes=donor_bytes,

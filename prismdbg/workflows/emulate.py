@@ -46,6 +46,7 @@ class EmulateRequest:
     donor: Path | None = None
     donor_bytes: int = 1 << 30
     window_steps: int = 0
+    memory: bool = False
     bound_s: float = 3600.0
 
     def check(self) -> None:
@@ -175,6 +176,7 @@ class _Crew:
             nan_check=False,  # values stand on assumptions: nothing is claimed about them
             fingerprints=False,
             native=False,
+            memory=request.memory,
             rank=rank,
             world_size=request.world,
             extra={"emulation": settings.to_json()},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from prismdbg.rank.call import Call, Redispatch
-from prismdbg.rank.counters import Counters
+from prismdbg.model.collective import Identity
+from prismdbg.rank.call import Call, Redispatch, identity_key
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.python_recorder import PythonRecorder
 from prismdbg.rank.works import finished
@@ -17,7 +18,7 @@ class EmulatedRecorder(PythonRecorder):
     def __init__(self, peers: EmulatedPeers) -> None:
         super().__init__()
         self._peers = peers
-        self._identities = Counters()
+        self._sequences: Counter[tuple[str, str, int, int]] = Counter()
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
         return super().collective(call, lambda: self._answered(call))
@@ -26,7 +27,13 @@ class EmulatedRecorder(PythonRecorder):
         raise error
 
     def _answered(self, call: Call) -> Any:
-        _, _, identity = self._identities.issue(call)
-        answered = self._peers.answer(call, identity)
+        answered = self._peers.answer(call, self._identity(call))
         call.synthesized = True
         return call.result(finished(call, answered.source) if answered.work is None else answered.work.boxed())
+
+    def _identity(self, call: Call) -> Identity:
+        """Also of a call that is not recorded."""
+        group, op, peer, tag = key = identity_key(call.spec, call)
+        sequence = self._sequences[key]
+        self._sequences[key] += 1
+        return Identity(group, sequence, op, peer, tag)
