@@ -17,6 +17,7 @@ from typing import Any
 
 COPIED_BYTES = 256 << 20  # a longer file is taken for one that only grows: cut back, not copied
 LISTED = 10_000  # names in one folder; a fuller one is not looked after
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/usr", "/etc", "/proc", "/sys", "/dev")  # nor what lies directly in these
 
 Stamp = list[int]  # size, time of the last change
 
@@ -31,6 +32,7 @@ class Keeper:
         self._shared = tuple(shared)
         self._ours = frozenset(ours)
         self._copies: dict[tuple[str, int, int], Path] = {}
+        self._layers = upper_layers()
 
     def keep(self, pids: list[int], into: Path) -> dict[str, Any]:
         """What must be there, and as it was, when the image is restored."""
@@ -86,7 +88,7 @@ class Keeper:
     def _list(self, folder: str) -> dict[str, Stamp] | None:
         """Every name in it; None where it is not looked after."""
         try:
-            found = list(os.scandir(folder)) if not self._is_shared(folder) else None
+            found = list(os.scandir(folder)) if folder not in SYSTEM and not self._is_shared(folder) else None
         except OSError:
             return None
         return None if found is None or len(found) > LISTED else {entry.name: stamp(entry) for entry in found}
@@ -94,7 +96,7 @@ class Keeper:
     def _changed_here(self, folder: str) -> Iterator[str]:
         for entry in os.scandir(folder):
             is_own = entry.is_file(follow_symlinks=False) and not self._is_shared(entry.path)
-            if is_own and entry.stat().st_ctime_ns >= self._since_ns:
+            if is_own and self._is_from_here(entry.path) and entry.stat().st_ctime_ns >= self._since_ns:
                 yield entry.path
 
     def _sweep(self, folder: str, names: dict[str, Stamp], copied: set[str]) -> Iterator[str]:
@@ -102,6 +104,8 @@ class Keeper:
         there = {entry.name: entry for entry in os.scandir(folder)}
         for name, entry in there.items():
             if self._is_shared(entry.path) or entry.path in copied or names.get(name) == stamp(entry):
+                continue
+            if not self._is_from_here(entry.path):  # the machine's own, which goes on living below this place
                 continue
             if name not in names:
                 remove(entry)
@@ -111,10 +115,30 @@ class Keeper:
                     os.truncate(entry.path, size_bytes)
                 else:
                     yield entry.path
-        yield from (path for name in names.keys() - there.keys() if (path := f"{folder}/{name}") not in copied)
+        gone = {f"{folder}/{name}" for name in names.keys() - there.keys()} - copied
+        yield from (path for path in sorted(gone) if self._is_from_here(path))
+
+    def _is_from_here(self, path: str) -> bool:
+        """Whether it was written in this place, where that can be seen: it lies in the layer above the machine's."""
+        point = max((point for point in self._layers if path.startswith(f"{point.rstrip('/')}/")), key=len, default="")
+        layer = self._layers.get(point)
+        return layer is None or os.path.lexists(layer + path[len(point.rstrip("/")) :])
 
     def _is_shared(self, path: str) -> bool:
         return any(f"{path}/".startswith(f"{shared}/") for shared in self._shared)
+
+
+def upper_layers() -> dict[str, str | None]:
+    """Of every mount point the folder where an overlay keeps what was written there; None where there is none to
+    see."""
+    layers: dict[str, str | None] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, rest = line.partition(" - ")
+        kind, _, options = (*rest.split(maxsplit=2), "")[:3]
+        upper = next((word[9:] for word in options.split(",") if word.startswith("upperdir=")), "")
+        point = fields.split()[4].encode().decode("unicode_escape")
+        layers[point] = upper if kind == "overlay" and Path(upper or "/nowhere").is_dir() else None
+    return layers
 
 
 def processes() -> dict[int, list[int]]:
