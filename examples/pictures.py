@@ -8,6 +8,7 @@ pressed that its README names.
 import argparse
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from prismdbg_tui.start import live_rank
 from prismdbg_tui.views import Phase
 from textual.pilot import Pilot
 
+from prismdbg.capsule import layout
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest
 
@@ -84,17 +86,26 @@ WALKS: dict[str, tuple[tuple[str, ...], tuple[Step, ...]]] = {
 
 
 def record(name: str, options: tuple[str, ...], run: Path) -> Path:
-    """The capsule that the incident left. The job ends as it ends: that is what it is for."""
+    """The capsule that the incident left. The job ends as it ends; one that hangs is interrupted."""
     binaries = Path(sys.executable).parent
     job = [str(binaries / "torchrun"), "--nproc-per-node", "4", str(INCIDENTS / name / "train.py")]
-    job += ["--timeout", "30"] if name == "hang" else []
     command = [str(binaries / "prismdbg"), "record", "-o", str(run), *options, "--", *job]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, env=environment, timeout=RECORD_BOUND_S, check=False, stdout=subprocess.DEVNULL)
-    found = sorted((run / "capsules").iterdir())
-    if not found:
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + RECORD_BOUND_S
+    try:
+        while process.poll() is None and not (name == "hang" and capsules(run)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    if not (found := capsules(run)):
         sys.exit(f"{name} left no capsule in {run}")
     return found[0]
+
+
+def capsules(run: Path) -> list[Path]:
+    return sorted(path for path in (run / "capsules").glob("*") if (path / layout.MANIFEST).is_file())
 
 
 @contextmanager

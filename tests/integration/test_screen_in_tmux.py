@@ -108,7 +108,7 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     terminal.keys("N")
     terminal.until(f"stopped   {before} ")
     terminal.keys("m")
-    terminal.until("checkpoint ")
+    terminal.until(f"at {before} in ")
     kill_replayed(terminal, "train.py")
     terminal.until("the rank is gone")
     terminal.keys("R")

@@ -16,6 +16,7 @@ from prismdbg_tui.lanes_image import LanesImage
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 WAITING = "▒"
+FEW_STOPS = 12
 _FUTURE = 0.62  # how far what is to come fades into the background
 _OUTSIDE = 0.72  # and what lies outside the capsule's A to B
 Cell = tuple[str, Style]
@@ -132,7 +133,7 @@ def mark_cells(image: LanesImage, marks: Marks, width: int, paint: Paint) -> lis
     for cell in marks.checkpoints:
         put(cell, "◇", paint.good)
     for cell in marks.stops:
-        put(cell, "●", paint.red)
+        put(cell, "●" if len(marks.stops) <= FEW_STOPS else "•", paint.red)
     put(marks.first_nonfinite, "✕", paint.red)
     put(paint.cursor, "▲", paint.accent)
     put(marks.here, "◆", paint.accent)

@@ -126,7 +126,7 @@ def _nodes(live: Live, by: GroupBy) -> list[MemoryNode]:
             label=_label(entry),
             size_bytes=entry.size_bytes,
             blocks=entry.blocks,
-            children=() if entry.label in (BEFORE, BACKEND) else _places(live.trace, entry.rows.tolist()),
+            children=() if entry.label in (BEFORE, BACKEND) else _places(live.trace, entry.rows.tolist(), by),
             quiet=entry.label in (BEFORE, BACKEND),
         )
         for entry in grouped(live, By(by.value))
@@ -138,17 +138,26 @@ def _label(entry: Entry) -> str:
     return _line(entry.frames).removeprefix(" at ") or entry.label
 
 
-def _places(trace: MemoryTrace, rows: Sequence[int]) -> tuple[MemoryNode, ...]:
-    """The blocks of one group by operator and line. Sites are few, blocks are many."""
-    found: dict[int, list[int]] = {}
+def _places(trace: MemoryTrace, rows: Sequence[int], by: GroupBy) -> tuple[MemoryNode, ...]:
+    """The blocks of one group by operator and line; of a stack the line is known. Sites are few, blocks are many."""
+    sites: dict[int, list[int]] = {}
     for row in rows:
-        entry = found.setdefault(int(trace.site[row]), [0, 0, row])
+        entry = sites.setdefault(int(trace.site[row]), [0, 0, row])
         entry[0] += int(trace.size_bytes[row])
         entry[1] += 1
-    nodes = [
-        MemoryNode(label=_origin(trace, row), size_bytes=size, blocks=count) for size, count, row in found.values()
-    ]
+    found: dict[str, tuple[int, int]] = {}
+    for size, count, row in sites.values():
+        label = _op(trace, row) if by is GroupBy.STACK else _origin(trace, row)
+        known = found.get(label, (0, 0))
+        found[label] = known[0] + size, known[1] + count
+    nodes = [MemoryNode(label=label, size_bytes=size, blocks=count) for label, (size, count) in found.items()]
     return tuple(sorted(nodes, key=lambda node: -node.size_bytes)[:MOST_CHILDREN])
+
+
+def _op(trace: MemoryTrace, row: int) -> str:
+    """`aten::mm in layers.0`."""
+    site = trace.site_at(int(trace.site[row]))
+    return f"{site.op or site.outer_op or 'an allocation'}{f' in {site.module}' if site.module else ''}"
 
 
 def _origin(trace: MemoryTrace, row: int) -> str:

@@ -144,11 +144,11 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         if row == self._cursor:
             ground = color(self.app, "primary" if self.has_focus else "surface-lighten-2")
             base = base + Style(bgcolor=ground, color=readable(ground), bold=True)
-        elif self._is_hit(row):
-            base = base + Style(underline=True)
         segments = [self._pointer(row, base)]
         for column in columns:
             text, own = self._cell(column.name, row)
+            if column.name == "moment" and self._is_hit(row):
+                own = color(self.app, "accent")
             look = base + Style(dim=True) if dim and row != self._cursor else base
             if own and not (row == self._cursor and self.has_focus):
                 look = look + Style(color=own)

@@ -66,7 +66,7 @@ class Header(Static):
         """Why it stands there, where that is not simply what one asked for."""
         if self._state.hit_here:
             return f"stop {', '.join(map(str, self._state.hit_here))}"
-        return "" if self._state.reason in ("next", "until", "step") else self._state.reason
+        return "" if self._state.reason in ("next", "until", "step", "spacing") else self._state.reason
 
     def _share(self) -> str:
         """How far it came, where that is known."""

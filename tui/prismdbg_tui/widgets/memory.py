@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -58,6 +59,13 @@ class Blocks(Tree[None]):
         super().__init__("", id="blocks")
         self.show_root = False
         self.guide_depth = 2
+
+    def render_label(self, node: TreeNode[None], base_style: Style, style: Style) -> Text:
+        """In its own colours also under the cursor; what cannot be opened stands where the others do."""
+        sign = ("▼ " if node.is_expanded else "▶ ") if node.allow_expand else "  "
+        label = Text.assemble((sign, "dim"), node.label if isinstance(node.label, Text) else str(node.label))
+        label.stylize(Style(bgcolor=style.bgcolor))
+        return label
 
     def fill(self, nodes: tuple[MemoryNode, ...], *, signed: bool) -> None:
         self.clear()
