@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from itertools import chain
@@ -32,14 +33,25 @@ from prismdbg.workflows.travel import Travel, open_travel
 )
 @click.option("--at", type=moment, metavar="MOMENT", help="Go there first.")
 @click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
+@click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Of --web.")
 def command(
-    capsule: Path, runtime: str | None, allow_writes: bool, timeout: float, at: Moment | None, plain: bool
+    capsule: Path,
+    runtime: str | None,
+    allow_writes: bool,
+    timeout: float,
+    at: Moment | None,
+    plain: bool,
+    web: bool,
+    port: int,
 ) -> int:
     """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
 
     On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
     diverged, 6 when the rank was lost, 124 when the time is over.
     """
+    if web:
+        return _in_browser(capsule, runtime, allow_writes, at, port)
     with opened(capsule) as whole:
         request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
         if not plain and (code := _on_screen(request, capsule.name, at)) is not None:
@@ -67,8 +79,19 @@ def by_lines(
 
 def _on_screen(request: ReplayRequest, name: str, at: Moment | None) -> int | None:
     """None where there is no terminal for it."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe need not wait for the screen's libraries
+    served = "TEXTUAL_DRIVER" in os.environ  # in a browser
+    if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe waits for no screen's libraries
         return None
     from prismdbg_tui import start
 
     return start.debug(request, name, sys.stderr, at) if start.on_terminal() else None
+
+
+def _in_browser(capsule: Path, runtime: str | None, allow_writes: bool, at: Moment | None, port: int) -> int:
+    """Each visit runs a replay of its own."""
+    from prismdbg_tui.web import serve
+
+    options = ["--runtime", runtime] if runtime else []
+    options += ["--allow-writes"] if allow_writes else []
+    options += ["--at", str(at)] if at is not None else []
+    return serve(["debug", str(capsule.absolute()), *options], port, sys.stderr)
