@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import prismdbg
@@ -131,9 +131,21 @@ class _Crew:
     def __init__(self, request: EmulateRequest, run: RunFolder, line: LaunchLine, sockets: Path, say: Say) -> None:
         self._request = request
         self._run = run
-        self._sockets = sockets
         self._say = say
         self.ranks: dict[int, EmulatedRank] = {}
+        self.shared = RankConfig(
+            mode=Mode.EMULATE,
+            socket_dir=str(sockets),
+            run=str(run.path),
+            cache_dir=str(cache_dir()),
+            window_steps=request.window_steps,
+            memory=request.memory,
+            nan_check=False,  # values stand on assumptions: nothing is claimed about them
+            fingerprints=False,
+            native=False,
+            world_size=request.world,
+        )
+        replace(self.shared, ranks=request.ranks).save(run.config)
         self._program = Program(
             run=run,
             command=line.command,
@@ -167,17 +179,4 @@ class _Crew:
             until=until,
             donor_bytes=request.donor_bytes,
         )
-        return RankConfig(
-            mode=Mode.EMULATE,
-            socket_dir=str(self._sockets),
-            run=str(self._run.path),
-            cache_dir=str(cache_dir()),
-            window_steps=request.window_steps,
-            nan_check=False,  # values stand on assumptions: nothing is claimed about them
-            fingerprints=False,
-            native=False,
-            memory=request.memory,
-            rank=rank,
-            world_size=request.world,
-            extra={"emulation": settings.to_json()},
-        )
+        return replace(self.shared, rank=rank, extra={"emulation": settings.to_json()})
