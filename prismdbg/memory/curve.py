@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prismdbg.memory.peak import levels_of
+from prismdbg.memory.peak import levels_of, stretch
 from prismdbg.memory.trace import Ints, MemoryTrace
 from prismdbg.model.moment import Moment
 
@@ -48,8 +48,7 @@ def curve(
     with_backend: bool = False,
 ) -> Curve:
     """Events are spaced evenly, not time: a step looks like the next one, however long the rank stood between."""
-    first = trace.row_at(begin) if begin is not None else 0
-    beyond = trace.row_at(end) if end is not None else len(trace)
+    first, beyond = stretch(trace, begin, end)
     count = min(max(points, 1), max(beyond - first, 0))
     if not count:
         none = np.zeros(0, dtype=np.int64)

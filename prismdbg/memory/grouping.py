@@ -50,7 +50,7 @@ class Node:
 
 
 def grouped(live: Live, by: By) -> list[Entry]:
-    """Largest first. Blocks from before the trace, and the backend's own, are groups of their own."""
+    """Largest first. Blocks from before with no known maker, and the backend's own, are groups of their own."""
     if not len(live):
         return []
     keys, labels, frames = _keys(live, by)
@@ -100,7 +100,8 @@ def _keys(live: Live, by: By) -> tuple[Ints, dict[int, str], dict[int, tuple[Fra
         labels = dict(enumerate([*(label for _, label in _AGES), _OLDEST]))
     else:
         keys, labels, frames = _by_site(live, by)
-    keys = np.where(live.is_before, -2, keys)
+    unknown = live.is_before & (live.trace.site[live.rows] == 0)  # of a rank traced from its start, makers are known
+    keys = np.where(unknown, -2, keys)
     keys = np.where(live.is_backend, -1, keys)
     return keys, {**labels, -2: BEFORE, -1: BACKEND}, frames
 

@@ -59,6 +59,6 @@ def live_at(trace: MemoryTrace, moment: Moment | None = None) -> Live:
 
 
 def live_before(trace: MemoryTrace, row: int) -> Live:
-    """After everything that lies before `row`."""
-    lives = (trace.made < row) & (trace.freed >= row)
+    """After everything that lies before `row`. What is older than the trace was there all the time."""
+    lives = ((trace.made < row) | (trace.kind[trace.made] == Kind.BEFORE)) & (trace.freed >= row)
     return Live(trace=trace, rows=trace.made[lives], at_row=row)

@@ -36,7 +36,7 @@ def peak(
 
     made_inside: only blocks that were made in that stretch count, as torch.profiler counts for its own.
     """
-    first, beyond = _stretch(trace, begin, end)
+    first, beyond = stretch(trace, begin, end)
     if first >= beyond:
         return None
     levels = levels_of(trace, first, beyond, made_inside=made_inside, with_backend=with_backend)
@@ -74,7 +74,8 @@ def levels_of(
     return np.cumsum(change)
 
 
-def _stretch(trace: MemoryTrace, begin: Moment | None, end: Moment | None) -> tuple[int, int]:
-    first = trace.row_at(begin) if begin is not None else 0
-    beyond = trace.row_at(end) if end is not None else len(trace)
-    return first, beyond
+def stretch(trace: MemoryTrace, begin: Moment | None, end: Moment | None) -> tuple[int, int]:
+    """The first row and the one beyond the last. While blocks from before are being listed nothing happens yet."""
+    listed = int(np.argmax(trace.kind != Kind.BEFORE)) if len(trace) else 0
+    first = max(trace.row_at(begin), listed) if begin is not None else listed
+    return first, trace.row_at(end) if end is not None else len(trace)

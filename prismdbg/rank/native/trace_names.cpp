@@ -26,24 +26,14 @@ uint32_t TraceNames::text(std::string_view text) {
   }
   const auto number = static_cast<uint32_t>(texts_.size());
   text_numbers_.emplace(texts_.emplace_back(text), number);
-  if (log_ != nullptr) {
-    const TextBody body{number, static_cast<uint32_t>(text.size())};
-    log_->append(Kind::text, bytes_of(body), text);
-  }
+  write_text(number);
   return number;
 }
 
 uint32_t TraceNames::stack(const std::vector<NamedFrame>& frames) {
   const auto number = static_cast<uint32_t>(stacks_.size());
   stacks_.push_back(frames);
-  if (log_ != nullptr) {
-    std::vector<FrameEntry> entries;
-    for (const NamedFrame& frame : frames) {
-      entries.push_back({text(frame.file), frame.line, text(frame.function)});
-    }
-    const StackBody body{number, static_cast<uint32_t>(entries.size())};
-    log_->append(Kind::stack, bytes_of(body), bytes_of(entries));
-  }
+  write_stack(number);
   return number;
 }
 
@@ -54,12 +44,49 @@ uint32_t TraceNames::site(const Site& site) {
   const auto [entry, is_new] = site_numbers_.try_emplace(site, static_cast<uint32_t>(sites_.size()));
   if (is_new) {
     sites_.push_back(site);
-    if (log_ != nullptr) {
-      const SiteBody body{entry->second, site.outer_op, site.op, site.module, site.stack, 0};
-      log_->append(static_cast<Kind>(kSiteRecord), bytes_of(body));
-    }
+    write_site(entry->second);
   }
   return entry->second;
+}
+
+void TraceNames::move_to(LogWriter* log) {
+  log_ = log;
+  for (uint32_t number = 1; number < texts_.size(); ++number) {
+    write_text(number);
+  }
+  for (uint32_t number = 1; number < stacks_.size(); ++number) {
+    write_stack(number);
+  }
+  for (uint32_t number = 1; number < sites_.size(); ++number) {
+    write_site(number);
+  }
+}
+
+void TraceNames::write_text(uint32_t number) const {
+  if (log_ != nullptr) {
+    const TextBody body{number, static_cast<uint32_t>(texts_[number].size())};
+    log_->append(Kind::text, bytes_of(body), texts_[number]);
+  }
+}
+
+void TraceNames::write_stack(uint32_t number) {
+  if (log_ == nullptr) {
+    return;
+  }
+  std::vector<FrameEntry> entries;
+  for (const NamedFrame& frame : stacks_[number]) {
+    entries.push_back({text(frame.file), frame.line, text(frame.function)});
+  }
+  const StackBody body{number, static_cast<uint32_t>(entries.size())};
+  log_->append(Kind::stack, bytes_of(body), bytes_of(entries));
+}
+
+void TraceNames::write_site(uint32_t number) const {
+  if (log_ != nullptr) {
+    const Site& site = sites_[number];
+    const SiteBody body{number, site.outer_op, site.op, site.module, site.stack, 0};
+    log_->append(static_cast<Kind>(kSiteRecord), bytes_of(body));
+  }
 }
 
 }  // namespace prismdbg

@@ -38,11 +38,17 @@ class TraceNames {
 
   // Names are no longer written; the numbers go on.
   void drop_log() { log_ = nullptr; }
+  // Names are written there from now on, those that are known already first.
+  void move_to(LogWriter* log);
 
  private:
   struct SiteHash {
     size_t operator()(const Site& site) const;
   };
+
+  void write_text(uint32_t number) const;
+  void write_stack(uint32_t number);
+  void write_site(uint32_t number) const;
 
   LogWriter* log_;
   std::deque<std::string> texts_{""};

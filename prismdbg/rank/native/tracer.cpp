@@ -29,26 +29,34 @@ class Reporting {
 
 void Tracer::arm(const std::string& folder, const void* module_code) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  writer_ = folder.empty() ? nullptr : std::make_unique<TraceWriter>(housekeeper_, folder);
-  names_ = std::make_unique<TraceNames>(writer_ ? &writer_->names() : nullptr);
-  ++generation_;
-  stacks_.forget();
-  modules_.clear();
-  autograd_modules_.forget();
-  if (!armed_.load()) {  // blocks of an earlier trace may have been freed unseen
-    blocks_.clear();
-    allocated_bytes_ = backend_bytes_ = 0;
+  auto writer = folder.empty() ? nullptr : std::make_unique<TraceWriter>(housekeeper_, folder);
+  LogWriter* names = writer ? &writer->names() : nullptr;
+  if (armed_.load()) {  // a restored process, whose own files are elsewhere: what it knows goes over into the new ones
+    names_->move_to(names);
+  } else {
+    begin_anew(names);
   }
+  writer_ = std::move(writer);
   lost_.clear();
-  last_op_ = 0;
   peak_bytes_ = allocated_bytes_;
   module_code_.store(module_code);
   for (auto& [address, block] : blocks_) {
     block.is_before = true;
-    block.site = 0;
-    write(MemoryKind::before, address, block, 0, block.is_backend ? kMemoryBackend : 0);
+    write(MemoryKind::before, address, block, block.site, block.is_backend ? kMemoryBackend : 0);
   }
   armed_.store(true, std::memory_order_release);
+}
+
+// Blocks of an earlier trace may have been freed unseen.
+void Tracer::begin_anew(LogWriter* names) {
+  names_ = std::make_unique<TraceNames>(names);
+  ++generation_;
+  stacks_.forget();
+  modules_.clear();
+  autograd_modules_.forget();
+  blocks_.clear();
+  allocated_bytes_ = backend_bytes_ = 0;
+  last_op_ = 0;
 }
 
 void Tracer::disarm() {
@@ -391,12 +399,22 @@ void Tracer::lose(const char* reason) noexcept {
       [](const char*) {});
 }
 
-Tracer& tracer() {
-  static auto* pointer = [] {
-    pthread_atfork(nullptr, nullptr, [] { tracer().abandon_in_child(); });
+namespace {
+
+// The parent's stays behind in a forked child, for its lock may be held by a thread that is not there, and its files
+// are not mapped there.
+std::atomic<Tracer*>& current() {
+  static std::atomic<Tracer*> pointer = [] {
+    pthread_atfork(nullptr, nullptr, [] { current().store(new Tracer()); });
     return new Tracer();
   }();
-  return *pointer;
+  return pointer;
+}
+
+}  // namespace
+
+Tracer& tracer() {
+  return *current().load(std::memory_order_acquire);
 }
 
 }  // namespace prismdbg

@@ -75,8 +75,6 @@ class Tracer {
   std::optional<FoundBlock> find(uint64_t address);
   TraceStats stats();
   bool is_armed() const { return armed_.load(std::memory_order_acquire); }
-  // In a forked child: it is not traced, and its parent's lock may be held for ever.
-  void abandon_in_child() noexcept { armed_.store(false); }
 
   // Called where it happens.
   void op_begins(const char* name, int64_t sequence, bool is_backward) noexcept;
@@ -90,6 +88,7 @@ class Tracer {
   uint32_t module_text(const void* module);
   void outermost_begins(ThreadTrace& thread);
   // With the lock held.
+  void begin_anew(LogWriter* names);
   uint32_t text(RunningOp* op);
   uint32_t site(ThreadTrace& thread, uint32_t stack);
   void write(MemoryKind kind, const void* address, const Block& block, uint32_t site, uint8_t flags);
@@ -123,7 +122,7 @@ class Tracer {
   std::string lost_;
 };
 
-// Never destroyed: blocks are freed until the process's very end.
+// Never destroyed: blocks are freed until the process's very end. A forked child has a fresh one, which is not armed.
 Tracer& tracer();
 
 }  // namespace prismdbg
