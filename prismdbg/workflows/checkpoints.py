@@ -58,6 +58,7 @@ def take(run: RunFolder, folder: Path, say: Say) -> Checkpoint:
         taken = take_image(folder, partial / "images", say)
         write_json(partial / "checkpoint.json", _describe(taken))
         whole = home / str(taken.moment)
+        shutil.rmtree(whole, ignore_errors=True)  # taken there before: a rank that waits does not get on
         partial.rename(whole)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
