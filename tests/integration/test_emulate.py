@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chain import CLI
-from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, torchrun
+from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, recorded_by_command_line, torchrun
 
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.memory.peak import peak
+from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Collective, State
+from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.rank.emulation.axes import Axes
+from prismdbg.rank.tracing import tracer
+from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.run_folder import RunFolder
 
 pytestmark = pytest.mark.job
@@ -118,44 +124,83 @@ def _call(c: Collective) -> tuple[Any, ...]:
     return (c.moment, c.op, c.inputs, c.outputs, c.reduce_op, c.is_async, c.is_p2p, c.tag, c.root)
 
 
-Real = Callable[[str], Recorded]
 JOBS: dict[str, tuple[int, str, list[str]]] = {
     "ddp-4": (4, "dp=4", [str(EXAMPLES / "train_ddp.py"), *TINY]),
     "fsdp-tp-8": (8, "dp=4,tp=2", [str(EXAMPLES / "train_fsdp_tp.py"), *TINY, "--tp", "2"]),
+    "pipeline-4": (4, "pp=4", [str(PROGRAMS / "emulated_pipeline.py")]),
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A job as it really ran, and some of its ranks emulated."""
+
+    real: Recorded
+    emulated: RunFolder
+    axes: Axes
+    world: int
+
+    def logs(self, rank: int) -> tuple[RankLog, RankLog]:
+        return read_log(self.emulated.latest(rank)), self.real.log(rank)
+
+    def peaks(self, rank: int) -> tuple[int, int]:
+        found = [
+            peak(open_trace(folder / RANK_MEMORY)) for folder in (self.emulated.latest(rank), self.real.folder(rank))
+        ]
+        return tuple(p.size_bytes if p is not None else 0 for p in found)  # type: ignore[return-value]
+
+
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+def pair_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, tuple[int, ...]], Pair]:
     @cache
-    def made(name: str) -> Recorded:
-        world, _, program = JOBS[name]
+    def made(name: str, ranks: tuple[int, ...]) -> Pair:
+        world, mesh, program = JOBS[name]
+        home = tmp_path_factory.mktemp(name)
         command = torchrun(Path(program[0]), *program[1:], ranks=world)
-        done = record(command, tmp_path_factory.mktemp(name) / "run", native=True, window_steps=0)
-        assert done.ended.code == 0, done.ended.output
-        return done
+        real = record(command, home / "real", native=True, window_steps=0, memory=True)
+        assert real.ended.code == 0, real.ended.output
+        asked = ",".join(map(str, ranks))
+        emulated(home / "run", world, mesh, "--memory", "--ranks", asked, program=[sys.executable, *program])
+        sizes = [part.partition("=") for part in mesh.split(",")]
+        axes = Axes([(axis, int(size)) for axis, _, size in sizes])
+        return Pair(real=real, emulated=RunFolder((home / "run").resolve()), axes=axes, world=world)
 
-    yield made
+    return made
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("ddp-4", (0, 3)), ("fsdp-tp-8", (0, 5))])
-def test_the_structure_is_that_of_all_real_ranks(name: str, ranks: tuple[int, ...], real: Real, tmp_path: Path) -> None:
-    """From two sandbox ranks: each is its real rank to the letter, and every other rank does as one of them does."""
-    world, mesh, program = JOBS[name]
-    sizes = [part.partition("=") for part in mesh.split(",")]
-    axes = Axes([(axis, int(size)) for axis, _, size in sizes])
-    asked = ",".join(map(str, ranks))
-    emulated(tmp_path / "run", world, mesh, "--ranks", asked, program=[sys.executable, *program])
-    sandbox = {rank: log_of(tmp_path / "run", rank) for rank in ranks}
-    for rank, log in sandbox.items():
-        recorded = real(name).log(rank)
-        assert structure(log, axes) == structure(recorded, axes)
+PairOf = Callable[[str, tuple[int, ...]], Pair]
+CHOSEN = [("ddp-4", (0, 1, 2, 3)), ("fsdp-tp-8", (0, 5)), ("pipeline-4", (0, 1, 2, 3))]
+
+
+@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
+def test_the_log_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
+    pair = pair_of(name, ranks)
+    for rank in ranks:
+        log, recorded = pair.logs(rank)
+        assert structure(log, pair.axes) == structure(recorded, pair.axes), rank
         assert [c.identity for c in log.collectives] == [c.identity for c in recorded.collectives]
         assert log.groups.keys() == recorded.groups.keys()
         assert [s.step for s in log.steps] == [s.step for s in recorded.steps]
-    known = [structure(log, axes) for log in sandbox.values()]
-    for rank in range(world):
-        assert structure(real(name).log(rank), axes) in known, rank
+
+
+def test_two_ranks_stand_for_all_eight(pair_of: PairOf) -> None:
+    pair = pair_of("fsdp-tp-8", (0, 5))
+    known = [structure(pair.logs(rank)[0], pair.axes) for rank in (0, 5)]
+    for rank in range(pair.world):
+        assert structure(pair.real.log(rank), pair.axes) in known, rank
+
+
+@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
+def test_the_peak_of_the_programs_own_memory_is_that_of_the_real_rank(
+    name: str, ranks: tuple[int, ...], pair_of: PairOf
+) -> None:
+    if reason := tracer.unavailable(cache_dir()):
+        pytest.skip(reason)
+    pair = pair_of(name, ranks)
+    for rank in ranks:
+        emulated_bytes, real_bytes = pair.peaks(rank)
+        assert emulated_bytes - real_bytes == 0, rank
+        assert real_bytes > 0
 
 
 # where it ends
@@ -202,6 +247,20 @@ def test_policies_decide_what_is_received(tmp_path: Path) -> None:
         for policy in ("echo", "zeros")
     }
     assert said == {"echo": "last line of rank 0: -51.2", "zeros": "last line of rank 0: 0.0"}
+
+
+def test_an_earlier_run_says_what_peers_of_another_world_send(tmp_path: Path) -> None:
+    program = PROGRAMS / "emulated_donor.py"
+    real = recorded_by_command_line(torchrun(program, ranks=2), tmp_path / "real", "--window", "all")
+    assert real.ended.code == 0, real.ended.output
+    out = emulated(
+        tmp_path / "run",
+        64,
+        "dp=64",
+        *("--ranks", 37, "--donor", tmp_path / "real", "--peers", "world:recv=donor"),
+        program=[sys.executable, str(program)],
+    )
+    assert out.splitlines() == ["rank 37 [11, 12] [7.0, 7.0, 7.0, 7.0]"]  # nobody else had to run
 
 
 def test_torchruns_form_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -119,3 +119,13 @@ def test_a_value_that_comes_and_does_not_fit_is_an_error() -> None:
 
     with pytest.raises(RankLost, match="another size"):
         Turns(go).complete(5)
+
+
+def test_an_object_is_not_offered_to_be_made_up() -> None:
+    def go(rank: int, until: str, since: Lacks | None) -> Event:
+        words = {"collective": "broadcast", "axis": "world", "identity": "#1", "caller": "broadcast_object_list"}
+        return Lacks(rank=5, source=-1, key="a", **words)
+
+    with pytest.raises(RankLost, match="broadcast_object_list on world") as raised:
+        Turns(go).complete(5)
+    assert "--peers" not in raised.value.hint

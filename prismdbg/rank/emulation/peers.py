@@ -70,7 +70,7 @@ class EmulatedPeers:
                 call=call,
                 identity=identity,
                 axis=axis,
-                policy=self._settings.policy(axis, call.spec.label),
+                policy=self._policy(call, axis),
                 members=members,
                 outputs=[t.detach() for t in call.received],
                 inputs=[t.detach() for t in call.inputs],
@@ -80,6 +80,12 @@ class EmulatedPeers:
         self._counts[entry] += 1
         self._bytes[entry] += _bytes_of(call.received)
         return answered
+
+    def _policy(self, call: Call, axis: str) -> Policy:
+        """Objects are never made up, whatever the rule for the axis: nobody could unpickle them."""
+        if is_control(call.outputs) and object_call():
+            return Policy.AUTO
+        return self._settings.policy(axis, call.spec.label)
 
     def summary(self) -> list[dict[str, Any]]:
         """What was made up, and how: a row for each axis, collective and way."""
