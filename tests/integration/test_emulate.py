@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from chain import CLI
 from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, recorded_by_command_line, torchrun
+from tour import PHASES
 
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.memory.peak import peak
@@ -32,12 +33,14 @@ TINY = ("--size", "tiny", "--steps", "3", "--log-every", "1")
 BOUND_S = 240.0
 
 
-def emulate(out: Path, world: int, mesh: str, *options: object, program: list[str]) -> subprocess.CompletedProcess[str]:
+def emulate(
+    out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str
+) -> subprocess.CompletedProcess[str]:
     command = [*CLI, "emulate", "-o", out, "--world", world, "--mesh", mesh, *options, "--", *program]
     return subprocess.run(
         list(map(str, command)),
         cwd=ROOT,
-        env=plain_environment(),
+        env=plain_environment(**environment),
         capture_output=True,
         text=True,
         timeout=BOUND_S,
@@ -45,9 +48,9 @@ def emulate(out: Path, world: int, mesh: str, *options: object, program: list[st
     )
 
 
-def emulated(out: Path, world: int, mesh: str, *options: object, program: list[str]) -> str:
+def emulated(out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str) -> str:
     """What the ranks printed."""
-    done = emulate(out, world, mesh, *options, program=program)
+    done = emulate(out, world, mesh, *options, program=program, **environment)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
@@ -110,6 +113,17 @@ def test_init_of_one_rank_of_8192_takes_seconds_and_little_memory(tmp_path: Path
     small = json.loads(emulated(tmp_path / "1", 1, "tp=1", program=program))
     assert large["seconds"] <= 10.0
     assert large["total"] - small["total"] <= 500e6
+
+
+def test_the_tour_of_torch_distributed_comes_to_its_end(tmp_path: Path) -> None:
+    """All but joining uneven inputs, where what is called next depends on the values that peers sent."""
+    phases = " ".join(phase.__name__ for phase in PHASES if phase.__name__ != "ddp_join")
+    program = [sys.executable, "-W", "ignore", str(PROGRAMS.parent / "tour.py")]
+    emulated(tmp_path / "run", 4, "dp=4", "--ranks", "1,2", program=program, TOUR_PHASES=phases)
+    for rank in (1, 2):
+        log = log_of(tmp_path / "run", rank)
+        assert len({c.op for c in log.collectives}) >= 17
+        assert all(c.state is State.COMPLETED and c.synthesized for c in log.collectives)
 
 
 # the log is the one of the real rank
