@@ -8,12 +8,15 @@
     │   └── RuntimeFailure   the container or namespace could not be made or died
     ├── Divergence           the replay is not the recorded run; carries its story  exit 5
     ├── RankLost             the rank died, or its agent cannot be reached          exit 6
-    └── WaitTimeout          a bounded wait ended; says what it waited for          exit 124
+    ├── WaitTimeout          a bounded wait ended; says what it waited for          exit 124
+    └── Defect               prismdbg's own code failed in a way nobody foresaw      exit 1
 
 A message says what happened, where, and what to do next.
 """
 
 from __future__ import annotations
+
+from traceback import extract_tb
 
 
 class PrismError(Exception):
@@ -56,6 +59,20 @@ class RankLost(PrismError):
 
 class WaitTimeout(PrismError):
     exit_code = 124
+
+
+class Defect(PrismError):
+    """The rank, or whatever else was worked on, may be as well as before."""
+
+    @classmethod
+    def of(cls, error: Exception) -> Defect:
+        """With the innermost place in the code, for whoever mends it."""
+        frames = extract_tb(error.__traceback__)
+        place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+        return cls(
+            f"{type(error).__name__}: {error}{place}",
+            hint="this is a defect of prismdbg, not of the program; the session goes on",
+        )
 
 
 def exit_code_of(kind: str) -> int:

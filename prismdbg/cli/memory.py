@@ -14,7 +14,7 @@ from prismdbg.memory.difference import diff
 from prismdbg.memory.grouping import By, grouped
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
-from prismdbg.memory.snapshot import write_snapshot
+from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.memory_trace import recorded_trace, replayed_trace
@@ -66,6 +66,8 @@ def command(
     A TRACE is what `record --memory` wrote into a RUN. A CAPSULE is replayed with the tracer on; blocks that are
     older than the capsule are shown as "before A". What the communication backend allocates is told apart.
     """
+    if export is not None:
+        check_place(export)
     trace = _trace(path, rank, runtime or "", until, keep, timeout)
     if export is not None:
         write_snapshot(trace, export)

@@ -13,7 +13,7 @@ from prismdbg.cli import answer_text, stop_text
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.program import Program, Unseen
 from prismdbg.cli.render import plain
-from prismdbg.errors import PrismError, WaitTimeout
+from prismdbg.errors import Defect, PrismError, WaitTimeout
 from prismdbg.session import answers, notices
 from prismdbg.session.line import Verb, parse_line
 from prismdbg.session.session import Phase
@@ -133,6 +133,8 @@ class Repl:
             self._show_error(error)
         except PrismError as error:
             self._show_error(error)
+        except Exception as error:  # of showing an answer; the debugger's own are told as such already
+            self._show_error(Defect.of(error))
         finally:
             self._busy = False
         return True

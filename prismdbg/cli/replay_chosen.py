@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import CapsuleError, Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.source_overlay import NothingMatches, make_overlay
@@ -61,4 +61,4 @@ class Chosen:
 def cannot_tell(error: PrismError) -> bool:
     """Whether it says nothing of the code: it cannot run, the capsule is bad, the machine lacks something, time is
     over."""
-    return isinstance(error, FacilityError | CapsuleError | RankLost | WaitTimeout | NothingMatches)
+    return isinstance(error, FacilityError | CapsuleError | RankLost | WaitTimeout | NothingMatches | Defect)

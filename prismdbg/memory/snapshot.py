@@ -5,19 +5,34 @@ The CPU allocator keeps no segments, so every block that lives at the end is one
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.errors import UsageError
 from prismdbg.memory.live import live_at
 from prismdbg.memory.trace import Block, MemoryTrace, Site
 
 _PROTOCOL = 4  # what the viewer in the browser can read
 
 
+def check_place(path: Path) -> None:
+    """Before anything is made for it: `UsageError` where no file can be written at `path`."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint="give the name of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no directory {path.parent}", hint="make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path} cannot be written: not permitted", hint="give another place")
+
+
 def write_snapshot(trace: MemoryTrace, path: Path) -> None:
-    path.write_bytes(pickle.dumps(snapshot(trace), protocol=_PROTOCOL))
+    try:
+        path.write_bytes(pickle.dumps(snapshot(trace), protocol=_PROTOCOL))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="give another place") from None
 
 
 def snapshot(trace: MemoryTrace) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
-from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers
@@ -130,6 +130,10 @@ class Debugger:
                 raise
             self.driver.say(str(given_up))
             return self.looks.arrived()
+        except PrismError:
+            raise
+        except Exception as error:  # a verb's defect must not cost a rank that is fine
+            raise Defect.of(error) from error
 
 
 def _help(line: Line) -> Answer:

@@ -14,7 +14,7 @@ from prismdbg.memory.difference import Difference, diff
 from prismdbg.memory.grouping import By
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
-from prismdbg.memory.snapshot import write_snapshot
+from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
@@ -65,5 +65,6 @@ class MemoryVerbs:
     def _export(self, path: Path) -> Answer:
         if path.exists():
             raise UsageError(f"{path} is there already", hint="give another name")
+        check_place(path)
         write_snapshot(self.trace(), path)
         return answers.Done(what=f"{path}: open it at pytorch.org/memory_viz")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_rank import SimulatedRank
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import Defect, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
@@ -230,3 +231,24 @@ def test_an_interrupt_while_going_back_leaves_the_rank_where_it_came_to() -> Non
     assert isinstance(answer, answers.Arrived) and answer.phase is Phase.STOPPED
     assert any("given up" in notice.text for notice in bench.of(notices.Said))
     assert bench.at("goto 1.1") == "1.1"
+
+
+def test_a_defect_in_a_verb_leaves_the_rank_and_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.at("next 3")
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedRank, "_history", lambda _, arguments: {"nonsense": arguments})
+        with pytest.raises(Defect, match="KeyError: 'moments'") as told:
+            bench.debugger.do("rn")
+    assert "defect of prismdbg" in told.value.hint and "ways.py" in str(told.value)
+    assert bench.at("rn") == "0.2"
+
+
+def test_a_snapshot_that_has_no_place_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
+    bench = Bench()
+    bench.at("next 3")
+    asked = len(bench.rank.asked)
+    with pytest.raises(UsageError, match="there is no directory"):
+        bench.debugger.do(f"memory export {tmp_path}/nowhere/x")
+    assert len(bench.rank.asked) == asked
+    assert bench.at("rn") == "0.2"

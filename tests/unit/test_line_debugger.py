@@ -385,3 +385,11 @@ def test_peers_say_what_is_not_known() -> None:
     text = peers_text({"title": "dp", "size": 2, "members": members, "recorded_ns": 1_500_000})
     assert text.startswith("group dp of 2") and text.endswith("this rank waited 1.500 ms")
     assert "unknown" in text
+
+
+def test_an_answer_that_cannot_be_shown_is_a_defect_and_the_session_goes_on() -> None:
+    rank = PlayedRank([stopped("0.1")], [FINISHED])
+    rank.answers["evaluate"] = lambda _: {"value": {"nonsense": 1}}
+    code, text = drive(rank, "next", "p out", "continue")
+    assert "error: KeyError: 'kind'" in text and "defect of prismdbg" in text
+    assert "the program ended with 0" in text and code == 0

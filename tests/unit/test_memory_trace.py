@@ -12,13 +12,13 @@ from traces import CAPACITY, TraceBuilder, header_of
 
 from prismdbg.capsule import memory_format
 from prismdbg.capsule.memory_format import Kind
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
 from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
-from prismdbg.memory.snapshot import snapshot, write_snapshot
+from prismdbg.memory.snapshot import check_place, snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -230,6 +230,14 @@ def test_the_snapshot_has_what_the_viewer_reads(builder: TraceBuilder, tmp_path:
     data = (tmp_path / "snapshot.pickle").read_bytes()
     plain = {"GLOBAL", "STACK_GLOBAL", "REDUCE"}.isdisjoint(op.name for op, _, _ in pickletools.genops(data))
     assert plain and pickle.loads(data) == made  # noqa: S301  written a line above
+
+
+@pytest.mark.parametrize("name", ["nowhere/x", "."])
+def test_a_snapshot_that_cannot_be_written_is_said_in_a_line(builder: TraceBuilder, tmp_path: Path, name: str) -> None:
+    trace = open_trace(training(builder))
+    for refused in (lambda: check_place(tmp_path / name), lambda: write_snapshot(trace, tmp_path / name)):
+        with pytest.raises(UsageError):
+            refused()
 
 
 def test_a_million_records_are_columns(tmp_path: Path) -> None:

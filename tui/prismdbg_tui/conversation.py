@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from textual.message import Message
 
-from prismdbg.errors import PrismError, RankLost, UsageError
+from prismdbg.errors import Defect, PrismError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers as told
 from prismdbg.session import notices
@@ -119,16 +119,28 @@ class Conversation:
 
     def noticed(self) -> None:
         """While nothing was asked the rank may have ended, or be gone."""
-        if (phase := _PHASES[self._debugger.session.phase]) is not self.state.phase:
+        if (phase := _PHASES[self._debugger.session.phase]) is self.state.phase:
+            return
+        try:
             self._arrived(phase)
+        except PrismError:
+            raise
+        except Exception as error:  # of showing it; where the rank is can always be said
+            self._wrong(Defect.of(error))
+            self._show(phase=phase, moment=self._debugger.session.moment, doing="", can_look=False)
 
     def _carry_out(self, action: Callable[[], None]) -> None:
         try:
             action()
         except PrismError as error:
-            self._say(f"{error}\n  {error.hint}" if error.hint else str(error), "error")
+            self._wrong(error)
+        except Exception as error:  # the rank is as well as before: it is not lost with a defect of ours
+            self._wrong(Defect.of(error))
         finally:
             self.noticed()
+
+    def _wrong(self, error: PrismError) -> None:
+        self._say(f"{error}\n  {error.hint}" if error.hint else str(error), "error")
 
     def _do(self, text: str) -> None:
         line = parse_line(text)

@@ -186,3 +186,19 @@ def test_between_two_collectives_the_panes_show_the_rank(tmp_path: Path) -> None
         assert "loss" in str(app.panes.values._last[1])
 
     screen_of(part, tmp_path, PlayedRank([stopped("2.0", 2, "exception") | {"collective": {}}]))
+
+
+def test_a_defect_is_told_and_the_next_key_still_works(tmp_path: Path) -> None:
+    rank = PlayedRank([stopped("0.1", 2)], [stopped("0.2", 3)])
+    good, rank.answers["source"] = rank.answers["source"], lambda _: {"nonsense": 1}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        rank.answers["source"] = good
+        await pilot.press("n")
+        await stands(app, pilot, "0.2")
+        assert app.state.source.lines and app.state.runtime
+
+    screen_of(part, tmp_path, rank)
