@@ -51,100 +51,128 @@ def typed(line: str, picture: str = "") -> Step:
     return Step(keys=("colon", *(names.get(c, c) for c in line), "enter", "escape"), picture=picture)
 
 
-WALKS: dict[str, tuple[tuple[str, ...], tuple[Step, ...]]] = {
-    "nan": (
-        ("--checkpoint-every", "5"),
-        (
-            keys(picture="1-opened"),
-            keys("slash", *"nan", "enter", "t", picture="2-at-the-nan"),
-            typed("print scores", picture="3-scores"),
-            keys("w", *"nan(scores)", "enter"),
-            keys("N", picture="4-before"),
-            keys("n", "O", picture="5-origin"),
-            keys("M", picture="6-memory"),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """`capsule`: which of the incident's. `runs`: its rank is brought to life; else one looks at the record."""
+
+    capsule: str
+    steps: tuple[Step, ...]
+    runs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """`options` of record. `hangs`: the job is interrupted once its capsules are there."""
+
+    options: tuple[str, ...]
+    walks: tuple[Walk, ...]
+    hangs: bool = False
+
+
+WALKS: dict[str, Incident] = {
+    "nan": Incident(
+        options=("--checkpoint-every", "5"),
+        walks=(
+            Walk(
+                capsule="nan-rank2-*",
+                steps=(
+                    keys(picture="1-opened"),
+                    keys("slash", *"nan", "enter", "t", picture="2-at-the-nan"),
+                    typed("print scores", picture="3-scores"),
+                    keys("w", *"nan(scores)", "enter"),
+                    keys("N", *["tab"] * 6, "escape", picture="4-before"),
+                    keys("n", "O", picture="5-origin"),
+                    keys("M", picture="6-memory"),
+                ),
+            ),
         ),
     ),
-    "exception": (
-        ("--checkpoint-every", "5"),
-        (
-            keys(picture="1-opened"),
-            typed("break exception"),
-            keys("c", picture="2-raised"),
-            keys("u", picture="3-caller"),
+    "exception": Incident(
+        options=("--checkpoint-every", "5"),
+        walks=(
+            Walk(
+                capsule="exception-rank1-*",
+                steps=(
+                    keys(picture="1-opened"),
+                    keys("c", picture="2-raised"),
+                    typed("print index * self.window", picture="3-offset"),
+                ),
+            ),
         ),
     ),
-    "hang": (
-        ("--checkpoint-every", "5", "--trigger", "hang=10s"),
-        (
-            keys(picture="1-opened"),
-            keys("G", "l", picture="2-lanes"),
-            keys("c", picture="3-end"),
-            keys("N", picture="4-before"),
+    "hang": Incident(
+        options=("--checkpoint-every", "5", "--trigger", "hang=10s"),
+        walks=(
+            Walk(
+                capsule="hang-rank[013]-*",
+                steps=(keys("l", picture="1-opened"), keys("c", picture="2-answered")),
+            ),
+            Walk(capsule="hang-rank2-*", runs=False, steps=(keys("G", picture="3-never-came"),)),
         ),
+        hangs=True,
     ),
 }
 
 
-def record(name: str, options: tuple[str, ...], run: Path) -> Path:
-    """The capsule that the incident left. The job ends as it ends; one that hangs is interrupted."""
-    binaries = Path(sys.executable).parent
+def record(name: str, run: Path) -> None:
+    """The job ends as it ends; one that hangs is interrupted."""
+    incident, binaries = WALKS[name], Path(sys.executable).parent
     job = [str(binaries / "torchrun"), "--nproc-per-node", "4", str(INCIDENTS / name / "train.py")]
-    command = [str(binaries / "prismdbg"), "record", "-o", str(run), *options, "--", *job]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    command = [str(binaries / "prismdbg"), "record", "-o", str(run), *incident.options, "--", *job]
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + RECORD_BOUND_S
     try:
-        while process.poll() is None and not (name == "hang" and capsules(run)) and time.monotonic() < deadline:
+        while process.poll() is None and time.monotonic() < deadline:
+            if incident.hangs and all(find(run, walk) for walk in incident.walks):
+                break
             time.sleep(0.2)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
-    if not (found := capsules(run)):
-        sys.exit(f"{name} left no capsule in {run}")
-    return found[0]
 
 
-def capsules(run: Path) -> list[Path]:
-    return sorted(path for path in (run / "capsules").glob("*") if (path / layout.MANIFEST).is_file())
+def find(run: Path, walk: Walk) -> Path | None:
+    """The capsule, once it is whole."""
+    found = sorted((run / "capsules").glob(walk.capsule))
+    return next((path for path in found if (path / layout.MANIFEST).is_file()), None)
 
 
 @contextmanager
-def recorded(name: str, options: tuple[str, ...], capsule: Path | None) -> Iterator[Path]:
-    if capsule is not None:
-        yield capsule
+def recorded(name: str, run: Path | None) -> Iterator[Path]:
+    if run is not None:
+        yield run
         return
     with tempfile.TemporaryDirectory(prefix="prismdbg-pictures-") as folder:
-        yield record(name, options, Path(folder) / name)
+        record(name, Path(folder) / name)
+        yield Path(folder) / name
 
 
-async def walk(capsule: Path, steps: tuple[Step, ...], runtime: str, into: Path) -> None:
+async def take(capsule: Path, walk: Walk, runtime: str, into: Path) -> None:
+    command = f"prismdbg {'debug' if walk.runs else 'open'} {capsule.name}"
     with opened(capsule) as whole:
-        live = live_rank(ReplayRequest(capsule=whole, runtime=runtime))
+        live = live_rank(ReplayRequest(capsule=whole, runtime=runtime)) if walk.runs else None
         app = PrismApp(whole, capsule.name, live=live)
         try:
             async with app.run_test(size=SIZE, notifications=True) as pilot:
-                for step in steps:
+                await settled(app, pilot)
+                for step in walk.steps:
                     for key in step.keys:
                         await pilot.press(key)
                         await settled(app, pilot)
-                    await settled(app, pilot)
                     if step.picture:
-                        (into / f"{step.picture}.svg").write_text(
-                            app.export_screenshot(title=f"prismdbg debug {capsule.name}")
-                        )
-                        print(
-                            f"    {into.name}/{step.picture}.svg  at {app.state.moment} {app.state.reason}", flush=True
-                        )
+                        (into / f"{step.picture}.svg").write_text(app.export_screenshot(title=command))
+                        print(f"    {into.name}/{step.picture}.svg  {app.state.phase} {app.state.moment}", flush=True)
         finally:
-            live.close()
-            if not live.wait(60):
-                sys.exit("the replay did not end")
+            if live is not None:
+                live.close()
+                if not live.wait(60):
+                    sys.exit("the replay did not end")
 
 
 async def settled(app: PrismApp, pilot: Pilot[int]) -> None:
     """The log is read, the rank stands, and nothing was drawn anew for a while."""
     deadline = time.monotonic() + STEP_BOUND_S
-    standing = (Phase.STOPPED, Phase.FINISHED, Phase.LOST)
+    standing = (Phase.LOOKING,) if app.live is None else (Phase.STOPPED, Phase.FINISHED, Phase.LOST)
     quiet = 0.0
     while quiet < SETTLED_S:
         await pilot.pause(0.05)
@@ -156,16 +184,18 @@ async def settled(app: PrismApp, pilot: Pilot[int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("incidents", nargs="*", metavar="INCIDENT", help=f"of {', '.join(WALKS)}; all without")
-    parser.add_argument("--capsule", type=Path, help="Use this one instead of recording anew.")
+    parser.add_argument("--run", type=Path, help="Use this run's capsules instead of recording anew.")
     parser.add_argument("--runtime", default="", help="docker or local.")
     parser.add_argument("--into", type=Path, help="Write there, not beside the READMEs.")
     options = parser.parse_args()
     for name in options.incidents or WALKS:
-        record_options, steps = WALKS[name]
         into = options.into or INCIDENTS / name
         into.mkdir(parents=True, exist_ok=True)
-        with recorded(name, record_options, options.capsule) as capsule:
-            asyncio.run(walk(capsule, steps, options.runtime, into))
+        with recorded(name, options.run) as run:
+            for walk in WALKS[name].walks:
+                if (capsule := find(run, walk)) is None:
+                    sys.exit(f"{name} left no capsule {walk.capsule} in {run}")
+                asyncio.run(take(capsule, walk, options.runtime, into))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ def timeline_height(lanes: int, size: Room, lines: int) -> int:
     """Frame, ruler and marks, and what the lanes need, as far as there is room."""
     if size is Room.NARROW:
         return 4 + min(max(lanes, 1), max((lines - 16) // 2, 1), 4) * (2 if lanes == 1 and lines >= 28 else 1)
-    return 4 + min(2 * max(lanes, 1), max(lines // 5, 4))
+    most = max(lines // 5, 4)
+    return 4 + (2 * max(lanes, 1) if 2 * lanes <= most else min(lanes, most))
 
 
 def arrange(screen: Screen[object], shown: Sequence[str], timeline_lines: int) -> None:

@@ -51,6 +51,11 @@ def paint(recording: Recording, lanes: Lanes, axis: Axis, view: View, width: int
     shares = lanes.shares(cliques)
     row = clique * _F + recording.family[part]
     covered = shares @ _coverage(row, begin, end, cliques * _F, width).reshape(cliques, _F * width)
+    never_ended = np.flatnonzero(recording.columns.ended_ns[part] < 0)
+    if lanes.by_rank and len(never_ended):  # whether others ever came to it, our log does not know
+        rows = (row[never_ended], begin[never_ended], end[never_ended])
+        ours_alone = _coverage(*rows, cliques * _F, width).reshape(cliques, _F * width)
+        covered -= (1.0 - _known(lanes)) * (shares @ ours_alone)
     by_family = covered.reshape(len(lanes), _F, width)
     waited = np.zeros((cliques, width))
     if axis.by_time and part.stop - part.start <= MOST_HATCHED:
@@ -59,7 +64,7 @@ def paint(recording: Recording, lanes: Lanes, axis: Axis, view: View, width: int
         waited = _coverage(clique[long], begin[long], beyond[long], cliques, width)
     return LanesImage(
         family=by_family.argmax(axis=1),
-        covered=np.minimum(by_family.sum(axis=1), 1.0),
+        covered=np.clip(by_family.sum(axis=1), 0.0, 1.0),
         waited=np.minimum(_known(lanes) * (shares @ waited), 1.0),
         nonfinite=(shares @ _nonfinite(recording, axis, view, width)) > 0,
         labels=_labels(recording, lanes, part, begin, end, by_time=axis.by_time),
@@ -123,8 +128,8 @@ def _labels(
 
 def _text(recording: Recording, row: int, room: int, *, by_time: bool) -> str:
     name, waited = recording.label(row), recording.waited_ns(row)
-    if by_time and waited is not None:
-        long = f"{name} {figures.duration(waited)}"
+    if by_time:
+        long = f"{name} {'never ended' if waited is None else figures.duration(waited)}"
         if len(long) <= room:
             return long
     return figures.cut(name, room)

@@ -69,7 +69,7 @@ def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     """What the rank received, tensor by tensor; a text in its place where that is not recorded."""
     detail = recording.columns.detail(row)
     if detail.payload is None or row < recording.first:  # segments before A are left out
-        return (_text("out", "what the rank received here is not in the capsule's window"),)
+        return (_text("out", "what was received is not in the capsule"),)
     if detail.payload.size_bytes > MAX_PAYLOAD_BYTES:
         return (_text("out", f"{detail.payload.size_bytes} bytes: too many to be measured here"),)
     try:

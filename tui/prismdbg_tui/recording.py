@@ -17,6 +17,7 @@ from prismdbg_tui.cliques import Lanes, find_cliques, in_order_of_use, lanes_by_
 from prismdbg_tui.families import family_of
 
 Ints = NDArray[np.int64]
+DAY_NS = 24 * 3600 * 10**9
 
 
 class Recording:
@@ -89,6 +90,18 @@ class Recording:
         np.minimum.at(least, of, took)
         rest: Ints = np.where(ended, took - least[of], np.iinfo(np.int64).max // 4)
         return rest
+
+    @cached_property
+    def log_until_ns(self) -> int:
+        """The last that the log tells, on its own clock."""
+        columns = self.columns
+        return max(int(columns.begun_ns.max(initial=0)), int(columns.ended_ns.max(initial=0)))
+
+    @cached_property
+    def seen_until_ns(self) -> int:
+        """When the capsule was made: so long did whatever had not ended go on. The log's end, where that is absurd."""
+        made_ns = self.capsule.manifest.created_ns - self.columns.wall_offset_ns
+        return made_ns if 0 < made_ns - self.log_until_ns < DAY_NS else self.log_until_ns
 
     @cached_property
     def nonfinite(self) -> Ints:

@@ -63,10 +63,12 @@ def test_what_is_longer_than_the_shortest_of_its_kind_is_waiting(recording: Reco
 
 def test_waits_are_drawn_where_they_are_known(recording: Recording) -> None:
     """A send that never ended waits as long as the log goes; what rank 2 does meanwhile is not in our log."""
+    recording.columns.ended_ns[1] = recording.columns.begun_ns[1] + 1
     axis = make_axis(recording, by_time=True)
     for lanes, lane in ((recording.by_group, 1), (recording.by_rank, 0)):
         assert paint(recording, lanes, axis, whole(axis), 40).waited[lane].max() == 1
-    assert paint(recording, recording.by_rank, axis, whole(axis), 40).waited[2].max() == 0
+    others = paint(recording, recording.by_rank, axis, whole(axis), 40)
+    assert others.waited[2].max() == 0 and others.covered[2, -2] == 0 < others.covered[0, -2]
 
 
 @pytest.mark.parametrize(
