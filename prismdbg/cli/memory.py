@@ -69,6 +69,7 @@ def command(
     if export is not None:
         check_place(export)
     trace = _trace(path, rank, runtime or "", until, keep, timeout)
+    trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
         write_snapshot(trace, export)
         render.say(f"{export}: open it at https://pytorch.org/memory_viz")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from prismdbg.errors import UsageError
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.model.moment import Moment
@@ -24,6 +25,9 @@ class Difference:
 
 
 def diff(trace: MemoryTrace, first: Moment, second: Moment) -> Difference:
+    """`UsageError` where the first is the later one."""
+    if second < first:
+        raise UsageError(f"{first} is later than {second}", hint=f"the earlier one first: {second} {first}")
     earlier, later = live_at(trace, first), live_at(trace, second)
     made = later.rows[later.rows >= earlier.at_row]
     freed = trace.freed[(trace.made < earlier.at_row) & (trace.freed >= earlier.at_row)]

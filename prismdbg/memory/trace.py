@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.memory_format import Flag, Kind
 from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts, read_parts
+from prismdbg.errors import UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 
@@ -119,8 +120,26 @@ class MemoryTrace:
         return int(self.size_bytes[(self.kind == Kind.BEFORE) & ~self.is_backend].sum())
 
     @property
+    def begin(self) -> Moment:
+        """The collective after which the first thing happened; what was there before it is listed, not traced."""
+        happened = np.flatnonzero(self.kind != Kind.BEFORE)
+        first = self.moment(int(happened[0])) if len(happened) else self.end
+        return Moment(first.step, first.collective)
+
+    @property
     def end(self) -> Moment:
         return self.moment(len(self) - 1) if len(self) else Moment(0)
+
+    def require(self, *moments: Moment, here: Moment | None = None) -> None:
+        """`UsageError` for a moment of which the trace knows nothing. `here`: as far as the rank has come, where that
+        is known; else the end of the last step is the last that can be said."""
+        last = max(self.end, here) if here is not None else self.end
+        for moment in moments:
+            if not self.begin <= moment <= (last if here is not None else Moment(last.step + 1)):
+                raise UsageError(
+                    f"{moment} is not in what was traced: that is {self.begin} to {last}",
+                    hint="give a moment in between" + (", or go on to it first" if here is not None else ""),
+                )
 
     def moment(self, row: int) -> Moment:
         return Moment(int(self.step[row]), int(self.collective[row]), int(self.op[row]))

@@ -5,7 +5,7 @@ Where nothing was traced yet, the rank is run again from the capsule's beginning
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prismdbg.errors import UsageError
@@ -53,14 +53,18 @@ class MemoryVerbs:
             return self._shown(peak if word == "peak" else curve, By.OP)
         if word == "diff" and len(rest) == 2:
             first, second = (Moment.parse(text) for text in rest)
-            return self._shown(lambda trace: diff(trace, first, second), By.STACK)
+            return self._shown(lambda trace: diff(trace, first, second), By.STACK, of=(first, second))
         if (word == "live" or word in set(By)) and len(rest) < 2:
-            at = Moment.parse(rest[0]) if rest else None
-            return self._shown(lambda trace: live_at(trace, at), By(word) if word in set(By) else By.STACK, at)
+            at = tuple(Moment.parse(text) for text in rest)
+            by = By(word) if word in set(By) else By.STACK
+            return self._shown(lambda trace: live_at(trace, *at), by, of=at)
         raise UsageError(f"memory does not take {line.text!r}", hint=HINT)
 
-    def _shown(self, look: Callable[[MemoryTrace], Shown | None], by: By, at: Moment | None = None) -> Answer:
-        return answers.Memory(answer=look(self.trace()), by=by, moment=at or self._driver.session.moment)
+    def _shown(self, look: Callable[[MemoryTrace], Shown | None], by: By, of: Sequence[Moment] = ()) -> Answer:
+        """`of`: the moments asked about."""
+        trace, here = self.trace(), self._driver.session.moment
+        trace.require(*of, here=here)
+        return answers.Memory(answer=look(trace), by=by, moment=of[0] if of else here)
 
     def _export(self, path: Path) -> Answer:
         if path.exists():

@@ -12,6 +12,8 @@ from traces import CAPACITY, TraceBuilder, header_of
 
 from prismdbg.capsule import memory_format
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
@@ -147,6 +149,27 @@ def test_a_difference_says_what_leaked_and_what_went(builder: TraceBuilder) -> N
     assert found.growth_bytes == -60
 
 
+def test_a_reversed_difference_is_refused(builder: TraceBuilder) -> None:
+    with pytest.raises(UsageError, match=r"2\.0 is later than 1\.0"):
+        diff(open_trace(training(builder)), Moment(2), Moment(1))
+
+
+@pytest.mark.parametrize("here", [None, Moment(15, 3)], ids=["of a file", "of a rank that stands"])
+def test_moments_outside_the_trace_are_refused_and_its_range_is_named(
+    builder: TraceBuilder, here: Moment | None
+) -> None:
+    builder.before(100)  # listed while the rank is not told yet where it stands
+    builder.now = Moment(12, 2)
+    builder.operator("aten::mm")
+    builder.now = Moment(15, 1)
+    builder.allocate(4)
+    trace = open_trace(builder.write())
+    trace.require(Moment(12, 2), Moment(14, 9), Moment(15, 1), *([here] if here else [Moment(16)]), here=here)
+    for outside in (Moment(0), Moment(12, 1), Moment(99, 1), *([Moment(15, 4)] if here else [])):
+        with pytest.raises(UsageError, match=rf"{outside} .*12\.2 to {here or '15.1'}"):
+            trace.require(outside, here=here)
+
+
 def test_a_thread_that_stores_its_record_late_does_not_disorder_moments(builder: TraceBuilder) -> None:
     builder.now = Moment(3, 2)
     builder.allocate(1)
@@ -259,3 +282,20 @@ def test_a_million_records_are_columns(tmp_path: Path) -> None:
     drawn = curve(trace, 250)
     assert found is not None and found.size_bytes == 8 and len(drawn) == 250
     assert len(trace) == count and (trace.freed == trace.made + 1).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--at", "99.1"], "99.1 is not in what was traced: that is 0.0 to 1.0.1"),
+        (["--diff", "1", "99.1"], "99.1 is not in what was traced"),
+        (["--diff", "1", "0.1"], "1.0 is later than 0.1"),
+        (["--export", "/nowhere/at/all"], "there is no directory /nowhere/at"),
+    ],
+)
+def test_the_command_refuses_in_one_line(
+    builder: TraceBuilder, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    assert main.run(["memory", str(training(builder)), *options]) == ExitCode.USAGE
+    shown = capsys.readouterr()
+    assert shown.out == "" and said in shown.err
