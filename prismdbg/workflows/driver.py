@@ -65,6 +65,7 @@ class Driver:
         self.travel = travel
         self.session = session
         self.traces = False
+        self.switched_off = False  # by who debugs: where it is needed again, that is said
         self._tell = tell
         self._settings = settings
         self._how_it_ended = how_it_ended
@@ -115,9 +116,10 @@ class Driver:
             raise FacilityError(
                 f"what happens between collectives cannot be traced: {error}", hint=error.hint
             ) from None
-        self.traces = True
+        self.traces, self.switched_off = True, False
 
     def trace_off(self) -> None:
+        self.switched_off = self.switched_off or self.traces
         self.traces = False
         if self.session.stop is not None:
             self.ask(Ask("trace", {"on": False}))

@@ -29,7 +29,7 @@ class Journeys:
             Verb.STEP: self._step,
             Verb.FINISH: lambda line: self._ahead(line, lambda: session.resume(finish=session.enclosing())),
             Verb.CONTINUE: self._continue,
-            Verb.UNTIL: lambda line: self._ahead(line, lambda: session.until(_moment(line))),
+            Verb.UNTIL: self._until,
             Verb.NEXT_STEP: lambda line: self._ahead(line, lambda: session.next_step(line.number or 1)),
             Verb.GOTO: lambda line: self._goto(_moment(line)),
             Verb.REVERSE_NEXT: lambda line: self._reverse_next(line.number or 1),
@@ -69,8 +69,26 @@ class Journeys:
             return self._looks.arrived()
         return self._ahead(line, self._session.continue_)
 
+    def _until(self, line: Line) -> Answer:
+        """To an operator by the collective before it, where that is known: from there on each event is looked at."""
+        session, moment = self._session, _moment(line)
+        session.until(moment)  # refused before anything is asked for
+        if not moment.op:
+            return self._ahead(line, lambda: session.until(moment))
+        session.may_go_beyond(line.insists)
+        self._ways.need_trace()
+        before = max((at for at in session.recorded if session.moment < at <= moment), default=None)
+        if before is not None:
+            self._driver.run(session.until(before))
+            stop = session.stop
+            if stop is None or stop.moment != before or stop.reason != "until" or stop.stops:
+                return self._looks.arrived()
+        ask = session.until(moment)
+        self._driver.run(Ask(ask.verb, {**ask.arguments, "events": {"until": str(moment)}}, resumes=True))
+        return self._looks.arrived()
+
     def _step(self, line: Line) -> Answer:
-        self._session.require_view()
+        self._session.require_stop()
         self._session.may_go_beyond(line.insists)
         self._ways.need_trace()
         self._driver.run(self._session.resume(events={"count": line.number or 1}))
@@ -158,6 +176,7 @@ class Journeys:
         if line.text == "off":
             self._driver.trace_off()
         elif line.text == "on":
+            self._driver.switched_off = False
             self._ways.need_trace()
         return answers.Done(what="traced from here on" if self._driver.traces else "not traced")
 

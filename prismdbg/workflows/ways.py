@@ -85,11 +85,14 @@ class Ways:
         if self._driver.traces:
             return
         session = self._session
-        session.require_view()
+        session.require_stop()
         here = session.moment
-        self._driver.say_progress("running again from the beginning, traced", here)
+        if self._driver.switched_off:
+            self._driver.say("traced again: what is asked for lies between collectives")
         self._driver.images.forget_all()
-        self._driver.return_to(0)
+        if not self.at_origin:
+            self._driver.say_progress("running again from the beginning, traced", here)
+            self._driver.return_to(0)
         try:
             self._driver.trace()
         finally:
@@ -155,7 +158,7 @@ class Ways:
 
     def between(self, **events: object) -> None:
         """On by events, not further than the next collective."""
-        self._session.require_view()
+        self._session.require_stop()
         self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
 
 

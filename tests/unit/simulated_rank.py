@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +29,8 @@ class Place:
 class SimulatedRank:
     """Steps of so many collectives each. `spaced`: at every so many the rank would stop for an image.
 
-    weather: what a digest depends on besides the place; not in an image, as a clock is not.
+    weather: what a digest depends on besides the place; not in an image, as a clock is not. parked: it begins as a
+    restored process does.
     """
 
     steps: int = 4
@@ -36,6 +38,9 @@ class SimulatedRank:
     spaced: int = 0
     images: bool = True
     weather: str = "fair"
+    parked: bool = False
+    can_trace: bool = True
+    traced: bool = False
     asked: list[tuple[str, Json]] = field(default_factory=list)
     alive: bool = True
     place: Place = field(default_factory=Place)
@@ -50,17 +55,23 @@ class SimulatedRank:
     def moments(self) -> list[Moment]:
         return [Moment(step, number) for step in range(self.steps) for number in range(1, self.per_step + 1)]
 
+    def __post_init__(self) -> None:
+        if self.parked:
+            self.place = Place(reason="parked")
+            self.saved = {0: self.place}
+
     # what an agent's client does
 
     def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> Json:
         self.asked.append((verb, arguments))
         if not self.alive or verb == "quit":
             raise RankLost("the connection closed")
-        known = {
+        known: dict[str, Callable[[Json], Json]] = {
             "progress": self._progress,
             "resume": self._resume,
             "stops": self._take_stops,
             "history": self._history,
+            "trace": self._trace,
             "stack": lambda _: {"frames": [{"filename": "/job/train.py", "line": 7, "name": "main"}]},
             "evaluate": lambda _: {
                 "value": {"kind": "scalar", "type": "int", "value": 1, "digest": str(self.place.at)}
@@ -104,6 +115,7 @@ class SimulatedRank:
         self._events.clear()
         self._told = {}
         self.stops = []
+        self.traced = False
 
     def forget(self, number: int) -> None:
         del self.saved[number]
@@ -134,6 +146,12 @@ class SimulatedRank:
         self.stops = arguments["stops"]
         return {}
 
+    def _trace(self, arguments: Json) -> Json:
+        if not self.can_trace:
+            raise AgentError("there is no tracer here")
+        self.traced = bool(arguments.get("on", self.traced))
+        return {"on": self.traced}
+
     def _history(self, arguments: Json) -> Json:
         past = self.moments[: max(self.place.at, 0)]
         return {"moments": [str(moment) for moment in past[-arguments["count"] :]]}
@@ -153,6 +171,8 @@ class SimulatedRank:
             if aim["stops"] == "note":
                 self._noted += [{"moment": str(moment), "stop": number} for number in hit]
             self._count -= 1
+            if "count" in aim.get("events", {}):
+                return self._stop("step")
             if "until" in aim and moment >= Moment.parse(aim["until"]):
                 return self._stop("until")
             if self._count == 0:

@@ -195,7 +195,7 @@ def test_watches_are_shown_at_every_stop_with_what_changed() -> None:
     ["goto 0.1.5", "step", "who wrote x", "frobnicate", "restart 77", "break nothing_like_it", "forward", "who ate x"],
 )
 def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(line: str) -> None:
-    bench = Bench()
+    bench = Bench(can_trace=False)
     bench.at("next 3")
     with pytest.raises(Exception) as refused:
         bench.debugger.do(line)
@@ -252,3 +252,34 @@ def test_a_snapshot_that_has_no_place_is_refused_before_anything_is_traced(tmp_p
         bench.debugger.do(f"memory export {tmp_path}/nowhere/x")
     assert len(bench.rank.asked) == asked
     assert bench.at("rn") == "0.2"
+
+
+@pytest.mark.parametrize("line", ["n", "c", "u 1.1", "f", "ns", "s"])
+def test_what_lies_between_collectives_is_looked_at_from_a_captured_processs_beginning_on(line: str) -> None:
+    bench = Bench(parked=True)
+    bench.debugger.do("break allocation if size > 500KiB")
+    bench.rank.stops.clear()
+    bench.at(line)
+    assert bench.rank.traced and bench.rank.returns == []
+    assert bench.of(notices.Progress) == [], "silently: nothing was done twice"
+
+
+def test_an_operators_moment_is_gone_to_by_the_collective_before_it() -> None:
+    bench = Bench(parked=True)
+    bench.debugger.do("until 2.0.5")
+    runs = [arguments for verb, arguments in bench.rank.asked if verb == "resume"]
+    assert [(run["until"], run.get("events")) for run in runs] == [("1.3", None), ("2.0.5", {"until": "2.0.5"})]
+    assert bench.rank.traced and all(run["stops"] == "apply" for run in runs)
+
+
+def test_a_trace_that_was_switched_off_and_is_needed_is_said() -> None:
+    bench = Bench()
+    for line in ("step", "next"):
+        bench.at(line)
+    assert bench.of(notices.Said) == []
+    bench.debugger.do("trace off")
+    bench.at("step")
+    assert ["traced again" in said.text for said in bench.of(notices.Said)] == [True]
+    for line in ("trace off", "trace on"):
+        bench.debugger.do(line)
+    assert len(bench.of(notices.Said)) == 1, "asked for in so many words"
