@@ -25,15 +25,29 @@ def environment(lookup: Callable[[str], Any]) -> Environment:
 
 
 def environment_of(own: Callable[[str], Any], frame: FrameType | None) -> Environment:
-    """`own` raises `KeyError` for what is not the event's; the program's frames are looked at only then."""
+    """`own` raises `KeyError` for what is not the event's; the program's frames are looked at only then. `local.op` is
+    the program's `op`."""
 
     def lookup(name: str) -> Any:
         try:
             return own(name)
         except KeyError:
-            return in_frames(name, frame)
+            return Program(frame) if name == "local" else in_frames(name, frame)
 
     return environment(lookup)
+
+
+class Program:
+    """`local`: what the program calls by a name, whatever the event calls by it."""
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self._frame = frame
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return in_frames(name, self._frame)
+        except KeyError:
+            raise AttributeError(f"the program has no {name!r} here") from None
 
 
 def in_frames(name: str, frame: FrameType | None) -> Any:
