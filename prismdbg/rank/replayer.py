@@ -23,6 +23,7 @@ from prismdbg.rank.peers import Answer, PeerSource, RecordedPeers, SynthesizedPe
 from prismdbg.rank.place import Place
 from prismdbg.rank.quiet import ours, refuse_collective
 from prismdbg.rank.surroundings import modules_around, program_frame, stack_of
+from prismdbg.rank.tracing import tracer
 from prismdbg.rank.what_if import Assumption, WhatIf
 from prismdbg.rank.works import finished
 
@@ -232,6 +233,8 @@ class Replayer:
             "step": moment.step,
             "synthesized": answer.synthesized if answer is not None else False,
         }
+        if tracer.is_armed():
+            names["allocated"] = names["total"] = tracer.allocated()
         around = modules_around(frame)
         event = {**event, "module": around[-1] if around else ""}
         stops = halt.stops if halt is not None else ()

@@ -69,7 +69,9 @@ class Replaying:
             self.agent.publish(**told)
         else:
             frame = innermost(error.__traceback__)
+            at = self.counters.moment
             names = {"exception": error, "type": report["type"], "text": report["text"]}
+            names |= {"step": at.step, "collective": at.collective, "moment": str(at)}
             numbers = self.replayer.halts.stops.of_kind("exception", names.__getitem__, frame)
             self.gate.stop(Stop("exception", self.counters.moment, {}, frame, names, told, stops=numbers))
 

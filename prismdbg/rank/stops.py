@@ -21,6 +21,7 @@ from prismdbg.rank.digest import digest_of
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
 from prismdbg.rank.surroundings import is_module, modules_around, own_frames, program_frame
+from prismdbg.rank.tracing import tracer
 
 # known before the answer, without a tensor
 CHEAP = frozenset(
@@ -28,7 +29,7 @@ CHEAP = frozenset(
 )
 NEEDS_ANSWER = frozenset(["out", "synthesized"])
 ABSENT = "absent"
-MEMORY = frozenset(["allocated", "size", "total", "reason"])
+MEMORY = frozenset(["allocated", "size", "total", "reason"])  # of allocations; the first and third of any moment
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Watched:
     @property
     def is_early(self) -> bool:
         """Whether it can be decided before the answer is there: its names are of the call and of what is sent."""
-        return self.kind != "change" and (self.condition is None or self.condition.names <= CHEAP | {"input"})
+        return self.kind != "change" and (self.condition is None or self.condition.names <= CHEAP | MEMORY | {"input"})
 
 
 class CallView:
@@ -107,6 +108,8 @@ class CallView:
                 return getattr(self.moment, name)
             case "moment":
                 return str(self.moment)
+            case "allocated" | "total" if tracer.is_armed():
+                return tracer.allocated()
             case "peer":
                 return self.call.root if self.call.spec.is_p2p else None
             case "module":

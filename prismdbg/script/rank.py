@@ -33,16 +33,19 @@ class Stand:
 
 
 class Rank(Protocol):
-    """Asked by the runner alone, in this order: begin once, stops, then go and value by turns."""
+    """Asked by the runner alone, in this order: begin once, trace or not, stops, then go and value by turns."""
 
     def begin(self) -> Stand: ...
+
+    def trace(self) -> None:
+        """What happens between collectives is followed from here on."""
 
     def add_stop(self, spec: StopSpec) -> int:
         """Its number, by which a stand names it."""
 
     def go(self, until: Moment | None) -> Stand:
-        """To a stop, to the first collective at or after `until`, or as far as it comes; `WaitTimeout` when the
-        script's time is over."""
+        """To a stop, to the operator `until` or the first collective at or after it, or as far as it comes;
+        `WaitTimeout` when the script's time is over."""
 
     def value(self, text: str) -> Json:
         """Of an expression where the rank stands, with `assumed` where it rests on synthesized peers; a `PrismError`
@@ -59,6 +62,9 @@ class DebuggedRank:
     def begin(self) -> Stand:
         self._debugger.begin()
         return self._stand()
+
+    def trace(self) -> None:
+        self._debugger.do("trace on")
 
     def add_stop(self, spec: StopSpec) -> int:
         return self._debugger.session.stops.add(spec).number

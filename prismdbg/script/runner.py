@@ -18,7 +18,7 @@ from prismdbg.script.rank import Rank, Stand
 from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Phase
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.stops import StopKind, StopSpec, asks_for_memory
 
 END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
 _SHOWN = {StopKind.NAN: ("input", "out"), StopKind.EXCEPTION: ("exception",), StopKind.DIVERGENCE: ("input",)}
@@ -79,10 +79,18 @@ class Runner:
 
     def _prepare(self) -> None:
         self._findings.reached = self._rank.begin().moment
+        if self._needs_trace:
+            self._rank.trace()
         for stop in self._script.stop_at:
             self._add(spec_of(stop), stop.name.text)
         for entry, check in zip(self._script.forbid, self._forbids, strict=True):
             self._add(forbidding(entry), check)
+
+    @property
+    def _needs_trace(self) -> bool:
+        """Whether an operator's moment, or how much memory is held, is asked for. Stops see to it themselves."""
+        values = [entry.that for entry in self._script.expect] + [entry.value for entry in self._script.record]
+        return any(moment.op for moment in self._targets()) or any(asks_for_memory(value) for value in values)
 
     def _add(self, spec: StopSpec, entry: str | _Check) -> None:
         number = self._rank.add_stop(spec)

@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import UsageError
-from prismdbg.expr.parser import parse
+from prismdbg.expr.parser import Expression, parse
 
 MAX_STOPS = 100
+HELD = frozenset(["allocated", "total"])  # bytes that the program holds now
 
 
 class StopKind(StrEnum):
@@ -49,6 +50,11 @@ class StopSpec:
         return {name: value for name, value in asdict(self).items() if value not in ("", None, False) or name == "seq"}
 
     @property
+    def needs_trace(self) -> bool:
+        texts = (self.condition, self.expression)
+        return self.kind is StopKind.ALLOCATION or any(asks_for_memory(parse(text)) for text in texts if text)
+
+    @property
     def title(self) -> str:
         """As one would type it."""
         parts = [] if self.kind is StopKind.COLLECTIVE else [_WORDS[self.kind]]
@@ -64,6 +70,11 @@ class StopSpec:
 
 
 _WORDS = {kind: str(kind) for kind in StopKind}
+
+
+def asks_for_memory(expression: Expression) -> bool:
+    """Only a rank that is traced knows how much its program holds."""
+    return not expression.names.isdisjoint(HELD)
 
 
 class StopList:
@@ -83,8 +94,8 @@ class StopList:
 
     @property
     def needs_trace(self) -> bool:
-        """Whether one of them looks at what happens between collectives."""
-        return any(stop.kind is StopKind.ALLOCATION for stop in self.all)
+        """Whether one of them looks at what happens between collectives, or asks how much memory is held."""
+        return any(stop.needs_trace for stop in self.all)
 
     def add(self, spec: StopSpec) -> StopSpec:
         if len(self._stops) >= MAX_STOPS:

@@ -14,9 +14,12 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.rank.call import Call
 from prismdbg.rank.digest import digest_of
-from prismdbg.rank.events import least_size
+from prismdbg.rank.events import Asked, fits, least_size
 from prismdbg.rank.place import Place
 from prismdbg.rank.stops import CallView, Stops
+from prismdbg.rank.surroundings import program_frame
+from prismdbg.rank.tracing import tracer
+from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session.stop_line import parse_stop
 from prismdbg.session.stops import StopList
 
@@ -231,3 +234,70 @@ def test_a_place_knows_what_was_sent_received_and_drawn() -> None:
 )
 def test_small_allocations_are_passed_where_they_are_made(condition: str, least: int) -> None:
     assert least_size(parse(condition)) == least
+
+
+def allocation(**given: Any) -> Event:
+    """One of 1 kB by a matrix product inside a module."""
+    usual = {
+        "kind": EventKind.ALLOCATION, "moment": Moment(3, 2, 7), "op": "aten::mm", "outer_op": "aten::linear",
+        "module": "module.blocks.0.mlp.up", "address": 64, "size_bytes": 1000, "total_bytes": 5000, "block": 1,
+        "is_backend": False, "matched": (),
+    }  # fmt: skip
+    return Event(**{**usual, **given})
+
+
+@pytest.mark.parametrize(
+    ("typed", "holds"),
+    [
+        ("allocation", True),
+        ("allocation mm", True),
+        ("allocation linear", True),
+        ("allocation addmm", False),
+        ("allocation in module.blocks.0.mlp", True),
+        ("allocation in blocks.0", True),
+        ("allocation in blocks.1", False),
+        ("allocation in nonsense", False),
+        ("allocation train.py:57", False),
+        ("allocation mm in blocks.1", False),
+        ("allocation if bytes > 500 and total > 4000", True),
+        ("allocation if size > 1000", False),
+        ('allocation if outer_op == "aten::linear" and line > 0 and "test_rank_stops" in file', True),
+    ],
+)
+def test_everything_that_an_allocations_stop_says_must_hold(typed: str, holds: bool) -> None:
+    bench, event, frame = Bench(typed), allocation(), program_frame()
+    (one,) = bench.stops.watched
+    found = fits(one.spec, event, frame) and bench.stops.holds(one, Asked(event, frame).lookup, frame)
+    assert (found, bench.failed) == (holds, [])
+
+
+def test_an_allocation_has_the_programs_line() -> None:
+    spec = {"file": "test_rank_stops.py", "line": program_line() + 1}
+    assert fits(spec, allocation(), program_frame())
+    assert not fits(spec, allocation(), program_frame())
+
+
+def program_line() -> int:
+    """Of the caller."""
+    frame = program_frame()
+    assert frame is not None and frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def test_how_much_memory_is_held_is_known_at_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "is_armed", lambda: True)
+    monkeypatch.setattr(tracer, "allocated", lambda: 3 << 30)
+    bench = Bench("if allocated > 2GiB", "if total > 4GiB", "all_reduce if allocated < 1KiB")
+    assert bench.hit(view(call())) == [1] and bench.failed == []
+
+
+def test_the_programs_own_names_are_local() -> None:
+    bench = Bench("if local.op > 4", "if local.loss < 3", "if local.nothing_like_it")
+
+    def step() -> list[int]:
+        op, loss = 5, torch.tensor(2.5)  # noqa: F841  found in this frame; the first is the event's, too
+        return bench.hit(view(call()))
+
+    assert step() == [1, 2]
+    assert [number for number, _ in bench.failed] == [3]
+    assert "the program has no 'nothing_like_it'" in bench.failed[0][1]

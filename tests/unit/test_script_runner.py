@@ -39,9 +39,14 @@ class FakeRank:
     at: int = -1
     stops: list[StopSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    traced: bool = False
 
     def begin(self) -> Stand:
         return Stand(phase=Phase.STOPPED, moment=Moment(0), reason="start")
+
+    def trace(self) -> None:
+        assert self.at < 0, "from the beginning on"
+        self.traced = True
 
     def add_stop(self, spec: StopSpec) -> int:
         self.stops.append(spec)
@@ -261,3 +266,23 @@ def test_a_passed_end_is_gone_beyond_only_when_asked() -> None:
 )
 def test_what_an_expression_is_about(text: str, found: tuple[str, ...]) -> None:
     assert operands(parse(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "traced"),
+    [
+        ("expect:\n - {that: step == 2, at: 2.1.50}\n", True),
+        ("record:\n - {name: held, value: step, at: 2.1.1}\n", True),
+        ("expect:\n - {that: allocated < 2GiB, at: 2.1}\n", True),
+        ("record:\n - {name: held, value: total, at: end}\n", True),
+        ("expect:\n - {that: step == 2, at: 2.1}\n", False),
+    ],
+)
+def test_a_rank_is_traced_where_that_is_needed(text: str, traced: bool) -> None:
+    rank = FakeRank(moments=(Moment(1, 1), Moment(2, 1), Moment(2, 1, 1), Moment(2, 1, 50), Moment(3, 1)))
+    names = rank._names
+    rank._names = lambda: {**names(), "allocated": 1, "total": 1}  # type: ignore[method-assign]
+    findings = carried_out(text, rank)
+    assert rank.traced is traced
+    assert [check.outcome for check in findings.checks] in ([Outcome.HELD], [])
+    assert all(value.value is not None for value in findings.records)

@@ -104,6 +104,19 @@ def test_numbers_are_given_once() -> None:
         stops.get(1)
 
 
+@pytest.mark.parametrize(
+    ("text", "traced"),
+    [
+        ("allocation", True), ("if allocated > 2GiB", True), ("nan if step > 3 and total > 1", True),
+        ("change allocated // 1MB", True), ("if bytes > 2GiB", False), ("if local.allocated", False),
+    ],
+)  # fmt: skip
+def test_who_asks_for_memory_needs_a_trace(text: str, traced: bool) -> None:
+    stops = StopList()
+    stops.add(parse_stop(text))
+    assert stops.needs_trace is traced
+
+
 def test_what_is_sent_holds_only_what_is_given() -> None:
     stops = StopList()
     stops.add(parse_stop("all_reduce #0"))
