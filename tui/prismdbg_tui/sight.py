@@ -32,10 +32,14 @@ class Sight:
         """The first row at or after it; what lies between two collectives belongs to the one before."""
         return self.recording.columns.row_at(Moment(moment.step, moment.collective))
 
-    def row_of(self, moment: Moment) -> int:
-        """The last row at or before it: a rank between two collectives has the later one still before it."""
+    def last_row(self, moment: Moment) -> int:
+        """The last row at or before it, -1 where there is none."""
         exact = self.recording.exact_row(moment)
-        return exact if exact is not None else max(self.row_at(moment) - 1, 0)
+        return exact if exact is not None else self.row_at(moment) - 1
+
+    def row_of(self, moment: Moment) -> int:
+        """Of a rank: between two collectives it has the later one still before it."""
+        return max(self.last_row(moment), 0)
 
     @property
     def moment(self) -> Moment:

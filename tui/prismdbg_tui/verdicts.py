@@ -21,9 +21,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """`here`: the rank's row, None where nothing runs. `replayed_from`: the first row that a replay compares."""
+    """`here`: the rank's row, None where nothing runs; `reached`: the last row that it came to, -1 at first.
+    `replayed_from`: the first row that a replay compares."""
 
     here: int | None = None
+    reached: int = -1
     replayed_from: int = 0
     diverged: frozenset[Moment] = frozenset()
     synthesized: frozenset[Moment] = frozenset()
@@ -40,7 +42,7 @@ class Verdicts:
 
     def _replayed(self, recording: Recording, row: int) -> Verdict | None:
         """None where the replay was not, or says nothing."""
-        if self.here is None or not self.replayed_from <= row <= min(self.here, recording.beyond - 1):
+        if self.here is None or not self.replayed_from <= row <= min(self.reached, recording.beyond - 1):
             return None
         moment = recording.columns.moment(row)
         if moment in self.diverged:
@@ -68,5 +70,9 @@ def _recorded(recording: Recording, row: int) -> Verdict:
 def verdicts_of(sight: Sight, state: State) -> Verdicts:
     replayed_from = int(np.searchsorted(sight.recording.columns.record_id, state.first_record))
     return Verdicts(
-        here=sight.here, replayed_from=replayed_from, diverged=state.diverged, synthesized=state.synthesized
+        here=sight.here,
+        reached=sight.last_row(state.moment),
+        replayed_from=replayed_from,
+        diverged=state.diverged,
+        synthesized=state.synthesized,
     )

@@ -77,7 +77,7 @@ class Blocks(Tree[None]):
             self.cursor_line = 0
 
     def _add(self, parent: TreeNode[None], node: MemoryNode, most: int, *, signed: bool, is_open: bool) -> None:
-        label = self._label(node, most, signed=signed)
+        label = self._label(node, most, _BAR if parent.is_root else _BAR - self.guide_depth, signed=signed)
         if not node.children:
             parent.add_leaf(label)
             return
@@ -85,15 +85,15 @@ class Blocks(Tree[None]):
         for child in node.children:
             self._add(branch, child, most, signed=signed, is_open=False)
 
-    def _label(self, node: MemoryNode, most: int, *, signed: bool) -> Text:
+    def _label(self, node: MemoryNode, most: int, width: int, *, signed: bool) -> Text:
         ink = "error" if signed and node.size_bytes > 0 else "success" if signed else "primary"
         size = figures.size(abs(node.size_bytes))
         if signed:
             size = f"{'+' if node.size_bytes > 0 else '-'}{size}"
-        full = round(abs(node.size_bytes) / most * _BAR * 8)
+        full = round(abs(node.size_bytes) / most * width * 8)
         bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
         return Text.assemble(
-            (f"{bar:<{_BAR}} ", color(self.app, ink)),
+            (f"{bar:<{width}} ", color(self.app, ink)),
             (f"{size:>10} ", "dim" if node.quiet else "bold"),
             (f"{node.blocks:>6} ", "dim"),
             (figures.clean(node.label), "dim" if node.quiet else ""),

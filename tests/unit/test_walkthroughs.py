@@ -1,0 +1,42 @@
+"""Walkthroughs and their pictures belong together, and the keys they name do what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prismdbg_tui.actions import ACTIONS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md"))]
+_PICTURE = re.compile(r"!\[[^\]]+\]\(([^)]+)\)")
+_KEY = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
+
+
+def pictures(page: Path) -> list[Path]:
+    return [page.parent / name for name in _PICTURE.findall(page.read_text())]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_picture_that_is_shown_is_there(page: Path) -> None:
+    assert not [picture for picture in pictures(page) if not picture.is_file()]
+
+
+def test_every_picture_is_shown() -> None:
+    there = {path.resolve() for path in (ROOT / "examples").rglob("*.svg")}
+    assert there == {path.resolve() for page in PAGES for path in pictures(page)}
+
+
+def test_pictures_are_of_the_screen_alone() -> None:
+    for page in PAGES:
+        for picture in pictures(page):
+            text = picture.read_text()
+            assert text.startswith("<svg") and "<script" not in text and "http" not in text.split(">", 1)[1]
+
+
+def test_the_keys_of_the_first_page_are_those_of_the_screen() -> None:
+    named = _KEY.findall((ROOT / "README.md").read_text())
+    keys = {key for action in ACTIONS for key in action.keys.split(",")}
+    single = [key for shown, _ in named for key in shown.split() if len(key) == 1 and key.isalpha()]
+    assert len(single) > 10 and not [key for key in single if key not in keys]
