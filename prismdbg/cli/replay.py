@@ -17,7 +17,7 @@ from prismdbg.cli.stop_text import source_lines
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg.session.story import render_story
-from prismdbg.workflows.compare import Outcome, Verdict, run_to_end
+from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import open_replay
 
@@ -115,6 +115,7 @@ def _by_lines(chosen: Chosen, name: str) -> int:
 def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
     with opened(capsule) as whole:
+        require_ahead(whole, chosen.until)
         with open_replay(chosen.request(whole), _say) as live:
             verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
             output = live.output.read_text(errors="replace") if live.output.exists() else ""

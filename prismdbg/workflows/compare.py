@@ -9,7 +9,7 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.errors import PrismError, RankLost, WaitTimeout
+from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.session.frames import frames_of, own_frame
@@ -68,6 +68,16 @@ class Verdict:
             case Outcome.NOTHING:
                 return f"nothing to compare: the rank issued no collective between A and B, {self.moment}"
         return f"{self.outcome}: at {self.moment} ({self.compared})"
+
+
+def require_ahead(capsule: Capsule, until: Moment | None) -> None:
+    """`UsageError` where `until` lies before the place at which the capsule begins. A bare step is its first call."""
+    first = capsule.manifest.moment_a
+    if until is not None and until < first and until != Moment(first.step):
+        raise UsageError(
+            f"{until} is before the capsule's beginning; it goes from {first} to {capsule.manifest.moment_b}",
+            hint="give a later moment, or none: then it runs to the end",
+        )
 
 
 def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:

@@ -31,7 +31,7 @@ class Journeys:
             Verb.CONTINUE: self._continue,
             Verb.UNTIL: self._until,
             Verb.NEXT_STEP: lambda line: self._ahead(line, lambda: session.next_step(line.number or 1)),
-            Verb.GOTO: lambda line: self._goto(_moment(line)),
+            Verb.GOTO: lambda line: self._goto_known(_moment(line)),
             Verb.REVERSE_NEXT: lambda line: self._reverse_next(line.number or 1),
             Verb.REVERSE_STEP: lambda line: self._reverse_step(line.number or 1),
             Verb.REVERSE_FINISH: lambda _: self._reverse_finish(),
@@ -47,6 +47,18 @@ class Journeys:
     def begin(self) -> Answer:
         self._driver.begin()
         return self._looks.arrived()
+
+    def _goto_known(self, moment: Moment) -> Answer:
+        """Refused where the capsule does not reach; told where there is no such moment in it."""
+        self._ways.require_inside(moment)
+        answer = self._goto(moment)
+        stop = self._session.stop
+        is_step = not moment.collective and not moment.op  # its first collective is meant
+        if stop is not None and stop.moment > moment and not (is_step and stop.moment.step == moment.step):
+            self._driver.say(
+                f"there is no {moment} in this run: the rank stands at {stop.moment}, the first place after it"
+            )
+        return answer
 
     def _goto(self, moment: Moment) -> Answer:
         self._ways.goto(moment)

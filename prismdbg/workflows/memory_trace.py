@@ -12,7 +12,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.workflows.compare import run_to_end
+from prismdbg.workflows.compare import require_ahead, run_to_end
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.replay import ReplayRequest, Say, open_replay
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -41,6 +41,7 @@ def replayed_trace(
     """Runs the rank from A to B, or to `until`, with the tracer on. `keep`: where the trace is copied to."""
     if keep is not None and keep.exists():
         raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
+    require_ahead(request.capsule, until)
     with open_replay(request, say) as live:
         began = live.client.ask("trace", on=True, cache=str(cache_dir()))
         verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)

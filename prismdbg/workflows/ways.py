@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session.reverse import way_to, windows
 from prismdbg.session.session import PARKED, Phase
@@ -30,6 +31,21 @@ class Ways:
         session.require_no_run()
         at = session.moment
         return at if session.phase is Phase.STOPPED else Moment(at.step, at.collective, at.op + 1)
+
+    def require_inside(self, moment: Moment) -> None:
+        """`UsageError` for what lies before A or, unless the rank was there already, behind B."""
+        session = self._session
+        first = min((kept.moment for kept in self._driver.travel.checkpoints), default=Moment(0))
+        known = (*session.recorded[-1:], session.moment, *session.visits.moments)
+        last = max(known)
+        spans = f"it goes from {first} to {last}"
+        if moment < first and not (moment.step == first.step and not moment.collective):
+            raise UsageError(f"{moment} is before the capsule's beginning; {spans}")
+        if session.recorded and Moment(moment.step, moment.collective) > last:
+            raise UsageError(
+                f"{moment} is behind the capsule's end; {spans}",
+                hint="`until` goes on there, among synthesized peers",
+            )
 
     def goto(self, moment: Moment) -> None:
         """Stops are passed."""

@@ -1,0 +1,101 @@
+"""`goto`: what it passes, what it refuses, and what it says where there is no such moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capsules import MANIFEST, make_capsule
+from simulated_rank import SimulatedRank
+
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.rank.events import Events
+from prismdbg.rank.gate import Aim, Gate, Stop
+from prismdbg.rank.gate import Stops as Mode
+from prismdbg.rank.stops import Stops
+from prismdbg.rank.tracing.tracer import Event, EventKind
+from prismdbg.session import answers, notices
+from prismdbg.session.stop_line import parse_stop
+from prismdbg.session.stops import StopList
+from prismdbg.workflows.compare import require_ahead
+from prismdbg.workflows.debugger import Debugger, Settings
+
+Told = list[notices.Notice]
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+@pytest.fixture
+def debugger(told: Told) -> Debugger:
+    """Steps 0 to 3 of three collectives each."""
+    rank = SimulatedRank()
+    made = Debugger(rank, told.append, recorded=rank.moments, settings=Settings(bound_s=0.05))
+    made.begin()
+    return made
+
+
+def said(told: Told) -> list[str]:
+    return [notice.text for notice in told if isinstance(notice, notices.Said)]
+
+
+@pytest.mark.parametrize("moment", ["3.4", "99.1", "99"])
+def test_beyond_the_record_is_refused_and_the_rank_stays(debugger: Debugger, moment: str) -> None:
+    debugger.do("next 2")
+    with pytest.raises(UsageError, match=r"behind the capsule's end; it goes from 0\.0 to 3\.3"):
+        debugger.do(f"goto {moment}")
+    assert str(debugger.session.moment) == "0.2"
+
+
+def test_where_there_is_no_such_moment_it_is_said_where_the_rank_stands(debugger: Debugger, told: Told) -> None:
+    debugger.do("goto 1.999")
+    assert str(debugger.session.moment) == "2.1"
+    assert said(told) == ["there is no 1.999 in this run: the rank stands at 2.1, the first place after it"]
+
+
+@pytest.mark.parametrize("line", ["goto 2", "2", "goto 2.1"])
+def test_a_step_is_its_first_collective_and_needs_no_words(debugger: Debugger, told: Told, line: str) -> None:
+    answer = debugger.do(line)
+    assert isinstance(answer, answers.Arrived) and str(answer.moment) == "2.1"
+    assert said(told) == []
+
+
+@pytest.mark.parametrize(("mode", "halts"), [(Mode.APPLY, True), (Mode.IGNORE, False)])
+def test_a_way_between_collectives_passes_allocations_stops_only_where_it_is_told_to(
+    monkeypatch: pytest.MonkeyPatch, mode: Mode, halts: bool
+) -> None:
+    stood: list[Stop] = []
+    gate, stops, wanted = Gate(lambda *_, **__: None), Stops(lambda *_: None), StopList()
+    wanted.add(parse_stop("allocation"))
+    stops.replace(wanted.to_json())
+    monkeypatch.setattr(gate, "stop", stood.append)
+    monkeypatch.setattr("prismdbg.rank.events.tracer.on_event", lambda *_: None)
+    events = Events(gate, stops)
+    gate.aim = Aim(stops=mode, events={"until": "1.1.9"})
+    events.aimed(gate.aim)
+    events.happened(allocation(matched=(0,)))
+    assert bool(stood) is halts
+
+
+def allocation(**changed: Any) -> Event:
+    made: dict[str, Any] = {"kind": EventKind.ALLOCATION, "moment": Moment(1, 1, 3), "op": "aten::mm"}
+    made |= {"outer_op": "aten::mm", "module": "", "address": 64, "size_bytes": 8, "total_bytes": 8, "block": 1}
+    return Event(**(made | {"is_backend": False, "matched": (0,)} | changed))
+
+
+@pytest.mark.parametrize("command", ["replay", "memory"])
+def test_a_replay_until_before_the_beginning_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, moment_a=Moment(1, 2), replayable_from=Moment(1, 2)))
+    assert main.run([command, str(capsule.path), "--until", "1.1"]) == ExitCode.USAGE
+    assert "1.1 is before the capsule's beginning; it goes from 1.2 to " in capsys.readouterr().err
+    require_ahead(capsule, Moment(1))
+    require_ahead(capsule, Moment(1, 2))
