@@ -5,6 +5,7 @@ The tracer calls `happened` in the thread that made the event, and only while so
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -18,8 +19,8 @@ from prismdbg.rank.gate import Aim, Gate, Stop
 from prismdbg.rank.gate import Stops as Mode
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
-from prismdbg.rank.stops import Stops, Watched
-from prismdbg.rank.surroundings import own_frames, program_frame, stack_of
+from prismdbg.rank.stops import Stops, Watched, at_line
+from prismdbg.rank.surroundings import is_module, modules_around, own_frames, program_frame, stack_of
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind, Filter
 
@@ -111,12 +112,11 @@ class Events:
 
     def _hit(self, event: Event, frame: FrameType | None) -> tuple[int, ...]:
         """Numbers of the stops that hold; where hits are only noted, none."""
-        names = names_of(event)
+        names = Asked(event, frame)
         hit = [
             one
             for one in self._allocations
-            if one.spec.get("op") in (None, event.op, event.op.removeprefix("aten::"), event.outer_op)
-            and self._stops.holds(one, names.__getitem__, frame)
+            if fits(one.spec, event, frame) and self._stops.holds(one, names.lookup, frame)
         ]
         if self._gate.aim.stops is Mode.NOTE:
             for one in hit:
@@ -150,8 +150,43 @@ class _Writer:
         self._digest = now
 
 
+def fits(spec: dict[str, Any], event: Event, frame: FrameType | None) -> bool:
+    """Everything of an allocation's stop but the condition, the cheapest first."""
+    op, module = spec.get("op"), str(spec.get("module", ""))
+    if op is not None and op not in (
+        event.op, event.op.removeprefix("aten::"), event.outer_op, event.outer_op.removeprefix("aten::"),
+    ):  # fmt: skip
+        return False
+    if module and not any(is_module(module, name) for name in _around(event, frame)):
+        return False
+    return not spec.get("file") or at_line(frame, str(spec["file"]), int(spec["line"]))
+
+
+def _around(event: Event, frame: FrameType | None) -> Iterator[str]:
+    """The module that runs and those that it is a part of; then those whose call is under way, which may be others."""
+    parts = event.module.split(".")
+    yield from (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    yield from modules_around(frame)
+
+
+class Asked:
+    """What a condition may ask about an event; where in the program it was made is looked for only then."""
+
+    def __init__(self, event: Event, frame: FrameType | None) -> None:
+        self._names = names_of(event)
+        self._frame = frame
+
+    def lookup(self, name: str) -> Any:
+        if name in ("file", "line"):
+            own = next(own_frames(self._frame), None)
+            if own is None:
+                return "" if name == "file" else 0
+            return own.f_code.co_filename if name == "file" else own.f_lineno
+        return self._names[name]
+
+
 def names_of(event: Event) -> dict[str, Any]:
-    """What a condition may ask about an event."""
+    """The names of an event that are known with it."""
     return {
         "op": event.op,
         "outer_op": event.outer_op,
@@ -193,7 +228,7 @@ def _filter(one: Watched) -> Filter:
 
 
 def least_size(condition: Expression | None) -> int:
-    """What `size > N`, alone or with `and`, asks for at least; 0 where it says nothing of the kind."""
+    """What `size > N` (or bytes), alone or with `and`, asks for at least; 0 where it says nothing of the kind."""
     if condition is None:
         return 0
     root = condition.root
@@ -203,7 +238,9 @@ def least_size(condition: Expression | None) -> int:
 
 def _bound_of(part: tree.Node) -> int:
     match part:
-        case tree.Comparison(first=tree.Name(name="size"), rest=((">" | ">=", tree.Literal(value=int(least))),)):
+        case tree.Comparison(
+            first=tree.Name(name="size" | "bytes"), rest=((">" | ">=", tree.Literal(value=int(least))),)
+        ):
             return least
         case _:
             return 0
