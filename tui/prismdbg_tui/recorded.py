@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, content_path, read_files
+from prismdbg.capsule.log_format import payload_segment
 from prismdbg.capsule.log_reader import read_payload
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes
-from prismdbg.model.collective import Frame, TensorMeta
+from prismdbg.model.collective import Frame, PayloadRef, TensorMeta
 from prismdbg_tui.recording import Recording
 from prismdbg_tui.views import SourceView, ValueView
 
@@ -68,7 +69,7 @@ class Sources:
 def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     """What the rank received, tensor by tensor; a text in its place where that is not recorded."""
     detail = recording.columns.detail(row)
-    if detail.payload is None or row < recording.first:  # segments before A are left out
+    if detail.payload is None or not _is_kept(recording, detail.payload):
         return (_text("out", "what was received is not in the capsule"),)
     if detail.payload.size_bytes > MAX_PAYLOAD_BYTES:
         return (_text("out", f"{detail.payload.size_bytes} bytes: too many to be measured here"),)
@@ -77,6 +78,11 @@ def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     except CapsuleError as error:
         return (_text("out", str(error)),)
     return tuple(_tensors(detail.outputs, data))
+
+
+def _is_kept(recording: Recording, payload: PayloadRef) -> bool:
+    """Segments of before A are left out."""
+    return (recording.capsule.log / payload_segment(payload.segment)).is_file()
 
 
 def _tensors(metas: tuple[TensorMeta, ...], data: bytes) -> Iterator[ValueView]:
