@@ -46,7 +46,7 @@ def answer_text(answer: Answer) -> str:
         case answers.Differs():
             return _differs(answer)
         case answers.Help():
-            return "\n".join(_usage(verb) for verb in answer.verbs)
+            return "\n".join([*(_usage(verb) for verb in answer.verbs), *([answer.more] if answer.more else [])])
         case answers.Done():
             return answer.what
         case answers.Memory():

@@ -7,18 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.errors import PrismError, RankLost
+from prismdbg.errors import PrismError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Run, judge_fix
 from prismdbg.script.language import Assume, Script
 from prismdbg.script.rank import DebuggedRank, refuse_outside
 from prismdbg.script.runner import Runner
+from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.session import notices
+from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
+from prismdbg.session.stop_check import check, doubt
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.compare import Outcome, Verdict, judge
 from prismdbg.workflows.debugger import Debugger, Settings, debug
+from prismdbg.workflows.known_names import known_names
 from prismdbg.workflows.replay import ReplayRequest, Say
 from prismdbg.workflows.travel import Travel, open_travel
 
@@ -84,10 +88,26 @@ def check_span(script: Script, capsule: Capsule) -> None:
         script.place.guard(refuse_outside, script.run_to, manifest.moment_a, script.run_to)
 
 
+def check_stops(script: Script, known: Known) -> None:
+    """`UsageError` points at the first stop, or thing forbidden, that can never be: a name that nobody has."""
+    for stop in script.stop_at:
+        stop.place.guard(_check_stop, spec_of(stop), known)
+    for forbidden in script.forbid:
+        forbidden.place.guard(check, forbidding(forbidden), known)
+
+
+def _check_stop(spec: StopSpec, known: Known) -> None:
+    check(spec, known)
+    if text := doubt(spec, known):
+        raise UsageError(text)
+
+
 def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bound_s: float, say: Say) -> None:
     """Fills `result` as it goes on; an error that ends it leaves there what was found before."""
     began = time.monotonic()
     check_span(script, request.capsule)
+    free = request.may_depart or bool(script.peers)  # then what the record knows may not be all that there will be
+    check_stops(script, NOTHING if free else known_names(request.capsule))
     request = replace(request, peers=tuple(_to_json(assumed) for assumed in script.peers))
     try:
         with open_travel(request, say) as travel:

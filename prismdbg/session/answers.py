@@ -179,7 +179,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Help:
+    """`more`: in lines, what does not fit into one."""
+
     verbs: tuple[Verb, ...]
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

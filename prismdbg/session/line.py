@@ -98,8 +98,8 @@ VERBS: dict[Verb, Usage] = {
     Verb.BREAK: Usage(
         Takes.STOP,
         "b",
-        "stop at: OP, on GROUP, #SEQ, FILE:LINE, in MODULE, exception, nan, divergence, peer RANK, "
-        "allocation, change EXPRESSION",
+        "stop at: OP, on GROUP, #SEQ, FILE:LINE, in MODULE, exception, nan, divergence, "
+        "peer RANK (point-to-point only), allocation, change EXPRESSION",
     ),
     Verb.TBREAK: Usage(Takes.STOP, "tb", "as break, but only once"),
     Verb.CONDITION: Usage(Takes.CONDITION, "cond", "stop N only if this holds, too; alone: whenever"),

@@ -57,10 +57,13 @@ def parse_stop(text: str) -> StopSpec:
 
 
 def _split(text: str) -> tuple[str, str]:
-    found = re.search(r"(?:^|\s)if\s", text)
+    found = re.search(r"(?:^|\s)if(?:\s|$)", text)
     if found is None:
         return text.strip(), ""
-    return text[: found.start()].strip(), text[found.end() :].strip()
+    condition = text[found.end() :].strip()
+    if not condition:
+        raise complaint(text, len(text), "a condition is missing after if", hint=EXAMPLE)
+    return text[: found.start()].strip(), condition
 
 
 def _parse_part(text: str, part: str) -> None:

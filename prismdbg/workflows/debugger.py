@@ -6,6 +6,7 @@ Decides nothing that the session can decide from values; renders nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -16,11 +17,14 @@ from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.session import AROUND_LINES, Phase, Session
+from prismdbg.session.stop_check import names_help
 from prismdbg.workflows.arrivals import Arrivals
 from prismdbg.workflows.driver import Driver, Interrupted, Settings, Tell, Travel
 from prismdbg.workflows.journeys import Journeys
+from prismdbg.workflows.known_names import known_names
 from prismdbg.workflows.looks import Looks
 from prismdbg.workflows.memory_verbs import MemoryVerbs
 from prismdbg.workflows.searches import Searches
@@ -49,9 +53,10 @@ class Debugger:
         settings: Settings | None = None,
         how_it_ended: Callable[[], str] = lambda: "",
         arrivals: Arrivals | None = None,
+        known: Callable[[], Known] = lambda: NOTHING,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
-        `arrivals`: of the other ranks, for `peers`."""
+        `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against."""
         self.session = Session(end_record, recorded)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.looks = Looks(self.driver, arrivals)
@@ -60,7 +65,7 @@ class Debugger:
         self._verbs: dict[Verb, Callable[[Line], Answer]] = {
             **self._journeys.verbs(),
             **self.looks.verbs(),
-            **StopVerbs(self.driver, self.looks).verbs(),
+            **StopVerbs(self.driver, self.looks, known).verbs(),
             **MemoryVerbs(self.driver, ways).verbs(),
             **Searches(self.driver, self.looks, ways).verbs(),
             Verb.HELP: _help,
@@ -137,7 +142,11 @@ class Debugger:
 
 
 def _help(line: Line) -> Answer:
-    return answers.Help(verbs=(verb_of(line.text),) if line.text else tuple(VERBS))
+    if not line.text:
+        return answers.Help(verbs=tuple(VERBS))
+    verb = verb_of(line.text)
+    more = names_help() if verb in (Verb.BREAK, Verb.TBREAK, Verb.CONDITION) else ""
+    return answers.Help(verbs=(verb,), more=more)
 
 
 class OnlyForward:
@@ -179,6 +188,7 @@ def debug(
         settings=settings,
         how_it_ended=how_it_ended,
         arrivals=Arrivals.of_capsule(travel.capsule),
+        known=cache(lambda: known_names(travel.capsule)),
     )
 
 

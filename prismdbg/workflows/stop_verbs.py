@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from prismdbg.expr.parser import parse
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.known import Known
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import PARKED
+from prismdbg.session.stop_check import check, check_names, doubt
 from prismdbg.session.stop_line import parse_stop
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.session.watches import Watched
@@ -17,7 +20,9 @@ from prismdbg.workflows.looks import Looks
 
 
 class StopVerbs:
-    def __init__(self, driver: Driver, looks: Looks) -> None:
+    def __init__(self, driver: Driver, looks: Looks, known: Callable[[], Known]) -> None:
+        self._driver = driver
+        self._known = known
         self._session = driver.session
         self._stops = driver.session.stops
         self._looks = looks
@@ -25,9 +30,9 @@ class StopVerbs:
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         stops = self._stops
         return {
-            Verb.BREAK: lambda line: answers.StopSet(stop=stops.add(parse_stop(line.text))),
-            Verb.TBREAK: lambda line: answers.StopSet(stop=stops.add(replace(parse_stop(line.text), once=True))),
-            Verb.CONDITION: lambda line: answers.StopSet(stop=stops.condition(_number(line), line.text)),
+            Verb.BREAK: lambda line: self._add(parse_stop(line.text)),
+            Verb.TBREAK: lambda line: self._add(replace(parse_stop(line.text), once=True)),
+            Verb.CONDITION: self._condition,
             Verb.IGNORE: lambda line: answers.StopSet(stop=stops.ignore(_number(line), int(line.text))),
             Verb.LOG_ONLY: lambda line: answers.StopSet(stop=stops.log_only(_number(line))),
             Verb.DELETE: self._delete,
@@ -35,6 +40,19 @@ class StopVerbs:
             Verb.WATCH: self._watch,
             Verb.UNWATCH: self._unwatch,
         }
+
+    def _add(self, spec: StopSpec) -> Answer:
+        """Refused where it can never be hit; where it may not be, that is said."""
+        check(spec, self._known())
+        if text := doubt(spec, self._known()):
+            self._driver.say(text)
+        return answers.StopSet(stop=self._stops.add(spec))
+
+    def _condition(self, line: Line) -> Answer:
+        number = _number(line)
+        if line.text:
+            check_names(parse(line.text), self._stops.get(number).kind, self._known())
+        return answers.StopSet(stop=self._stops.condition(number, line.text))
 
     def _delete(self, line: Line) -> Answer:
         if line.number is not None:

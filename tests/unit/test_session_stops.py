@@ -56,6 +56,8 @@ def test_what_is_typed_after_break(text: str, spec: StopSpec) -> None:
         ("all_reduce on", "missing after 'on'"),
         ("peer you", "is not a rank"),
         ("peer", "missing after 'peer'"),
+        ("nan if", "condition is missing after if"),
+        ("if", "condition is missing after if"),
         ("#one", "not a sequence number"),
         ("on dp on tp", "given twice"),
         ("change", "takes an expression"),

@@ -1,0 +1,117 @@
+"""What a stop says, held against what there is: parts that its kind does not have, names that nobody has. Pure."""
+
+from __future__ import annotations
+
+import difflib
+
+from prismdbg.errors import UsageError
+from prismdbg.expr import tree
+from prismdbg.expr.functions import SIGNATURES
+from prismdbg.expr.lexer import UNITS
+from prismdbg.expr.parser import Expression, parse
+from prismdbg.expr.place import complaint
+from prismdbg.session.known import Known
+from prismdbg.session.stops import StopKind, StopSpec
+
+MAX_LISTED = 12
+_OF_A_CALL = frozenset(
+    ["op", "group", "axis", "seq", "bytes", "dtype", "peer", "input", "out", "synthesized", "allocated", "total"]
+    + ["step", "collective", "moment", "module", "file", "line"]
+)
+_OF_AN_ALLOCATION = frozenset(
+    ["op", "outer_op", "size", "bytes", "allocated", "total", "reason"]
+    + ["step", "collective", "moment", "module", "file", "line"]
+)
+NAMES: dict[StopKind, frozenset[str]] = {
+    StopKind.COLLECTIVE: _OF_A_CALL,
+    StopKind.NAN: _OF_A_CALL,
+    StopKind.PEER: _OF_A_CALL,
+    StopKind.CHANGE: _OF_A_CALL,
+    StopKind.ALLOCATION: _OF_AN_ALLOCATION,
+    StopKind.EXCEPTION: frozenset(["exception", "type", "text", "step", "collective", "moment"]),
+    StopKind.DIVERGENCE: frozenset(["input", "out", "op", "group", "step", "synthesized"]),
+}
+_EVERY_NAME = frozenset().union(*NAMES.values())
+_CALLS = ("op", "group", "seq", "file", "module")
+_PARTS: dict[StopKind, tuple[str, ...]] = {
+    StopKind.ALLOCATION: ("op", "file", "module"),
+    StopKind.EXCEPTION: (),
+    StopKind.DIVERGENCE: (),
+    StopKind.PEER: (*_CALLS, "peer"),
+}
+
+
+def check(spec: StopSpec, known: Known) -> None:
+    """`UsageError` for what can never be hit, or never be decided."""
+    _check_parts(spec)
+    if spec.group and not known.has_group(spec.group):
+        groups = ", ".join(dict.fromkeys(group.title for group in known.groups))
+        raise UsageError(f"there is no group {spec.group!r} in this capsule", hint=f"groups: {groups}")
+    if spec.peer is not None and 0 < known.world_size <= spec.peer:
+        raise UsageError(f"there is no rank {spec.peer}", hint=f"ranks: 0 to {known.world_size - 1}")
+    for text in (spec.condition, spec.expression):
+        if text:
+            check_names(parse(text), spec.kind, known)
+
+
+def check_names(expression: Expression, kind: StopKind, known: Known) -> None:
+    """Names are the event's, or the program's; which words the program has is known by its source."""
+    mine = NAMES[kind]
+    for node in tree.walk(expression.root):
+        if not isinstance(node, tree.Name) or node.name in mine or node.name == "local":
+            continue
+        if known.words is None or node.name in known.words:
+            continue
+        near = difflib.get_close_matches(node.name, sorted(mine), 1)
+        if node.name in _EVERY_NAME:
+            kinds = ", ".join(kind for kind, names in NAMES.items() if node.name in names)
+            hint = f"{node.name} is known at: {kinds}"
+        elif near:
+            hint = f"did you mean {near[0]}?"
+        else:
+            hint = f"names here: {' '.join(sorted(mine))}"
+        raise complaint(
+            expression.text,
+            node.column,
+            f"neither the event ({kind}) nor the program has the name {node.name!r}",
+            hint=f"{hint}; a name of the program: local.NAME",
+        )
+
+
+def doubt(spec: StopSpec, known: Known) -> str:
+    """What lets one think that a stop in the source is never come to; empty where nothing does."""
+    if not spec.file or not known.lines:
+        return ""
+    if not known.has_file(spec.file):
+        return f"no file of the program is called {spec.file}; there are: {', '.join(known.file_names)}"
+    lines = known.lines_of(spec.file)
+    if spec.kind is StopKind.ALLOCATION or spec.line in lines:
+        return ""
+    listed = ", ".join(map(str, lines[:MAX_LISTED])) + (", ..." if len(lines) > MAX_LISTED else "")
+    there = f"there they come by the lines {listed}" if lines else "none does by any line of that file"
+    return f"no recorded collective comes by {spec.file}:{spec.line}; {there}"
+
+
+def names_help() -> str:
+    """What conditions may use, for `help break`."""
+    rows = [
+        ("a collective's names", " ".join(sorted(_OF_A_CALL))),
+        ("an allocation's", " ".join(sorted(_OF_AN_ALLOCATION))),
+        ("an exception's", " ".join(sorted(NAMES[StopKind.EXCEPTION]))),
+        ("the program's", "local.NAME, or NAME alone where the event has no such name: local.loss > 3"),
+        ("functions", " ".join(sorted(SIGNATURES))),
+        ("units", " ".join(UNITS)),
+        ("peer RANK", "sends to that rank of the group and receives from it, nothing else"),
+        ("allocated, total", "what the program holds, in bytes; the rank is traced for that"),
+    ]
+    return "\n".join(f"    {name:<22}{text}" for name, text in rows)
+
+
+def _check_parts(spec: StopSpec) -> None:
+    has = _PARTS.get(spec.kind, _CALLS)
+    for part in (*_CALLS, "peer"):
+        if part not in has and getattr(spec, part) not in ("", None):
+            words = {"op": "an operator", "seq": "a sequence number", "file": "a line", "group": "a group"}
+            what = words.get(part, f"a {part}")
+            hint = "write it as a condition: if ..." if spec.kind is not StopKind.COLLECTIVE else "break peer RANK"
+            raise UsageError(f"a stop at {spec.kind} takes no {what.partition(' ')[2]}", hint=hint)

@@ -1,0 +1,60 @@
+"""What a capsule knows of names, read from its log, its manifest and the program's source inside it."""
+
+from __future__ import annotations
+
+import re
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, RankFile, content_path, read_files
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import PrismError
+from prismdbg.model.collective import Frame
+from prismdbg.session.frames import is_library
+from prismdbg.session.known import NOTHING, Known
+
+DEEP = 48  # frames that are recorded at most: of a deeper stack the outer ones are not known
+_WORD = re.compile(r"[^\W\d]\w*")
+_EVERYTHING = re.compile(r"^\s*from\s+\S+\s+import\s+\*", re.MULTILINE)
+
+
+def known_names(capsule: Capsule) -> Known:
+    """Nothing where the capsule cannot be read: names are no reason to stop anybody then."""
+    try:
+        log = read_log(capsule.log)
+        sources = [file for file in read_files(capsule) if _is_source(file.path)]
+        groups = {group.name: group for group in (*capsule.manifest.groups, *log.groups.values())}
+        return Known(
+            groups=tuple(groups.values()),
+            world_size=capsule.manifest.world_size,
+            lines=_lines(log),
+            files=frozenset(file.path for file in sources),
+            words=_words(capsule, log, sources),
+        )
+    except (PrismError, OSError):
+        return NOTHING
+
+
+def _lines(log: RankLog) -> frozenset[tuple[str, int]]:
+    if any(len(record.frames) >= DEEP for record in log.collectives):
+        return frozenset()
+    frames = {frame for record in log.collectives for frame in record.frames if not is_library(frame)}
+    return frozenset((frame.filename, frame.line) for frame in frames)
+
+
+def _words(capsule: Capsule, log: RankLog, sources: list[RankFile]) -> frozenset[str] | None:
+    """None where some of the program's source is not here, or takes names from elsewhere."""
+    inside = {file.path for file in sources if file.place is Place.INSIDE}
+    ran = {path for path, _ in _lines(log)}
+    if not ran or not ran <= inside or any(file.place is not Place.INSIDE for file in sources):
+        return None
+    words: set[str] = set()
+    for file in sources:
+        text = content_path(capsule, file).read_text(errors="replace")
+        if _EVERYTHING.search(text):
+            return None
+        words.update(_WORD.findall(text))
+    return frozenset(words)
+
+
+def _is_source(path: str) -> bool:
+    return path.endswith(".py") and not is_library(Frame(path, 0, ""))

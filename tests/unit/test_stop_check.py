@@ -1,0 +1,124 @@
+"""Stops held against what a capsule knows: what can never be hit is refused as it is typed, or written."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_rank import SimulatedRank
+
+from prismdbg.errors import UsageError
+from prismdbg.model.collective import Group
+from prismdbg.script.reader import read
+from prismdbg.script.scripted import check_stops
+from prismdbg.session import notices
+from prismdbg.session.answers import Help
+from prismdbg.session.known import NOTHING, Known
+from prismdbg.session.stop_check import check, doubt
+from prismdbg.session.stop_line import parse_stop
+from prismdbg.workflows.debugger import Debugger
+
+KNOWN = Known(
+    groups=(Group(name="0", ranks=(0, 1, 2, 3), desc="default_pg"), Group(name="7", ranks=(0, 2), desc="mesh_tp")),
+    world_size=4,
+    lines=frozenset([("/job/train.py", 57), ("/job/train.py", 61)]),
+    files=frozenset(["/job/train.py", "/job/model.py"]),
+    words=frozenset(["loss", "model", "size"]),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all_reduce on world", "on tp", "on mesh_tp", "on 7", "peer 3", "if bytes > 3 and loss > 1",
+        "if local.byts > 3", "nan if model.head > 1", "allocation in module.blocks", "allocation mm train.py:3 if outer_op == 'x'",
+        "change model.w", "exception if type == 'OSError'", "if allocated > 2GiB",
+    ],
+)  # fmt: skip
+def test_what_there_is_may_be_stopped_at(text: str) -> None:
+    check(parse_stop(text), KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ("if byts > 3", "has the name 'byts'", "did you mean bytes?; a name of the program: local.NAME"),
+        ("nan if step > 3 and frobnicate", "'frobnicate'", "names here"),
+        ("if reason == 'x'", "'reason'", "known at: allocation"),
+        ("change modle.w", "'modle'", "did you mean module?"),
+        ("all_reduce on nosuch", "no group 'nosuch'", "groups: world, tp"),
+        ("on dp", "no group 'dp'", "groups: world, tp"),
+        ("peer 4", "no rank 4", "0 to 3"),
+        ("allocation on tp", "takes no group", "if"),
+        ("exception train.py:57", "takes no line", "if"),
+        ("all_reduce peer 3", "takes no peer", "break peer RANK"),
+    ],
+)
+def test_what_nobody_has_is_refused(text: str, words: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        check(parse_stop(text), KNOWN)
+    assert hint in refused.value.hint
+
+
+def test_a_wrong_name_gets_a_caret() -> None:
+    with pytest.raises(UsageError) as refused:
+        check(parse_stop("nan if step > 3 and byts > 1"), KNOWN)
+    *_, shown, caret = str(refused.value).splitlines()
+    assert caret.index("^") == shown.index("byts")
+
+
+def test_nothing_is_said_against_what_is_not_known() -> None:
+    for text in ("if byts > 3", "on nosuch", "peer 99", "nosuch.py:3"):
+        check(parse_stop(text), NOTHING)
+        assert doubt(parse_stop(text), NOTHING) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("train.py:57", ""),
+        ("train.py:9999", "by the lines 57, 61"),
+        ("model.py:3", "none does by any line"),
+        ("nosuch.py:3", "there are: model.py, train.py"),
+        ("allocation model.py:3", ""),
+        ("allocation nosuch.py:3", "there are: model.py, train.py"),
+    ],
+)
+def test_a_line_that_no_collective_came_by_is_doubted(text: str, words: str) -> None:
+    found = doubt(parse_stop(text), KNOWN)
+    assert words in found and bool(found) is bool(words)
+
+
+def test_the_debugger_refuses_warns_and_helps() -> None:
+    told: list[notices.Notice] = []
+    debugger = Debugger(SimulatedRank(), told.append, known=lambda: KNOWN)
+    debugger.begin()
+    for line in ("break on dp", "tbreak if byts > 1"):
+        with pytest.raises(UsageError):
+            debugger.do(line)
+    assert debugger.session.stops.all == ()
+    debugger.do("break train.py:9999")
+    assert [notice.text for notice in told if isinstance(notice, notices.Said)] == [
+        "no recorded collective comes by train.py:9999; there they come by the lines 57, 61"
+    ]
+    with pytest.raises(UsageError, match="'byts'"):
+        debugger.do("condition 1 byts > 3")
+    answer = debugger.do("help break")
+    assert isinstance(answer, Help)
+    assert all(word in answer.more for word in ("bytes", "outer_op", "first_nan", "GiB", "local.NAME"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("stop_at:\n - {name: here, group: dp}", "no group 'dp'"),
+        ("stop_at:\n - {name: here, when: byts > 3}", "'byts'"),
+        ("stop_at:\n - {name: here, line: 'train.py:9999'}", "by the lines 57, 61"),
+        ("forbid:\n - {when: byts > 3}", "'byts'"),
+    ],
+)
+def test_a_script_is_refused_before_anything_starts(entry: str, words: str) -> None:
+    text = f"{entry}\nexpect:\n - {{that: step == 1, at: 1.1}}\n"
+    script = read(text.encode(), "checks.yaml")
+    with pytest.raises(UsageError, match=words) as refused:
+        check_stops(script, KNOWN)
+    assert str(refused.value).startswith("checks.yaml:2:")
+    check_stops(script, NOTHING)
