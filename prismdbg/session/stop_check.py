@@ -14,14 +14,9 @@ from prismdbg.session.known import Known
 from prismdbg.session.stops import StopKind, StopSpec
 
 MAX_LISTED = 12
-_OF_A_CALL = frozenset(
-    ["op", "group", "axis", "seq", "bytes", "dtype", "peer", "input", "out", "synthesized", "allocated", "total"]
-    + ["step", "collective", "moment", "module", "file", "line"]
-)
-_OF_AN_ALLOCATION = frozenset(
-    ["op", "outer_op", "size", "bytes", "allocated", "total", "reason"]
-    + ["step", "collective", "moment", "module", "file", "line"]
-)
+_OF_BOTH = frozenset(["op", "bytes", "allocated", "total", "step", "collective", "moment", "module", "file", "line"])
+_OF_A_CALL = _OF_BOTH | {"group", "axis", "seq", "dtype", "peer", "input", "out", "synthesized"}
+_OF_AN_ALLOCATION = _OF_BOTH | {"outer_op", "size", "reason"}
 NAMES: dict[StopKind, frozenset[str]] = {
     StopKind.COLLECTIVE: _OF_A_CALL,
     StopKind.NAN: _OF_A_CALL,

@@ -29,7 +29,8 @@ KNOWN = Known(
     "text",
     [
         "all_reduce on world", "on tp", "on mesh_tp", "on 7", "peer 3", "if bytes > 3 and loss > 1",
-        "if local.byts > 3", "nan if model.head > 1", "allocation in module.blocks", "allocation mm train.py:3 if outer_op == 'x'",
+        "if local.byts > 3", "nan if model.head > 1", "allocation in module.blocks",
+        "allocation mm train.py:3 if outer_op == 'x'",
         "change model.w", "exception if type == 'OSError'", "if allocated > 2GiB",
     ],
 )  # fmt: skip
