@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from textual.message import Message
 
-from prismdbg.errors import Defect, PrismError, RankLost, UsageError
+from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers as told
 from prismdbg.session import notices
@@ -23,12 +23,10 @@ from prismdbg.session.session import Phase as SessionPhase
 from prismdbg.session.story import headline, render_story
 from prismdbg_tui import answers
 from prismdbg_tui.messages import Said, StateChanged
+from prismdbg_tui.stop_looks import Debugger, StopLooks, attempt
 from prismdbg_tui.views import Phase, SourceView, State, ValueView
 
-AROUND_LINES = 200
-SHOWN_AT_STOPS = ("input", "out")
 MAX_KEPT = 6
-MAX_COMPARED = 4  # outputs that are compared with the record at each stop
 MOVES = frozenset(
     {
         Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP, Verb.FINISH, Verb.REVERSE_FINISH, Verb.CONTINUE,
@@ -36,30 +34,6 @@ MOVES = frozenset(
         Verb.CHECKPOINT, Verb.RESTART, Verb.MEMORY,
     }
 )  # fmt: skip
-
-
-class Debugger(Protocol):
-    """What is needed of `workflows.debugger`."""
-
-    session: Any
-
-    def begin(self) -> told.Answer: ...
-
-    def do(self, text: str) -> told.Answer: ...
-
-    def stack(self) -> told.Stack: ...
-
-    def source(self, line: int | None = None, around: int = 5) -> dict[str, Any]: ...
-
-    def evaluate(self, text: str) -> dict[str, Any]: ...
-
-    def local_names(self) -> tuple[dict[str, Any], ...]: ...
-
-    def peers(self) -> dict[str, Any]: ...
-
-    def tally(self) -> dict[str, Any]: ...
-
-    def choose_frame(self, outwards: int) -> told.Stack: ...
 
 
 class Conversation:
@@ -74,6 +48,7 @@ class Conversation:
         trace: Callable[[], str] = str,
     ) -> None:
         self._debugger = debugger
+        self._looks = StopLooks(debugger)
         self._tell = tell
         self._images = images
         self._trace = trace
@@ -158,7 +133,7 @@ class Conversation:
             case told.Value() if not answer.only_stats:
                 self._keep(answer)
             case told.Source():
-                self._show(**self._of_frame())
+                self._show(**self._looks.of_frame())
             case told.WatchTable():
                 self._watched(answer)
             case _:
@@ -178,7 +153,7 @@ class Conversation:
 
     def _moved(self, by: int) -> None:
         self._debugger.choose_frame(by)
-        self._show(**self._of_frame())
+        self._show(**self._looks.of_frame())
 
     def _arrived(self, phase: Phase, answer: told.Answer | None = None) -> None:
         session = self._debugger.session
@@ -198,9 +173,7 @@ class Conversation:
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
         can_look = stop.reason != PARKED
         if can_look:
-            looked |= self._try(self._of_frame) or {}
-        if can_look and stop.collective:
-            looked |= {"values": self._values(), "peers": self._try(self._debugger.peers) or {}}
+            looked |= self._looks.of_stop(self._kept, in_collective=bool(stop.collective))
         if stop.reason == "diverged" and session.divergence is not None:
             self._say(render_story(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)
@@ -225,47 +198,7 @@ class Conversation:
         changed: dict[str, Any] = {"stops": session.stops.all, "hits": dict(session.stops.hits)}
         if any(watch.number not in numbers for watch in self.state.watches):
             changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
-        return {**changed, "checkpoints": self._images(), "trace": self._try(self._trace) or ""}
-
-    def _of_frame(self) -> dict[str, Any]:
-        stack = self._debugger.stack()
-        source = self._source() if stack.frames else SourceView()
-        names = tuple(self._try(self._debugger.local_names) or ())
-        return {"frames": stack.frames, "frame": stack.chosen, "source": source, "names": names}
-
-    def _source(self) -> SourceView:
-        answer = self._debugger.source(None, AROUND_LINES)
-        return SourceView(
-            filename=str(answer["filename"]),
-            function=str(answer.get("function", "")),
-            line=int(answer["line"]),
-            first=int(answer["first"]),
-            lines=tuple(map(str, answer["lines"])),
-            note="as the rank sees it",
-        )
-
-    def _values(self) -> tuple[ValueView, ...]:
-        found: list[ValueView] = []
-        for text in (*self._kept, *SHOWN_AT_STOPS):
-            if (value := self._try(lambda text=text: self._debugger.evaluate(text))) is not None:  # type: ignore[misc]
-                found += answers.opened(text, value)
-        compared = 0
-        for number, view in enumerate(found):
-            if view.title.startswith("out[") and compared < MAX_COMPARED:
-                compared += 1
-                differs = self._try(lambda view=view: self._debugger.do(f"diff {view.title}"))  # type: ignore[misc]
-                if isinstance(differs, told.Differs):
-                    found[number] = replace(view, differs=differs)
-        return tuple(found)
-
-    def _try(self, look: Callable[[], Any]) -> Any:
-        """None where this stop does not have it: a barrier has no input."""
-        try:
-            return look()
-        except RankLost:
-            raise
-        except PrismError:
-            return None
+        return {**changed, "checkpoints": self._images(), "trace": attempt(self._trace) or ""}
 
     def _show(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)
