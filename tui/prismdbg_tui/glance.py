@@ -91,6 +91,7 @@ class Glance:
         sight, trace = self._app.sight, self._app.state.trace
         folder = Path(trace) if trace else self._looker.trace
         at = sight.moment if sight is not None and len(sight.recording) else None
+        at = self._app.state.moment if self.at_rank else at  # also between two collectives
         self._work(partial(self._looker.memory, self.memory.request(folder, at)), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:
