@@ -32,9 +32,12 @@ class TraceNames {
   uint32_t stack(const std::vector<NamedFrame>& frames);
   uint32_t site(const Site& site);
 
-  const std::string& text_of(uint32_t number) const { return texts_[number]; }
-  const Site& site_of(uint32_t number) const { return sites_[number]; }
-  const std::vector<NamedFrame>& stack_of(uint32_t number) const { return stacks_[number]; }
+  // A number that a thread looked up just before names began anew is one of nothing.
+  const std::string& text_of(uint32_t number) const { return texts_[number < texts_.size() ? number : 0]; }
+  const Site& site_of(uint32_t number) const { return sites_[number < sites_.size() ? number : 0]; }
+  const std::vector<NamedFrame>& stack_of(uint32_t number) const {
+    return stacks_[number < stacks_.size() ? number : 0];
+  }
 
   // Names are no longer written; the numbers go on.
   void drop_log() { log_ = nullptr; }

@@ -87,11 +87,13 @@ class Tracer {
   uint32_t look_at_python(ThreadTrace& thread, bool& is_old);
   uint32_t module_text(const void* module);
   void outermost_begins(ThreadTrace& thread);
+  TraceEvent event_here(MemoryKind kind, ThreadTrace& thread) const;
   // With the lock held.
   void begin_anew(LogWriter* names);
   uint32_t text(RunningOp* op);
   uint32_t site(ThreadTrace& thread, uint32_t stack);
   void write(MemoryKind kind, const void* address, const Block& block, uint32_t site, uint8_t flags);
+  void finish(TraceEvent& event, const void* address, const Block& block, uint32_t site, bool old_stack);
   void count(const Block& block, bool is_made);
   FoundBlock describe_locked(uint32_t site) const;
 
@@ -120,6 +122,7 @@ class Tracer {
   uint64_t peak_bytes_ = 0;
   uint32_t last_op_ = 0;
   std::string lost_;
+  uint64_t lost_after_ = 0;  // records
 };
 
 // Never destroyed: blocks are freed until the process's very end. A forked child has a fresh one, which is not armed.
