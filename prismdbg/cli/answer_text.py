@@ -119,16 +119,20 @@ def _checkpoints(answer: answers.CheckpointTable) -> str:
 
 
 def _wrote(answer: answers.Wrote) -> str:
-    what = f"by {answer.op}" if answer.op else f"between {answer.after} and {answer.moment}"
-    place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
-    return f"{answer.text} was written last before there at {answer.moment} {what}{place}"
+    """The place asked about first: the rank stands elsewhere by now."""
+    since = f"between {answer.after} and {answer.moment}" if answer.after is not None else f"before {answer.moment}"
+    when = f"at {answer.moment}, by {answer.op}" if answer.op else since
+    place = f", {stop_text.own_line(answer.frames)}" if answer.frames else ""
+    return f"as of {answer.asked_at}, {answer.text} was last written {when}{place}"
 
 
 def _allocated(answer: answers.Allocated) -> str:
     if answer.before:
-        return f"{answer.text} lies in a block of {size(answer.size_bytes)} that is older than the capsule"
+        block = f"a block of {size(answer.size_bytes)}"
+        return f"as of {answer.asked_at}, {answer.text} lies in {block} that is older than the trace: made before A"
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
-    return f"{answer.text} lies in {size(answer.size_bytes)} that {answer.op} allocated at {answer.moment}{place}"
+    block = f"{size(answer.size_bytes)} that {answer.op} allocated at {answer.moment}"
+    return f"as of {answer.asked_at}, {answer.text} lies in {block}{place}"
 
 
 def _originated(answer: answers.Originated) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
 
@@ -122,6 +122,7 @@ class Repl:
 
     def _carry_out(self, action: Callable[[], answers.Answer]) -> bool:
         self._busy, self._interrupts = True, 0
+        stops = len(self.debugger.session.visited)
         try:
             answer = action()
             if isinstance(answer, answers.Ended):
@@ -133,6 +134,9 @@ class Repl:
             self._show_error(error)
         except PrismError as error:
             self._show_error(error)
+            if len(self.debugger.session.visited) != stops:  # it was moved before that went wrong
+                with suppress(PrismError):
+                    self._show_place()
         except Exception as error:  # of showing an answer; the debugger's own are told as such already
             self._show_error(Defect.of(error))
         finally:
@@ -144,11 +148,17 @@ class Repl:
         if isinstance(answer, answers.Arrived):
             self._show_arrival(answer)
             return
-        if isinstance(answer, answers.Wrote | answers.Originated):
+        if isinstance(answer, answers.Wrote | answers.Originated | answers.Allocated):
             self.show(answer_text.answer_text(answer))
+            self._show_place()
             return
         if text := answer_text.answer_text(answer):
             self.show(text)
+
+    def _show_place(self) -> None:
+        """Where the rank stands, after a verb that moved it for another purpose."""
+        session = self.debugger.session
+        self._show_arrival(answers.Arrived(phase=session.phase, moment=session.moment, stop=session.stop))
 
     def _show_arrival(self, answer: answers.Arrived) -> None:
         stop, session = answer.stop, self.debugger.session

@@ -112,10 +112,12 @@ class CheckpointTable:
 class Wrote:
     """Who changed a value last before the place where it was asked for; the rank stands at the change now.
 
-    after: the last collective at which the value was still the old one. op: the operator, empty where only the
-    collective it came by is known. exact: found between two operators, not only between two collectives.
+    asked_at: there, and so of the others. after: the last collective at which the value was still the old one.
+    op: the operator, empty where only the collective it came by is known. exact: found between two operators, not
+    only between two collectives.
     """
 
+    asked_at: Moment
     text: str
     moment: Moment
     after: Moment | None
@@ -129,6 +131,7 @@ class Wrote:
 class Allocated:
     """Who allocated the block that holds a tensor. `before`: it is older than the capsule, no more is known."""
 
+    asked_at: Moment
     text: str
     moment: Moment
     op: str
@@ -145,6 +148,7 @@ class Originated:
     seen_at: the first collective that sent or received one.
     """
 
+    asked_at: Moment
     moment: Moment
     op: str
     born: bool

@@ -297,5 +297,6 @@ def _is_old_news(notice: Notice) -> bool:
         | notices.EndOfLog
         | notices.ProgramRaised
         | notices.Hit
+        | notices.StopFailed
     )
     return isinstance(notice, old | Stopped)

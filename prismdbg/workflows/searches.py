@@ -14,15 +14,17 @@ from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
-from prismdbg.session.frames import frames_of
+from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.notices import Stopped
-from prismdbg.session.session import Ask
+from prismdbg.session.session import Ask, Phase
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.driver import Driver, Interrupted, Json
 from prismdbg.workflows.looks import Looks
 from prismdbg.workflows.ways import Ways
 
+SEARCHED = 1 << 30  # the number of a search's own stop: none of the session's
+SETTLED = 200  # events looked at for the operator that was found
 ANY_COLLECTIVE = StopSpec(kind=StopKind.COLLECTIVE)
 
 
@@ -36,7 +38,7 @@ class Searches:
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {
             Verb.WHO: self._who,
-            Verb.ORIGIN: lambda line: self.origin(line.text),
+            Verb.ORIGIN: lambda line: self._searched(line.text, lambda: self.origin(line.text)),
             Verb.WHERE: self._where,
         }
 
@@ -46,14 +48,30 @@ class Searches:
         if word not in ("wrote", "allocated") or not text:
             raise UsageError("who takes wrote or allocated, and an expression", hint="who wrote model.head.weight")
         self._session.evaluate(text)  # refused before anything is asked
-        return self.wrote(text) if word == "wrote" else self.allocated(text)
+        return self._searched(text, lambda: self.wrote(text) if word == "wrote" else self.allocated(text))
+
+    def _searched(self, text: str, look: Callable[[], Answer]) -> Answer:
+        """What finds nothing leaves the rank where it stood; a name that is not there is the reason to say."""
+        session = self._session
+        stood = session.moment if session.phase is Phase.STOPPED else None
+        try:
+            return look()
+        except (RankLost, Interrupted):
+            raise
+        except PrismError:
+            if stood is not None and session.phase is Phase.STOPPED:
+                if session.moment != stood:
+                    self._ways.back_to(stood)
+                if text and not self._ways.at_origin:
+                    self._looks.value(text)
+            raise
 
     def _where(self, line: Line) -> Answer:
         if not line.text:
             return self._looks.stack()
         if line.text.split() != ["from", "nan"]:
             raise UsageError(f"where takes nothing, or: from nan; not {line.text!r}")
-        return self.origin("")
+        return self._searched("", lambda: self.origin(""))
 
     def wrote(self, text: str) -> Answer:
         """The last change before here."""
@@ -73,9 +91,10 @@ class Searches:
             after = self._ways.before(1)
             writer = self._writer(text, after, found) if after is not None else None
             if writer is None:
-                return self._wrote_by_collective(text, after, found)
+                return self._wrote_by_collective(text, after, found, here)
         self._ways.back_to(Moment.parse(str(writer["moment"])))
         return answers.Wrote(
+            asked_at=here,
             text=text,
             moment=Moment.parse(str(writer["moment"])),
             after=after,
@@ -85,11 +104,20 @@ class Searches:
             stop=self._arrive(),
         )
 
-    def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment) -> Answer:
+    def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment, here: Moment) -> Answer:
         """All that is known where operators are not traced."""
         self._ways.back_to(found)
         stop = self._arrive()
-        return answers.Wrote(text=text, moment=found, after=after, op="", frames=self._frames(), exact=False, stop=stop)
+        return answers.Wrote(
+            asked_at=here,
+            text=text,
+            moment=found,
+            after=after,
+            op="",
+            frames=self._frames(),
+            exact=False,
+            stop=stop,
+        )
 
     def _trace_if_one_can(self) -> None:
         try:
@@ -110,6 +138,7 @@ class Searches:
 
     def allocated(self, text: str) -> Answer:
         """Whose block the tensor's elements lie in."""
+        here = self._session.moment
         self._ways.need_trace()
         block = self._block(text)
         if block is None:
@@ -118,6 +147,7 @@ class Searches:
         if not block["is_before"]:
             self._ways.back_to(moment)
         return answers.Allocated(
+            asked_at=here,
             text=text,
             moment=moment,
             op=str(block["op"]),
@@ -142,7 +172,7 @@ class Searches:
         if text:
             parse(condition)
         kind = StopKind.COLLECTIVE if text else StopKind.NAN
-        seen = self._first_seen(StopSpec(kind=kind, number=1, condition=condition), here)
+        seen = self._first_seen(StopSpec(kind=kind, number=SEARCHED, condition=condition), here)
         if seen is None:
             what = text or "what was sent and received"
             raise UsageError(f"there is no NaN and no infinity in {what} up to {here}")
@@ -155,11 +185,19 @@ class Searches:
             stop = self._arrive()
             op = str(stop.collective.get("profiling_name", "")) if stop is not None else ""
             return answers.Originated(
-                moment=seen, op=op, born=False, what=what, seen_at=seen, frames=self._frames(), exact=False, stop=stop
+                asked_at=here,
+                moment=seen,
+                op=op,
+                born=False,
+                what=what,
+                seen_at=seen,
+                frames=self._frames(),
+                exact=False,
+                stop=stop,
             )
-        moment = Moment.parse(str(found["moment"]))
-        self._ways.back_to(moment)
+        moment = self._back_to_operator(found)
         return answers.Originated(
+            asked_at=here,
             moment=moment,
             op=str(found["op"]),
             born=bool(found["born"]),
@@ -169,6 +207,23 @@ class Searches:
             exact=True,
             stop=self._arrive(),
         )
+
+    def _back_to_operator(self, found: Json) -> Moment:
+        """Where it runs. Under the microscope a few operators are not counted that are counted otherwise: from its
+        number on it is looked for by its name and the program's line."""
+        counted = Moment.parse(str(found["moment"]))
+        self._ways.back_to(counted)
+        named, op = frames_of(found["frames"]), str(found["op"]).partition(".")[0]  # without its overload
+        for _ in range(SETTLED):
+            stop = self._session.stop
+            if stop is None or "kind" not in stop.collective:
+                break  # a collective: it is not between these two
+            frames = self._looks.stack().frames if stop.collective["profiling_name"] == op else ()
+            if frames and (not named or frames[own_frame(frames)] == named[own_frame(named)]):
+                return stop.moment
+            self._ways.between(count=1)
+        self._ways.back_to(counted)
+        return counted
 
     def _first_seen(self, spec: StopSpec, here: Moment) -> Moment | None:
         """From A on, up to here; the rank stands there."""
