@@ -46,9 +46,9 @@ def keys(*names: str, picture: str = "") -> Step:
 
 
 def typed(line: str, picture: str = "") -> Step:
-    """A line in the console, and out of it again."""
+    """A line in the console: the keys are keys again after it."""
     names = {" ": "space"}
-    return Step(keys=("colon", *(names.get(c, c) for c in line), "enter", "escape"), picture=picture)
+    return Step(keys=("colon", *(names.get(c, c) for c in line), "enter"), picture=picture)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,6 +167,7 @@ class PrismApp(App[int]):
             self.steering.go_to(moment)
         else:
             self.type_line(message.text)
+        self.layout.end_command()
 
     def on_asked(self, message: messages.Asked) -> None:
         self.panes.collectives.focus()
@@ -215,6 +216,7 @@ class PrismApp(App[int]):
         if self.live is not None and self.state.phase in BUSY and not isinstance(self.focused, Input):
             self.live.pause()
         else:
+            self.panes.console.line.value = ""
             self.layout.choose("collectives")
 
     def refuse(self, reason: str) -> None:

@@ -178,7 +178,7 @@ class Deeds:
         self._app.panes.prompt.ask(Purpose.WATCH)
 
     def command(self) -> None:
-        self._app.layout.choose("console")
+        self._app.layout.begin_command()
 
     def pane_after(self) -> None:
         self._pane(1)

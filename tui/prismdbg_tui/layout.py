@@ -16,6 +16,7 @@ class Layout:
         self._app = app
         self._panes = panes
         self._arrangement = Arrangement()
+        self._came_from = ""  # where a command was begun
 
     @property
     def pane(self) -> str:
@@ -28,9 +29,26 @@ class Layout:
         self._panes.tabs.show(pane)
 
     def choose(self, pane: str) -> None:
+        self._came_from = ""
         self._arrangement = self._arrangement.choosing(pane)
         self.apply()
         self._app.screen.set_focus(self._panes.focus_of(pane))
+
+    def begin_command(self) -> None:
+        """In the console's line; `end_command` gives the keys back."""
+        came_from = self.pane if self.pane != "console" else ""
+        self.choose("console")
+        self._came_from = came_from
+
+    def end_command(self) -> None:
+        """Where the console cannot be seen beside the pane it stays, for the answer, and the keys are keys again."""
+        came_from = self._came_from
+        if not came_from:
+            return  # somebody went to the line to stay there
+        self.choose(came_from)
+        if not self._panes.console.display:
+            self.choose("console")
+            self._app.screen.set_focus(None)
 
     def maximise(self) -> None:
         self._arrangement = self._arrangement.maximising()

@@ -123,11 +123,11 @@ def test_typed_lines_answers_and_history(tmp_path: Path) -> None:
         await pilot.press("colon", *"print x", "enter")
         await until(lambda: "\n42" in said(app), pilot)
         assert app.state.values[0].title == "x"
-        await pilot.press(*"print )", "enter")
+        await pilot.press("colon", *"print )", "enter")
         await until(lambda: "^" in said(app), pilot)
-        await pilot.press("up", "up", "enter")
+        await pilot.press("colon", "up", "up", "enter")
         await until(lambda: said(app).count("\n42") == 2, pilot)
-        await pilot.press(*"2.1", "enter")
+        await pilot.press("colon", *"2.1", "enter")
         await until(lambda: str(app.state.moment) == "2.1", pilot)
         assert app.cursor == app.here == 4
 
