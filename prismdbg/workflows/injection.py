@@ -22,8 +22,13 @@ def make_inject_folder(folder: Path) -> None:
     """Nothing else of our environment becomes importable in the job."""
     folder.mkdir(mode=0o755, exist_ok=True)
     shutil.copyfile(PACKAGE / "rank" / "inject" / "sitecustomize.py", folder / "sitecustomize.py")
-    if not (folder / "prismdbg").exists():
-        shutil.copytree(PACKAGE, folder / "prismdbg")
+    package = folder / "prismdbg"
+    if not package.exists():
+        try:
+            shutil.copytree(PACKAGE, package)
+        except OSError:  # no room: the job runs all the same
+            shutil.rmtree(package, ignore_errors=True)
+            package.symlink_to(PACKAGE)
 
 
 def job_environment(inject: Path, config: Path, base: Mapping[str, str]) -> dict[str, str]:
