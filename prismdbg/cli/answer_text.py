@@ -12,6 +12,7 @@ from prismdbg.session.stops import StopSpec
 from prismdbg.session.watches import Watched
 
 TOP = 12
+HELP_INDENT = 32
 
 
 def answer_text(answer: Answer) -> str:
@@ -67,7 +68,7 @@ def watched_text(watched: Watched) -> str:
 
 def memory_text(answer: answers.Memory) -> str:
     from prismdbg.cli import memory_text as text  # numpy, only where it is asked for
-    from prismdbg.memory.curve import Curve
+    from prismdbg.memory.curve import Curve, curve
     from prismdbg.memory.difference import Difference
     from prismdbg.memory.grouping import By, grouped
     from prismdbg.memory.live import Live
@@ -80,8 +81,8 @@ def memory_text(answer: answers.Memory) -> str:
             return text.peak_text(peak.live.trace, peak, grouped(peak.live, By(answer.by))[:TOP])
         case Difference() as difference:
             return text.difference_text(difference, By(answer.by), TOP)
-        case Curve() as curve:
-            return text.curve_text(curve)
+        case Curve() as drawn:
+            return text.curve_text(curve(drawn.trace, text.curve_points()))
         case _:
             return "nothing was allocated yet in what is traced"
 
@@ -153,4 +154,7 @@ def _differs(answer: answers.Differs) -> str:
 def _usage(verb: Verb) -> str:
     usage = VERBS[verb]
     short = f" ({usage.short})" if usage.short else ""
-    return f"{f'{verb} {usage.takes}'.strip() + short:<32}{usage.meaning}"
+    head = f"{verb} {usage.takes}".strip() + short
+    if len(head) >= HELP_INDENT:
+        return f"{head}\n{'':<{HELP_INDENT}}{usage.meaning}"
+    return f"{head:<{HELP_INDENT}}{usage.meaning}"

@@ -91,7 +91,7 @@ def command(
     if as_json:
         render.emit_json(memory_text.peak_json(trace, highest, groups))
         return
-    drawn = curve(trace, memory_text.CURVE_POINTS, begin, end, with_backend=with_backend)
+    drawn = curve(trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
     render.emit(memory_text.curve_text(drawn))
     render.emit(memory_text.peak_text(trace, highest, groups))
 

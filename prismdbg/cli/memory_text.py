@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 from prismdbg.cli import render
@@ -14,9 +15,15 @@ from prismdbg.memory.peak import Peak
 from prismdbg.memory.trace import Block, MemoryTrace
 from prismdbg.model.moment import Moment
 
-CURVE_POINTS = 72
+BESIDE_CURVE = 12  # columns of the sizes beside it
+MOST_POINTS = 200
 _ROWS = 8
 _LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+def curve_points() -> int:
+    """As many as the terminal has room for; where there is none, 80 columns."""
+    return max(1, min(get_terminal_size((80, 24)).columns - BESIDE_CURVE, MOST_POINTS))
 
 
 def curve_text(curve: Curve) -> str:
@@ -99,7 +106,7 @@ def _shares(live: Live) -> list[tuple[str, str]]:
     """What of it is not known by its maker, and what is not the program's."""
     rows = []
     if live.before_bytes:
-        rows.append(("before A", f"{_exact(live.before_bytes)} of it is older than the trace"))
+        rows.append(("before A", f"at least {_exact(live.before_bytes)} of it is older than the trace"))
     if live.backend_bytes:
         rows.append(("backend", f"{_exact(live.backend_bytes)} of the communication backend's own"))
     return rows

@@ -65,6 +65,7 @@ class Repl:
         self._interrupts = 0
         self._differs = False
         self._last = ""
+        self._asked = ""  # the verb that is carried out
         self.refused = 0  # lines that could not be carried out
         self.debugger = make(self.tell)
 
@@ -88,7 +89,8 @@ class Repl:
         text = text.strip() or self._last
         if not text:
             return True
-        self._last = text if _is_repeated(text) else ""
+        self._asked = _verb(text)
+        self._last = text if self._asked in REPEATED else ""
         return self._carry_out(lambda: self.debugger.do(text))
 
     def tell(self, notice: notices.Notice) -> None:
@@ -122,7 +124,7 @@ class Repl:
 
     def _carry_out(self, action: Callable[[], answers.Answer]) -> bool:
         self._busy, self._interrupts = True, 0
-        stops = len(self.debugger.session.visited)
+        stops, stood = len(self.debugger.session.visited), self.debugger.session.moment
         try:
             answer = action()
             if isinstance(answer, answers.Ended):
@@ -135,6 +137,7 @@ class Repl:
         except PrismError as error:
             self._show_error(error)
             if len(self.debugger.session.visited) != stops:  # it was moved before that went wrong
+                self._asked = "as before" if self.debugger.session.moment == stood else ""
                 with suppress(PrismError):
                     self._show_place()
         except Exception as error:  # of showing an answer; the debugger's own are told as such already
@@ -173,7 +176,7 @@ class Repl:
         if stop.reason == "diverged" and session.divergence is not None:
             self.show(render_story(session.divergence.story, source))
         else:
-            self.show("\n".join([stop_text.stop_line(stop, beginning=answer.beginning), *source]))
+            self.show("\n".join([stop_text.stop_line(stop, beginning=answer.beginning, asked=self._asked), *source]))
         for watched in answer.watched:
             self.show(answer_text.watched_text(watched))
 
@@ -187,8 +190,9 @@ class Repl:
         self.show(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
 
 
-def _is_repeated(text: str) -> bool:
+def _verb(text: str) -> str:
+    """Empty where the line has none."""
     try:
-        return parse_line(text).verb in REPEATED
+        return parse_line(text).verb
     except PrismError:
-        return False
+        return ""

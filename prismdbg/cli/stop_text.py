@@ -34,16 +34,19 @@ _WHY = {
     "parked": "where it was captured; nothing can be looked at before it goes on",
     "end of the log": "the record ends here; whoever answers from now on is synthesized",
 }
+_CARRIED_OUT = ("until", "next", "step")
 _ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
 
-def stop_line(stop: Stopped, *, beginning: bool = False) -> str:
+def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str:
+    """`asked`: the verb, where one brought the rank here; said instead of how it was carried out."""
     call = stop.collective
     first = "this is where the capsule begins\n" if beginning else ""
     if not call:
         return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
-    reason = f"stop {', '.join(map(str, stop.stops))}" if stop.stops else stop.reason
+    came = asked if asked and stop.reason in _CARRIED_OUT else stop.reason
+    reason = f"stop {', '.join(map(str, stop.stops))}" if stop.stops else came
     reason += f", event {stop.event}" if stop.event else ""
     return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
 
@@ -80,7 +83,7 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             rows.append((field.replace("_", " "), text))
     rows.append(("compared", tally_text(tally)))
-    rows.append(("stops so far", ", ".join(map(str, visited[-8:]))))
+    rows.append(("looked at", ", ".join(map(str, visited[-8:]))))
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 
@@ -157,6 +160,9 @@ def where_text(frames: Sequence[Frame], chosen: int) -> str:
 def source_lines(source: Json) -> Iterator[str]:
     """With the line that is executed marked."""
     if not source["lines"]:
+        if length := source.get("length"):
+            yield f"{source['filename']} has {length} lines"
+            return
         yield f"the source of {source['filename'] or 'this place'} is not there"
         return
     yield f"{source['filename']}:{source['line']} in {source['function']}"

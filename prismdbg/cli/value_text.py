@@ -7,6 +7,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
+MANY_LINES = 40
+FEW_ITEMS = 20
+
 _BARS = " ▁▂▃▄▅▆▇█"
 _INDENT = "  "
 
@@ -16,6 +19,8 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
     lines = list(_lines(_without_values(value) if only_stats or brief else value))
     if brief:
         return "  ".join(line.strip() for line in lines[:2])
+    if len(lines) > MANY_LINES and value["kind"] in ("sequence", "mapping"):
+        lines = list(_in_short(value))
     if hidden := value.get("hidden"):
         names = ", ".join(hidden)
         lines.append(f"note: the frame has {names}, too; this is the stop's own. Write local.{hidden[0]} for the other")
@@ -54,6 +59,17 @@ def _lines(value: Json, indent: str = "") -> Iterator[str]:
                 yield from _item(f".{name}", item, indent)
         case _:
             yield f"{indent}..."
+
+
+def _in_short(value: Json) -> Iterator[str]:
+    """A line for each of the first items: one is printed in full by its key."""
+    is_mapping = value["kind"] == "mapping"
+    items = value["items"] if is_mapping else list(enumerate(value["items"]))
+    yield f"{value['type']} of {value['length']}"
+    for key, item in items[:FEW_ITEMS]:
+        yield f"{_INDENT}[{key}] {next(_lines(item)).strip()}"
+    if value["length"] > FEW_ITEMS:
+        yield f"{_INDENT}... {value['length'] - FEW_ITEMS} more"
 
 
 def _item(label: str, item: Json, indent: str) -> Iterator[str]:

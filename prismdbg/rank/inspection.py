@@ -166,5 +166,6 @@ def source_at(stop: Stop, number: int, around: int, line: int | None = None) -> 
         "function": frame.f_code.co_qualname,
         "line": frame.f_lineno,
         "first": first,
+        "length": len(lines),
         "lines": [text.rstrip("\n")[:MAX_LINE] for text in lines[first - 1 : last]],
     }

@@ -83,7 +83,11 @@ class _Rendering:
         return {"kind": "sequence", "type": type_name(value), "length": len(value), "items": items}
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-        items = [[short(key), self.value(item, depth + 1)] for key, item in islice(dict.items(value), MAX_ITEMS)]
+        """Keys that are tensors, as an optimizer's state has them, are told apart by their number."""
+        items = [
+            [f"{number}: {short(key)}" if isinstance(key, torch.Tensor) else short(key), self.value(item, depth + 1)]
+            for number, (key, item) in enumerate(islice(dict.items(value), MAX_ITEMS))
+        ]
         return {"kind": "mapping", "type": type_name(value), "length": len(value), "items": items}
 
     def _object(self, value: Any, fields: dict[str, Any], depth: int) -> dict[str, Any]:

@@ -71,9 +71,13 @@ def _case(suite: ElementTree.Element, check: Finding, findings: Findings, name: 
     elif check.outcome is Outcome.UNDECIDED:
         why = findings.cut_short or str(findings.ending)
         error = ElementTree.SubElement(case, "error", type=str(findings.ending), message=_text(f"not decided: {why}"))
-        error.text = _text(f"the replay came to {findings.reached}\n{look(findings.reached)}")
+        error.text = _text(f"{_came(findings.reached)}\n{look(findings.reached)}")
     elif check.assumed:
         ElementTree.SubElement(case, "system-out").text = "rests on the answers of synthesized peers"
+
+
+def _came(reached: Moment | None) -> str:
+    return f"the replay came to {reached}" if reached is not None else "the replay did not come to any collective"
 
 
 def _story(check: Finding, look: Look) -> str:

@@ -117,7 +117,7 @@ VERBS: dict[Verb, Usage] = {
     Verb.CHECKPOINTS: Usage(Takes.NOTHING, "", "the images, with moment, size and cost"),
     Verb.RESTART: Usage(Takes.NUMBER, "", "to checkpoint N, or to A; also when the rank is gone"),
     Verb.INFO: Usage(Takes.NOTHING, "i", "this collective, and what was compared so far"),
-    Verb.WHERE: Usage(Takes.WHERE, "w", "the Python stack; where from nan: as origin"),
+    Verb.WHERE: Usage(Takes.WHERE, "w", "the Python stack (bt and stack, too); where from nan: as origin"),
     Verb.UP: Usage(Takes.NUMBER, "", "look from the caller's frame"),
     Verb.DOWN: Usage(Takes.NUMBER, "d", "look from the called frame"),
     Verb.LIST: Usage(Takes.LINE, "l", "source around this line, or around LINE"),
@@ -133,6 +133,8 @@ VERBS: dict[Verb, Usage] = {
     Verb.HELP: Usage(Takes.VERB, "h", "this list"),
     Verb.QUIT: Usage(Takes.NOTHING, "q", "end the replay"),
 }
+
+OTHER_NAMES = {"bt": Verb.WHERE, "stack": Verb.WHERE}  # as other debuggers have it
 
 _NEEDED = (
     Takes.MOMENT, Takes.EXPRESSION, Takes.STOP, Takes.CONDITION, Takes.COUNT, Takes.ONE, Takes.WHO,
@@ -179,6 +181,8 @@ def parse_line(text: str) -> Line:
 
 
 def verb_of(word: str) -> Verb:
+    if word in OTHER_NAMES:
+        return OTHER_NAMES[word]
     for verb, usage in VERBS.items():
         if word and word == usage.short:
             return verb

@@ -142,7 +142,11 @@ class Searches:
         self._ways.need_trace()
         block = self._block(text)
         if block is None:
-            raise UsageError(f"no allocation holds {text}", hint="it may lie in a file, or be lent by another library")
+            raise UsageError(
+                f"nothing that was allocated since {self._beginning()} holds {text}",
+                hint="it is older than the trace and held by torch alone (a bucket of DDP), lies in a file, or is lent "
+                "by another library",
+            )
         moment = Moment.parse(str(block["moment"]))
         if not block["is_before"]:
             self._ways.back_to(moment)
@@ -156,6 +160,10 @@ class Searches:
             before=bool(block["is_before"]),
             stop=self._arrive(),
         )
+
+    def _beginning(self) -> Moment:
+        """Where the trace begins: at A."""
+        return min(kept.moment for kept in self._driver.travel.checkpoints)
 
     def _block(self, text: str) -> Json | None:
         self._looks.know_frames()

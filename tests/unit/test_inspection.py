@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,6 +23,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.gate import Stop
 from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
 from prismdbg.rank.quiet import is_quiet, quiet, refuse_collective
+from prismdbg.rank.rendering import render
 from prismdbg.rank.surroundings import program_frame
 
 
@@ -305,6 +307,8 @@ def test_source_around_the_line_that_is_executed() -> None:
     assert source["filename"] == __file__
     assert "this line is in the middle" in source["lines"][2] and len(source["lines"]) == 5
     assert source_at(stop, 0, 10**9)["first"] == 1
+    behind = source_at(stop, 0, 2, 10**6)
+    assert behind["lines"] == [] and behind["length"] == len(Path(__file__).read_text().splitlines())
     assert len(source_at(stop, 0, 10**9)["lines"]) <= 401
     assert source_at(stop_at(frame_with({})), 0, 2)["lines"] == []
     assert source_at(stop_at(None), 0, 2)["lines"] == []
@@ -330,3 +334,9 @@ def test_without_a_frame_only_the_stop_is_known() -> None:
     with pytest.raises(UsageError) as caught:
         evaluate_at(stop, "x")
     assert "op" in caught.value.hint
+
+
+def test_keys_that_are_tensors_are_told_apart() -> None:
+    """As in the state of an optimizer."""
+    found = render({torch.ones(2): 1, torch.ones(2): 2, "step": 3})
+    assert [key for key, _ in found["items"]] == ["0: float32[2] cpu", "1: float32[2] cpu", "'step'"]

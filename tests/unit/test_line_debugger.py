@@ -25,6 +25,7 @@ from prismdbg.cli.value_text import bars, value_text
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.collective import Frame
 from prismdbg.protocol.client import AgentClient, AgentError
+from prismdbg.session.line import VERBS
 from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
 
 CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}
@@ -393,3 +394,31 @@ def test_an_answer_that_cannot_be_shown_is_a_defect_and_the_session_goes_on() ->
     code, text = drive(rank, "next", "p out", "continue")
     assert "error: KeyError: 'kind'" in text and "defect of prismdbg" in text
     assert "the program ended with 0" in text and code == 0
+
+
+def test_what_was_asked_is_said_at_the_stop() -> None:
+    rank = PlayedRank([stopped("0.3", "until")], [stopped("0.4", "until") | {"stops": [2]}])
+    _, text = drive(rank, "next-step", "until 9")
+    assert "stopped at 0.3 (next-step)" in text and "stopped at 0.4 (stop 2)" in text
+
+
+def test_help_has_a_space_between_a_verb_and_its_meaning() -> None:
+    _, text = drive(PlayedRank(), "help")
+    for verb, usage in VERBS.items():
+        (line,) = (line for line in text.splitlines() if line.endswith(usage.meaning))
+        assert line == f"{'':<32}{usage.meaning}" or (line.startswith(verb) and f" {usage.meaning}" in line)
+
+
+def test_a_line_behind_the_file_is_not_a_missing_file() -> None:
+    rank = PlayedRank([stopped("0.1")])
+    rank.answers["source"] = lambda _: {"filename": "/job/train.py", "line": 7, "first": 9, "lines": [], "length": 8}
+    assert "/job/train.py has 8 lines\n" in drive(rank, "next", "list 99999")[1]
+
+
+def test_a_long_mapping_is_a_line_for_each_of_the_first_keys() -> None:
+    tensor = {"kind": "object", "text": "float32[2]"}
+    item = {"kind": "mapping", "type": "dict", "length": 2, "items": [["'step'", tensor], ["'exp_avg'", tensor]]}
+    items = [[f"{number}: float32[2]", item] for number in range(32)]
+    lines = value_text({"kind": "mapping", "type": "dict", "length": 37, "items": items}).splitlines()
+    assert lines[:2] == ["dict of 37", "  [0: float32[2]] dict of 2"]
+    assert (len(lines), lines[-1]) == (22, "  ... 17 more")

@@ -13,6 +13,7 @@ from traces import CAPACITY, TraceBuilder, header_of
 from prismdbg.capsule import memory_format
 from prismdbg.capsule.memory_format import Kind
 from prismdbg.cli import main
+from prismdbg.cli.answer_text import answer_text
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.memory.curve import curve
@@ -24,6 +25,7 @@ from prismdbg.memory.snapshot import check_place, snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.session import answers
 
 INSIDE = Frame("/x/site-packages/torch/nn/linear.py", 130, "forward")
 OWN = Frame("/home/me/model.py", 53, "forward")
@@ -299,3 +301,20 @@ def test_the_command_refuses_in_one_line(
     assert main.run(["memory", str(training(builder)), *options]) == ExitCode.USAGE
     shown = capsys.readouterr()
     assert shown.out == "" and said in shown.err
+
+
+def test_a_curve_fits_where_it_is_printed(builder: TraceBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(500):
+        builder.allocate(5 << 20, f"aten::op{number}")
+    trace = open_trace(builder.write())
+    for columns in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        answer = answers.Memory(answer=curve(trace), by="op", moment=Moment(0))
+        assert columns - 12 < max(map(len, answer_text(answer).splitlines())) <= columns
+
+
+def test_what_is_older_than_the_trace_is_a_lower_bound(builder: TraceBuilder) -> None:
+    text = answer_text(
+        answers.Memory(answer=live_at(open_trace(training(builder)), Moment(1)), by="op", moment=Moment(1))
+    )
+    assert "at least 100 bytes of it is older than the trace" in text

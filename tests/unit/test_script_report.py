@@ -218,3 +218,9 @@ STATS = {"min": -1.5, "max": 2.0, "mean": 0.25, "std": 1.0, "nan": 1, "inf": 0}
 )
 def test_a_value_in_one_line(value: dict[str, Any], line: str, says: bool | None) -> None:
     assert (value_line(value), truth(value)) == (line, says)
+
+
+def test_a_replay_that_came_nowhere_says_so() -> None:
+    findings = Findings(checks=[finding(Outcome.UNDECIDED)], ending=Ending.TIMEOUT, reached=None)
+    text = parsed(findings).findtext(".//error") or ""
+    assert text.startswith("the replay did not come to any collective\n") and "None" not in text

@@ -51,7 +51,7 @@ def test_a_name_that_is_not_there_is_the_answer_and_the_rank_stands_where_it_sto
     text = typed("goto 2.1", question)
     said = text[text.index("error:") :]
     assert said.startswith("error: there is no name 'nosuch' here")
-    assert "stopped at 2.1 (until): broadcast" in said and "all_reduce(x)" in said
+    assert "stopped at 2.1 (as before): broadcast" in said and "all_reduce(x)" in said
 
 
 def test_what_is_not_found_leaves_the_rank_where_it_stood() -> None:

@@ -28,6 +28,8 @@ from prismdbg.session.line import VERBS, Line, Verb, parse_line
         ("d", Line(verb=Verb.DOWN)),
         ("help next", Line(verb=Verb.HELP, text="next")),
         ("quit", Line(verb=Verb.QUIT)),
+        ("bt", Line(verb=Verb.WHERE)),
+        ("stack", Line(verb=Verb.WHERE)),
     ],
 )
 def test_lines(text: str, line: Line) -> None:

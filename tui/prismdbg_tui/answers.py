@@ -11,9 +11,10 @@ from prismdbg_tui import figures
 from prismdbg_tui.views import Json, ValueView
 
 
-def answer(found: told.Answer) -> str:
+def answer(found: told.Answer, asked: str = "") -> str:
+    """`asked`: the verb that it answers."""
     if isinstance(found, told.Arrived):
-        return stop_line(found.stop, beginning=found.beginning) if found.stop is not None else ""
+        return stop_line(found.stop, beginning=found.beginning, asked=asked) if found.stop is not None else ""
     return answer_text(found)
 
 

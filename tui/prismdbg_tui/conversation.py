@@ -125,7 +125,7 @@ class Conversation:
 
     def _answer(self, answer: told.Answer, line: Line | None = None) -> None:
         if (line is not None and line.verb in MOVES) or isinstance(answer, told.Arrived):
-            if shown := answers.answer(answer):
+            if shown := answers.answer(answer, line.verb if line is not None else ""):
                 self._say(shown)
             self._arrived(_PHASES[self._debugger.session.phase], answer)
             return

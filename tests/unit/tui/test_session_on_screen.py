@@ -170,6 +170,8 @@ def test_a_debugger_opens_where_it_is_told_to(tmp_path: Path, size: tuple[int, i
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await stands(app, pilot, "1.2")
         assert app.cursor == 3
+        said = "\n".join(text for text, _ in app.panes.console.log_pane._said)
+        assert "stopped at 1.2 (goto)" in said
 
     screen_of(part, tmp_path, rank, app=PrismApp(capsule, "capsule", live=live, at=Moment(1, 2)), size=size)
 
