@@ -90,7 +90,6 @@ class TestPipelines:
         assert len(graph.stitching.cohorts.members) == 6
         assert simulate(graph, ideal()).iteration_ns == (3 + 5) * 100
 
-
     def test_a_channel_by_two_names_is_one_channel(self) -> None:
         """On an axis of two the next and the one before are the same rank; messages match in the order of sending."""
         sender, receiver = EntryWriter(), EntryWriter()
