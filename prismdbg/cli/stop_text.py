@@ -163,7 +163,8 @@ def source_lines(source: Json) -> Iterator[str]:
         if length := source.get("length"):
             yield f"{source['filename']} has {length} lines"
             return
-        yield f"the source of {source['filename'] or 'this place'} is not there"
+        unknown = "" if "length" in source else ", or has no such line"  # a capsule's rank may be of before
+        yield f"the source of {source['filename'] or 'this place'} is not there{unknown}"
         return
     yield f"{source['filename']}:{source['line']} in {source['function']}"
     for number, text in enumerate(source["lines"], source["first"]):

@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from prismdbg.cli.repl import run_repl
-from prismdbg.cli.stop_text import peers_text, where_text
+from prismdbg.cli.stop_text import peers_text, source_lines, where_text
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
 from prismdbg.cli.value_text import bars, value_text
 from prismdbg.errors import RankLost, WaitTimeout
@@ -413,6 +413,9 @@ def test_a_line_behind_the_file_is_not_a_missing_file() -> None:
     rank = PlayedRank([stopped("0.1")])
     rank.answers["source"] = lambda _: {"filename": "/job/train.py", "line": 7, "first": 9, "lines": [], "length": 8}
     assert "/job/train.py has 8 lines\n" in drive(rank, "next", "list 99999")[1]
+    older = {"filename": "/job/train.py", "line": 7, "first": 9, "lines": []}
+    assert "is not there, or has no such line" in next(source_lines(older))
+    assert next(source_lines({**older, "length": 0})).endswith("is not there")
 
 
 def test_a_long_mapping_is_a_line_for_each_of_the_first_keys() -> None:
