@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,7 @@ from prismdbg.rank.what_if import Assumption, WhatIf
 from prismdbg.rank.works import finished
 
 STORY_EVENTS = 8
+OTHER_THREADS_S = 10.0
 
 
 class Replayer:
@@ -58,6 +61,8 @@ class Replayer:
         self.place = Place()
         self.halts = Halts(gate, publish, self.titles)
         self.events: Events | None = None
+        self._served = threading.Condition()
+        self._threads: dict[int, int] = {}  # this process's threads, as the record numbers them
 
     @property
     def moment(self) -> Moment:
@@ -86,7 +91,7 @@ class Replayer:
         if self.events is not None:
             self.events.answered()
         if record is not None:
-            self.tally.served.add(record.record_id)
+            self._serve(record)
         if reason := self.halts.after(halt, event, answer.synthesized):
             self._stop(reason, moment, event, call, None, halt, answer)
         return answer
@@ -121,7 +126,7 @@ class Replayer:
                 self.tally.served.add(record.record_id)
                 return None
             return record
-        if missing := self.missing():
+        if missing := self._behind(record):
             extra = Difference(
                 field="call",
                 expected=f"{len(missing)} recorded collectives still to come",
@@ -137,6 +142,23 @@ class Replayer:
         told = {"event": "end_of_log", "moment": str(moment), "tally": self.tally_json()}
         self._stop("end of the log", moment, event, call, told)
         self.beyond_end = True
+
+    def _serve(self, record: Collective) -> None:
+        with self._served:
+            self.tally.served.add(record.record_id)
+            self._threads[threading.get_ident()] = record.thread_id
+            self._served.notify_all()
+
+    def _behind(self, record: Collective | None) -> list[Collective]:
+        """What is missing where this thread comes past B. What another thread issued in the recorded run was issued
+        before this call, so that thread is given time to come to it. `record`: of this call, if it has one."""
+        mine = record.thread_id if record is not None else self._threads.get(threading.get_ident())
+        deadline = time.monotonic() + OTHER_THREADS_S
+        with self._served:
+            while (missing := self.missing()) and mine is not None and all(r.thread_id != mine for r in missing):
+                if not self._served.wait(max(deadline - time.monotonic(), 0.0)):
+                    break
+        return missing
 
     def missing(self) -> list[Collective]:
         """Recorded collectives from A to B that the program has not issued."""

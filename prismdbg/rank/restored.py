@@ -32,7 +32,6 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     recorder.handover(replaying.replayer.rescue)  # its kernels go, then ours come
     replaying.install()
     in_flight = [int(number) for number in message.get("in_flight", [])]
-    replaying.replayer.first = min([*in_flight, counters.record_id])
     resume, progress = agent.verbs["resume"], agent.verbs["progress"]
 
     def first_resume(request: Message) -> Message:

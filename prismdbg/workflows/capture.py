@@ -29,6 +29,7 @@ from prismdbg.workflows.run_folder import RunFolder, read_json
 LEASE_S = 120.0
 LEFTOVER = ".images-"
 DUMP_BOUND_S = 90.0
+HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
 
 Say = Callable[[str], None]
@@ -226,18 +227,24 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
 
 def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Moment | None:
     """Waits until the window's steps are in the log, or the rank ends; gives the last moment that belongs to it."""
-    if request.window_steps == 0 or taken.in_flight:
+    if request.window_steps == 0 or (taken.in_flight and request.incident is not None):
         return None
     target = taken.moment.step + request.window_steps
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
-    reader, deadline = LogReader(folder), time.monotonic() + request.timeout_s
+    began, moved = time.monotonic(), False
+    reader, deadline = LogReader(folder), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
         alive = Path(f"/proc/{pid}").exists()
-        if any(isinstance(event, StepMark) and event.step >= target for event in reader.poll()):
+        steps = [event.step for event in reader.poll() if isinstance(event, StepMark)]
+        moved = moved or any(step > taken.moment.step for step in steps)
+        if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
+            return None
+        if taken.in_flight and time.monotonic() > began + HANGS_S and not moved:
+            say(f"rank {folder.name} takes no step: it hangs; the capsule holds what there is")
             return None
         if time.monotonic() > deadline and request.incident is not None:  # nobody is there to ask again
             say(f"rank {folder.name} did not come to step {target}; the capsule holds what there is")
