@@ -58,6 +58,9 @@ def main(path: str) -> int:
     try:
         unshare(spec)
         lifeline = os.open(spec["lifeline"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if nobody_holds(lifeline):
+            report("failed", what="the client that started this replay is gone", code=CLIENT_GONE)
+            return CLIENT_GONE
         inner = os.fork()
         if inner == 0:
             os.close(lifeline)
@@ -98,6 +101,14 @@ def unshare(spec: Spec) -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+
+
+def nobody_holds(lifeline: int) -> bool:
+    """A client that died before this end was opened is never told of by a hang-up."""
+    try:
+        return os.read(lifeline, 1) == b""
+    except BlockingIOError:
+        return False
 
 
 def watch(inner: int, lifeline: int, spec: Spec, report: Reporter) -> int:

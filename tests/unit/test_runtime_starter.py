@@ -88,3 +88,18 @@ def test_an_event_is_one_line(starter: Any, tmp_path: Path) -> None:
     report("starting", pid=3)
     report("failed", what="two\nlines")
     assert (tmp_path / "status").read_text().count("\n") == 2
+
+
+def test_a_client_that_died_before_the_starter_looked_is_gone(starter: Any, tmp_path: Path) -> None:
+    """Such a FIFO never hangs up: nobody was there when it was opened."""
+    path = tmp_path / "lifeline"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert starter.nobody_holds(reading)
+        held = os.open(path, os.O_RDWR)
+        assert not starter.nobody_holds(reading)
+        os.close(held)
+        assert starter.nobody_holds(reading)
+    finally:
+        os.close(reading)
