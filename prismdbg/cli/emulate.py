@@ -11,7 +11,8 @@ from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds, size
 from prismdbg.predict.mesh import Mesh
 from prismdbg.rank.emulation.settings import Rule
-from prismdbg.workflows.emulate import EmulateRequest, emulate
+from prismdbg.workflows.emulate import emulate
+from prismdbg.workflows.emulate_request import EmulateRequest
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -10,7 +10,7 @@ from prismdbg.errors import UsageError
 from prismdbg.predict.mesh import Mesh
 from prismdbg.rank.emulation.axes import Axes
 from prismdbg.rank.emulation.settings import Emulation, Policy, Rule
-from prismdbg.workflows.emulate import EmulateRequest
+from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_rank import rank_environment
 from prismdbg.workflows.launch_line import parse
 
