@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.wire import Connection, Message
+from prismdbg.rank.tile_permission import TilePermission
 
 if TYPE_CHECKING:
     from prismdbg.rank.recording import Recording
@@ -29,6 +30,7 @@ class Agent:
         self.path = path
         self.verbs: dict[str, Verb] = {"hello": lambda _: {}}
         self._clients: dict[int, tuple[Connection, threading.Lock]] = {}
+        self._tiles = TilePermission()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.set_inheritable(False)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -72,6 +74,7 @@ class Agent:
         try:
             while True:
                 message = connection.receive(None, "a request")
+                self._tiles.keep()  # a rank is parked, dumped and released again by requests, whoever restored it
                 reply = self._answer(message)
                 with lock:
                     connection.send(reply)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -161,6 +163,15 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
     """The process is gone without its last word: os._exit, a signal, out of memory."""
     verdict.exit_code = live.running.wait(30)
     verdict.outcome = Outcome.RANK_LOST
+    verdict.moment = verdict.moment or str(live.capsule.manifest.moment_a)
+    verdict.notes.append(f"its process ended without a last word: {ended_by(verdict.exit_code)}")
+
+
+def ended_by(code: int) -> str:
+    """`SIGILL (exit code 132)`: shells and containers give 128 and the signal's number, Python its negative."""
+    with contextlib.suppress(ValueError):
+        return f"{signal.Signals(-code if code < 0 else code - 128).name} (exit code {code})"
+    return f"exit code {code}"
 
 
 def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:

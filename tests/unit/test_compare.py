@@ -14,7 +14,7 @@ from capsules import IMAGE, MANIFEST, RANK, make_capsule
 
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
-from prismdbg.workflows.compare import Outcome, Verdict, run_to_end
+from prismdbg.workflows.compare import Outcome, Verdict, ended_by, run_to_end
 from prismdbg.workflows.replay import LiveReplay
 
 NONE = {"compared": 0, "fingerprints": 0, "synthesized": 0, "missing": 0}
@@ -99,6 +99,14 @@ def test_a_rank_that_is_lost_without_a_tally(tmp_path: Path, monkeypatch: pytest
     died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
     verdict = judged(tmp_path, monkeypatch, gone=True, incident=died)
     assert (verdict.outcome, verdict.exit_code) == (Outcome.SAME, 137)
+    assert "its process ended without a last word: SIGKILL (exit code 137)" in verdict.notes
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(-4, "SIGILL (exit code -4)"), (132, "SIGILL (exit code 132)"), (3, "exit code 3")]
+)
+def test_what_ended_a_process_is_named(code: int, said: str) -> None:
+    assert ended_by(code) == said
 
 
 @pytest.mark.parametrize(("manifest", "named"), [(MANIFEST, True), (IMAGE, False)])
