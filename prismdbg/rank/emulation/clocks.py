@@ -1,0 +1,67 @@
+"""The wall clock that an emulated rank lives by, waiting for a time of it, and being called at one."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable
+
+SPIN_NS = 80_000  # what a sleep may come too late by; spent looking at the clock
+
+
+class WallClock:
+    """CLOCK_MONOTONIC, less the time in which this rank stood because another one ran."""
+
+    def __init__(self) -> None:
+        self._stood_ns = 0
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns() - self._stood_ns
+
+    def leave_out(self, taken_ns: int) -> None:
+        self._stood_ns += taken_ns
+
+    def sleep_until(self, when_ns: int) -> None:
+        """Precise to microseconds; the last `SPIN_NS` at most cost the processor. Without the GIL but for the end."""
+        left_ns = when_ns - self.now_ns()
+        if left_ns > SPIN_NS:
+            time.sleep((left_ns - SPIN_NS) / 1e9)
+        while self.now_ns() < when_ns:
+            pass
+
+
+class Timer:
+    """Calls back at a time of the clock, from a thread of its own that sleeps until then and never spins."""
+
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def at(self, when_ns: int, call: Callable[[], None]) -> None:
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="prismdbg-timer", daemon=True)
+                self._thread.start()
+            self._count += 1
+            heapq.heappush(self._due, (when_ns, self._count, call))
+            if self._due[0][1] == self._count:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            self._next()()
+
+    def _next(self) -> Callable[[], None]:
+        with self._changed:
+            while True:
+                if not self._due:
+                    self._changed.wait()
+                    continue
+                left_ns = self._due[0][0] - self._clock.now_ns()
+                if left_ns <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._changed.wait(left_ns / 1e9)

@@ -1,0 +1,75 @@
+"""A Work in Python that knows when it is first waited for, by the program or by torch's C++.
+
+C++ waits by calling back into Python, without holding the GIL meanwhile; DDP asks for the future, which is completed
+by whoever was told to keep its promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+
+class Watcher(Protocol):
+    """What stands behind one work."""
+
+    def wait(self) -> None:
+        """Once, on the thread that first waits: returns when it is complete."""
+        ...
+
+    def is_there(self) -> bool: ...
+
+    def promise(self, keep: Callable[[], None]) -> None:
+        """Somebody has its future, to be completed by `keep` when the time has come."""
+        ...
+
+
+class WatchedWork(dist.Work):  # type: ignore[misc]
+    """Kept alive until it was waited for, or its future was completed: C++ does not keep this half of it alive."""
+
+    def __init__(self, watcher: Watcher, outputs: list[torch.Tensor], source: int = -1) -> None:
+        super().__init__()
+        self._watcher = watcher
+        self._outputs = outputs
+        self._source = source
+        self._is_waited_for = False
+        self._future: Any = None
+        _alive.add(self)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        if not self._is_waited_for:
+            self._is_waited_for = True
+            self._watcher.wait()
+        _alive.discard(self)
+        return True
+
+    def is_completed(self) -> bool:
+        return self._watcher.is_there()
+
+    def is_success(self) -> bool:
+        return True
+
+    def result(self) -> list[torch.Tensor]:
+        return self._outputs
+
+    def get_future(self) -> Any:
+        if self._future is None:
+            self._future = torch.futures.Future()
+            self._watcher.promise(self._keep)
+        return self._future
+
+    def _keep(self) -> None:
+        self._future.set_result(self._outputs)
+        _alive.discard(self)
+
+    def _source_rank(self) -> int:
+        return self._source
+
+    source_rank = _source_rank
+
+
+_alive: set[WatchedWork] = set()

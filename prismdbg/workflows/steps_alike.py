@@ -1,0 +1,58 @@
+"""Which steps of a run are iterations of one kind, so that one of them can stand for all."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeSteps:
+    """`first` to `last` issue the same on each rank. typical: of these, the one of median length, in ns."""
+
+    first: int
+    last: int
+    typical: int
+    median_ns: int
+
+
+def steps_alike(logs: Sequence[RankLog], first: int | None = None) -> AlikeSteps:
+    """Steps from one mark to the next. `first`: known already. UsageError where there is no such step."""
+    marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
+    calls = [_calls(log) for log in logs]
+    whole = [step for step in sorted(marks[0]) if all({step, step + 1} <= set(each) for each in marks)]
+    alike = _alike(whole, calls, first)
+    if not alike:
+        raise UsageError(
+            f"rank {logs[0].rank} has no whole step after the first, in which a program starts up",
+            hint="give --steps 4 or more: peers are paced from the step on from which all steps issue the same",
+        )
+    taken = {step: sum(each[step + 1] - each[step] for each in marks) for step in alike}
+    ordered = sorted(alike, key=lambda step: (taken[step], step))
+    middle = median(taken.values()) / len(logs)
+    return AlikeSteps(first=alike[0], last=alike[-1], typical=ordered[(len(ordered) - 1) // 2], median_ns=round(middle))
+
+
+def _alike(whole: Sequence[int], calls: Sequence[dict[int, Hashable]], first: int | None) -> list[int]:
+    """From behind, as far as steps issue what the last one does."""
+    if first is not None:
+        return [step for step in whole if step >= first]
+    found: list[int] = []
+    for step in reversed(whole):
+        if any(each.get(step) != each.get(whole[-1]) for each in calls):
+            break
+        found.insert(0, step)
+    return found
+
+
+def _calls(log: RankLog) -> dict[int, Hashable]:
+    """By step, what was issued in it, in order."""
+    found: dict[int, list[Hashable]] = {}
+    for call in sorted(log.collectives, key=lambda c: c.record_id):
+        what = (call.op, call.group, call.root, call.tag, call.is_async, call.inputs, call.outputs)
+        found.setdefault(call.moment.step, []).append(what)
+    return {step: tuple(what) for step, what in found.items()}
