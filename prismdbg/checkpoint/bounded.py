@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,15 @@ class Finished:
 
 
 def run_bounded(
-    argv: Sequence[str], *, timeout_s: float, what: str, cwd: Path | None = None, let_finish: bool = False
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    what: str,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    let_finish: bool = False,
 ) -> Finished:
-    """Standard output and error in one text. `WaitTimeout` says `what` was waited for.
+    """Standard output and error in one text. `WaitTimeout` says `what` was waited for. `environment`: instead of ours.
 
     `let_finish`: who interrupts us (Ctrl-C, SIGTERM) waits until the program has ended by itself, within the bound.
     """
@@ -34,6 +40,7 @@ def run_bounded(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=cwd,
+        env=environment,
         start_new_session=True,
     )
     try:

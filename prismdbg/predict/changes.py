@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.cluster import ClusterModel
+from prismdbg.predict.cluster import ClusterModel, Tier
 from prismdbg.predict.entries import Entries, Kind
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Ints
@@ -65,16 +65,19 @@ class Changes:
         for name in self.tier_ppm:
             if name not in known:
                 raise UsageError(f"the cluster has no tier {name!r}", hint=f"one of: {', '.join(known)}")
-        tiers = tuple(
-            replace(
-                tier,
-                latency_ns=tier.latency_ns * self.tier_ppm.get(tier.name, MILLION) // MILLION,
-                rate=tier.rate * MILLION // self.tier_ppm.get(tier.name, MILLION),
-                node_rate=tier.node_rate * MILLION // self.tier_ppm.get(tier.name, MILLION),
-            )
-            for tier in cluster.tiers
-        )
+        tiers = tuple(_slower(tier, self.tier_ppm.get(tier.name, MILLION)) for tier in cluster.tiers)
         return replace(cluster, tiers=tiers)
+
+
+def _slower(tier: Tier, ppm: int) -> Tier:
+    """A rate of 0 is no limit, and stays so; no other becomes one."""
+    return replace(
+        tier,
+        latency_ns=tier.latency_ns * ppm // MILLION,
+        rate=max(tier.rate * MILLION // ppm, 1) if tier.rate else 0,
+        node_rate=max(tier.node_rate * MILLION // ppm, 1) if tier.node_rate else 0,
+        measured={op: tuple(curve.slower(ppm) for curve in curves) for op, curves in tier.measured.items()},
+    )
 
 
 def factors(graph: JobGraph, *by_rank: Mapping[int, int]) -> Ints:

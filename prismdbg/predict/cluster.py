@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from prismdbg.predict.curve import Curve
 from prismdbg.predict.quantities import MILLION
 
 
@@ -20,6 +21,7 @@ class Tier:
     """Links between ranks that lie in the same block of `spans` consecutive ranks; 0 spans the job.
 
     `rate`: bytes a second of one rank, one direction. `node_rate`: what all ranks of a node share, 0 for no limit.
+    measured: by operation, times that are better known than the formula knows them.
     """
 
     name: str
@@ -27,6 +29,30 @@ class Tier:
     latency_ns: int
     rate: int
     node_rate: int = 0
+    measured: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How far the model was from what was measured, of one operation: the median and the largest relative error.
+
+    groups, sizes_bytes: the least and the most that were measured.
+    """
+
+    median_ppm: int
+    largest_ppm: int
+    groups: tuple[int, int]
+    sizes_bytes: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Where a cluster file's figures come from. `fits`: by operation."""
+
+    machine: str
+    backend: str
+    date: str
+    fits: Mapping[str, Fit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +82,7 @@ class ClusterModel:
     compute_ppm: Mapping[int, int] = field(default_factory=dict)
     link_ppm: Mapping[int, int] = field(default_factory=dict)
     is_measured: bool = False
+    calibration: Calibration | None = None
 
     def algorithm(self, op: str, size_bytes: int) -> Algorithm:
         for choice in self.algorithms.get(op, ()) or self.algorithms.get("default", ()):

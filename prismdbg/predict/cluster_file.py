@@ -11,18 +11,33 @@ algorithms:
 point_to_point: {eager: 0 B}
 overlap: {compute: 1.0, communication: 1.0}
 slower: {compute: {617: 1.1, 64-127: 1.02}, links: {8: 2}}
+times: {fabric: {all_reduce: {16: {1 MiB: 95 us, 64 MiB: 2.9 ms}}}}   # measured in groups of 16; they count first
+calibration: ...                         # written by `prismdbg calibrate` (`calibration_text`)
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.predict import quantities, yaml_border
-from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
-from prismdbg.predict.transfer import OPS
+from prismdbg.predict.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.predict.curve import Curve
+from prismdbg.predict.transfer import OPS, SEND
 from prismdbg.predict.yaml_border import Value
 
 _MOST_RANKS = 1 << 24
+_NAMES = (
+    "measured",
+    "ranks_per_node",
+    "tiers",
+    "algorithms",
+    "point_to_point",
+    "overlap",
+    "slower",
+    "times",
+    "calibration",
+)
 
 
 def read(path: Path) -> ClusterModel:
@@ -34,13 +49,14 @@ def parse(text: str, file: str = "cluster.yaml") -> ClusterModel:
 
 
 def _cluster(top: Value) -> ClusterModel:
-    fields = top.known("measured", "ranks_per_node", "tiers", "algorithms", "point_to_point", "overlap", "slower")
+    fields = top.known(*_NAMES)
     ranks_per_node = top.required(fields, "ranks_per_node").whole(1)
     overlap = fields["overlap"].known("compute", "communication") if "overlap" in fields else {}
     slower = fields["slower"].known("compute", "links") if "slower" in fields else {}
     p2p = fields["point_to_point"].known("eager") if "point_to_point" in fields else {}
+    tiers = _tiers(top.required(fields, "tiers"), ranks_per_node)
     return ClusterModel(
-        tiers=_tiers(top.required(fields, "tiers"), ranks_per_node),
+        tiers=_with_times(tiers, fields["times"]) if "times" in fields else tiers,
         ranks_per_node=ranks_per_node,
         algorithms=_algorithms(fields["algorithms"]) if "algorithms" in fields else {},
         eager_bytes=p2p["eager"].read(quantities.size_bytes) if "eager" in p2p else 0,
@@ -49,6 +65,7 @@ def _cluster(top: Value) -> ClusterModel:
         compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
         link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
         is_measured="measured" in fields and _yes(fields["measured"]),
+        calibration=_calibration(fields["calibration"]) if "calibration" in fields else None,
     )
 
 
@@ -88,6 +105,66 @@ def _tier(name: str, value: Value, ranks_per_node: int) -> Tier:
         rate=rate,
         node_rate=fields["node_bandwidth"].read(quantities.rate) if "node_bandwidth" in fields else 0,
     )
+
+
+def _with_times(tiers: tuple[Tier, ...], value: Value) -> tuple[Tier, ...]:
+    by_tier = value.known(*(tier.name for tier in tiers))
+    return tuple(replace(t, measured=_curves(by_tier[t.name])) if t.name in by_tier else t for t in tiers)
+
+
+def _curves(value: Value) -> dict[str, tuple[Curve, ...]]:
+    found: dict[str, tuple[Curve, ...]] = {}
+    for op, field in value.fields().items():
+        if op not in OPS and op != SEND:
+            field.fail("is no collective", f"one of: {SEND}, {', '.join(sorted(OPS))}")
+        by_members = field.fields()
+        if not by_members:
+            field.fail("holds no times", "give them by ranks of the group, then by size")
+        found[op] = tuple(_curve(text, times) for text, times in by_members.items())
+    return found
+
+
+def _curve(members: str, value: Value) -> Curve:
+    if not (members.isascii() and members.isdecimal() and len(members) < 9 and int(members) > 1):
+        value.fail(f"{members[:40]!r} is no number of ranks from 2", "give times by ranks of the group, then by size")
+    points = [(field.named(quantities.size_bytes), field.read(quantities.time_ns)) for field in value.fields().values()]
+    sizes_bytes = [size_bytes for size_bytes, _ in points]
+    if not points or sizes_bytes != sorted(set(sizes_bytes)):
+        value.fail("must be times by size, from the smallest to the largest", "as in {1 KiB: 80 us, 1 MiB: 1.2 ms}")
+    if not all(time_ns for _, time_ns in points):
+        value.fail("holds a time of nothing", "leave out what was too fast to be measured")
+    return Curve(members=int(members), sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points))
+
+
+def _calibration(value: Value) -> Calibration:
+    fields = value.known("machine", "backend", "date", "errors")
+    errors = fields["errors"].fields() if "errors" in fields else {}
+    return Calibration(
+        machine=value.required(fields, "machine").text(),
+        backend=value.required(fields, "backend").text(),
+        date=value.required(fields, "date").text(),
+        fits={op: _fit(op, field) for op, field in errors.items()},
+    )
+
+
+def _fit(op: str, value: Value) -> Fit:
+    if op not in OPS and op != SEND:
+        value.fail("is no collective", f"one of: {SEND}, {', '.join(sorted(OPS))}")
+    fields = value.known("median", "largest", "ranks", "sizes")
+    ranks, sizes = (_two(value.required(fields, name)) for name in ("ranks", "sizes"))
+    return Fit(
+        median_ppm=value.required(fields, "median").read(quantities.percent_ppm),
+        largest_ppm=value.required(fields, "largest").read(quantities.percent_ppm),
+        groups=(ranks[0].whole(2), ranks[1].whole(2)),
+        sizes_bytes=(sizes[0].read(quantities.size_bytes), sizes[1].read(quantities.size_bytes)),
+    )
+
+
+def _two(value: Value) -> list[Value]:
+    items = value.items()
+    if len(items) != 2:
+        value.fail("must be the least and the most", "as in [2, 8]")
+    return items
 
 
 def _algorithms(value: Value) -> dict[str, tuple[Choice, ...]]:

@@ -28,7 +28,7 @@ class Keep(Enum):
     """Whose ends of communication are kept, for timelines."""
 
     ALL = "all"
-    FIRST = "first"  # one rank of each cohort
+    FIRST = "first"  # one rank of each cohort: the first, or the one that was asked for
     NONE = "none"
 
 
@@ -69,6 +69,7 @@ class Team:
     crew: Crew
     derived: int | None
     kept: dict[int, Amount] | None
+    kept_place: tuple[int, ...] = ()  # of the rank that is kept, where it is not the first
     tracks: list[Track] = field(default_factory=list)
     ends: dict[int, Ints] = field(default_factory=dict)
     results: dict[int, Ints] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Engine:
                     team.late_ns[call.place] = team.late_ns[call.place] + (last - clock)
                 clock = last + call.transfer_ns
                 if team.kept is not None:
-                    team.kept[number] = clock if self._keep is Keep.ALL else clock.item(0)
+                    team.kept[number] = self._kept(team, clock)
             else:
                 track.at = at
                 following = self._other(track, step, number, clock)
@@ -217,11 +218,18 @@ class Engine:
         for ending in self.meetings.meet(key, Arrival(crew, entry, call, arrived)):
             self._ended(ending)
 
+    def _kept(self, team: Team, end: Ints) -> Amount:
+        if self._keep is Keep.ALL:
+            return end
+        if not team.kept_place:
+            return end.item(0)
+        return int(end[tuple(i if size > 1 else 0 for i, size in zip(team.kept_place, end.shape, strict=True))])
+
     def _ended(self, ending: Ending) -> None:
         """Of communication."""
         team, entry = self._team_of[id(ending.crew)], ending.entry
         if team.kept is not None:
-            team.kept[entry] = ending.end if self._keep is Keep.ALL else ending.end.item(0)
+            team.kept[entry] = self._kept(team, ending.end)
         if team.crew.plan.ends_on[entry] != FREE:
             team.results[entry] = ending.end
             self._wake(team, _OWN + entry)

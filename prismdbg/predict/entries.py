@@ -33,6 +33,7 @@ class Provenance(StrEnum):
 
     REAL = "real"  # ran here, now
     RECORDED = "recorded"  # taken from a recorded run
+    REPLAYED = "replayed"  # a share of a recorded time, as a replay of it took its parts
     MODELLED = "modelled"  # from a formula with measured parameters
     ASSUMED = "assumed"  # from a formula with parameters nobody measured
 

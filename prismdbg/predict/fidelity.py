@@ -1,16 +1,16 @@
-"""How much of a result is real, recorded, modelled or assumed. No result is given without it."""
+"""How much of a result is real, recorded, modelled or assumed, and how far it is off where that is known. No result is
+given without it. `judging` fills it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from prismdbg.predict.entries import MODELLED_NS, PROVENANCES, Entries, Kind, Provenance
+from prismdbg.predict.entries import PROVENANCES, Provenance
 
 COMPONENTS = ("computation", "communication", "memory")
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,38 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignedError:
+    """Simulated less known, as shares: of the rank's known iteration, memory of its known peak. Over `ranks` ranks."""
+
+    component: str
+    against: str
+    ranks: int
+    mean: float
+    worst: float
+    worst_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """Of all ranks so many did it themselves, stand in by a class of which a second member agreed, or by the mesh."""
+
+    own: int
+    checked: int
+    assumed: int
+
+    @property
+    def world(self) -> int:
+        return self.own + self.checked + self.assumed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """`doubts`: what cannot be concluded from this result."""
+    """`doubts`: what cannot be concluded. errors: where the truth is known. ran: None where nothing did."""
 
     shares: tuple[Share, ...]
     doubts: tuple[str, ...]
+    errors: tuple[SignedError, ...] = ()
+    ran: Ran | None = None
 
     def time_share(self, provenance: Provenance, component: str = "") -> float:
         return self._share("time_ns", provenance, component)
@@ -42,58 +69,70 @@ class Fidelity:
         return sum(getattr(s, what) for s in counted if s.provenance is provenance) / total if total else 0.0
 
     def lines(self) -> list[str]:
-        text = [
-            f"{s.component}: {s.provenance} {s.time_ns / 1e9:.3f} s of ranks' time, {s.size_bytes:,} bytes"
-            for s in self.shares
-            if s.time_ns or s.size_bytes
+        return [
+            *self._parts("time_ns", "time of all ranks", lambda total: f"{total / 1e9:,.3f} s"),
+            *self._parts("size_bytes", "bytes of all ranks", _size),
+            *([self._who(self.ran)] if self.ran is not None else []),
+            *self.error_lines(),
+            *(f"do not conclude: {doubt}" for doubt in self.doubts),
         ]
-        return [*text, *(f"do not conclude: {doubt}" for doubt in self.doubts)]
+
+    def error_lines(self) -> list[str]:
+        return [_error(error) for error in self.errors]
+
+    def _parts(self, what: str, title: str, say: Callable[[int], str]) -> list[str]:
+        """Of the whole, then of each component, as a share of the whole."""
+        total = sum(getattr(share, what) for share in self.shares)
+        if not total:
+            return []
+        found = [f"{title}, {say(total)}: {_shares(self._of(what, ''), total)}"]
+        for component in COMPONENTS:
+            of_it = self._of(what, component)
+            if of_it:
+                found.append(f"  {component}: {_shares(of_it, total)}")
+        return found
+
+    def _of(self, what: str, component: str) -> dict[Provenance, int]:
+        found = {
+            p: sum(getattr(s, what) for s in self.shares if s.provenance is p and component in ("", s.component))
+            for p in PROVENANCES
+        }
+        return {provenance: amount for provenance, amount in found.items() if amount}
+
+    def _who(self, ran: Ran) -> str:
+        rest = [
+            *([f"{ran.checked:,} stand in by a class of which a second member agreed"] if ran.checked else []),
+            *([f"{ran.assumed:,} by the mesh alone"] if ran.assumed else []),
+        ]
+        return "; ".join([f"{ran.own:,} of {ran.world:,} ranks did it themselves", *rest])
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One cohort: its ranks do `entries`, their communication taking `transfer_ns` on average, by entry."""
-
-    entries: Entries
-    computed_ns: Sequence[int]
-    transfer_ns: NDArray[np.float64]
-    ranks: int
+def _shares(amounts: dict[Provenance, int], total: int) -> str:
+    return ", ".join(f"{_percent(amount / total)} {provenance}" for provenance, amount in amounts.items())
 
 
-def judge(parts: Sequence[Part], *, cluster_is_measured: bool) -> Fidelity:
-    """A model whose parameters nobody measured makes what it says assumed."""
-    time = np.zeros((len(COMPONENTS), len(PROVENANCES)))
-    sizes = np.zeros_like(time)
-    for part in parts:
-        kind, provenance = part.entries.kind, part.entries.provenance
-        if not cluster_is_measured:
-            by_model = part.entries.communicates & (part.entries.duration_ns == MODELLED_NS)
-            provenance = np.where(by_model, PROVENANCES.index(Provenance.ASSUMED), provenance)
-        which = np.where(part.entries.communicates, 1, np.where(kind == Kind.MEMORY, 2, 0))
-        spent = np.where(kind == Kind.COMPUTE, part.computed_ns, 0) + part.transfer_ns
-        moved = np.abs(part.entries.size_bytes)
-        np.add.at(time, (which, provenance), spent * part.ranks)
-        np.add.at(sizes, (which, provenance), moved * part.ranks)
-    shares = tuple(
-        Share(component=name, provenance=p, time_ns=round(time[i, j]), size_bytes=round(sizes[i, j]))
-        for i, name in enumerate(COMPONENTS)
-        for j, p in enumerate(PROVENANCES)
-        if time[i, j] or sizes[i, j]
+def _percent(share: float) -> str:
+    """What is there is never said to be nothing, and what is missing never to be whole."""
+    if 0 < share < 0.0005:
+        return "under 0.1 %"
+    if 0.9995 < share < 1:
+        return "over 99.9 %"
+    return f"{share * 100:.1f} %"
+
+
+def _error(error: SignedError) -> str:
+    of = (
+        "" if error.component == "iteration" else " of its peak" if error.component == "memory" else " of the iteration"
     )
-    return Fidelity(shares=shares, doubts=_doubts(parts, shares))
+    worst = f", at worst {error.worst:+.2%} (rank {error.worst_rank})" if error.ranks > 1 else ""
+    ranks = f"{error.ranks:,} ranks" if error.ranks > 1 else f"rank {error.worst_rank}"
+    return f"against {error.against}, {ranks}: {error.component} {error.mean:+.2%}{of}{worst}"
 
 
-def _doubts(parts: Sequence[Part], shares: Sequence[Share]) -> tuple[str, ...]:
-    doubts = []
-    found = {(share.component, share.provenance) for share in shares}
-    communicates = any(part.entries.communicates.any() for part in parts)
-    if any((p.entries.communicates & (p.entries.duration_ns == MODELLED_NS)).any() for p in parts):
-        doubts.append("queues on links between different channels: contention is a formula by channel, no queue")
-    if communicates and ("communication", Provenance.ASSUMED) in found:
-        doubts.append("absolute times of communication: its parameters were assumed")
-    if ("computation", Provenance.ASSUMED) in found:
-        doubts.append("absolute times of computation: durations were assumed")
-    if ("memory", Provenance.ASSUMED) in found:
-        doubts.append("memory peaks: sizes were assumed")
-    doubts.append("anything about values: nothing was computed, only timed")
-    return tuple(doubts)
+def _size(size_bytes: int) -> str:
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if value < 1000 or unit == _UNITS[-1]:
+            break
+        value /= 1000
+    return f"{value:.4g} {unit}"

@@ -5,7 +5,7 @@ For tests, benchmarks and plans: durations follow from the arithmetic at an assu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from prismdbg.predict.entries import Entries, Provenance
 from prismdbg.predict.entry_writer import EntryWriter
 from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Ints, Mesh
+from prismdbg.predict.origin import Origin, Source
 from prismdbg.predict.quantities import MILLION
 
 TP, PP, DP = "tp", "pp", "dp"
@@ -49,7 +50,8 @@ def gpt_job(mesh: Mesh, shape: GptShape, *, compute_ppm: Ints | None = None) -> 
         place[mesh.axis(PP)] = stages
         class_at += np.arange(stages).reshape(place)
     ppm = np.full(mesh.world, MILLION) if compute_ppm is None else compute_ppm[mesh.ranks().ravel()]
-    return JobGraph.placed(mesh, classes, class_at.ravel(), ppm)
+    graph = JobGraph.placed(mesh, classes, class_at.ravel(), ppm)
+    return replace(graph, origin=Origin(source=Source.ARITHMETIC))
 
 
 def _size(mesh: Mesh, name: str) -> int:

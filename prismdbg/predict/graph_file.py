@@ -6,6 +6,7 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,11 +19,13 @@ from prismdbg.errors import CapsuleError
 from prismdbg.predict.entries import COMPUTE_STREAM, DTYPES, FREE, MODELLED_NS, PROVENANCES, Entries, Kind
 from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.origin import NOT_KNOWN, Origin, Source, Standing, Truth
 
-FORMAT = 1
+FORMAT = 2
 FILE_NAME = "graph.npz"  # in a folder
 MOST_BYTES = 1 << 30  # unpacked
 _LARGEST_NS = 1 << 53
+_TRUTH = tuple(field.name for field in fields(Truth))  # its rank first
 
 
 def save(graph: JobGraph, path: Path) -> None:
@@ -40,12 +43,18 @@ def save(graph: JobGraph, path: Path) -> None:
             }
             for c in graph.classes
         ],
+        "source": graph.origin.source,
+        "stretched": list(graph.origin.stretched),
     }
     arrays: dict[str, NDArray[Any]] = {
         "about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
         "class_at": graph.class_at,
         "compute_ppm_at": graph.compute_ppm_at,
     }
+    if graph.origin.standing_at is not None:
+        arrays["standing_at"] = graph.origin.standing_at
+    for name in _TRUTH:
+        arrays[f"truth.{name}"] = np.array([getattr(t, name) for t in graph.origin.truths], dtype=np.int64)
     for number, rank_class in enumerate(graph.classes):
         arrays |= {f"{number}.{name}": getattr(rank_class.entries, name) for name in DTYPES}
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -79,21 +88,44 @@ class _Reader:
         version = about.integer("format")
         if version != FORMAT:
             raise CapsuleError(
-                f"{self._path} has format {version}; this prismdbg reads {FORMAT}", hint="use a newer prismdbg"
+                f"{self._path} has format {version}; this prismdbg reads {FORMAT}",
+                hint="use a newer prismdbg" if version > FORMAT else "build the graph again",
             )
         mesh = Mesh.parse(about.text("mesh"), order=about.text("order"))
-        classes = tuple(self._class(number, fields) for number, fields in enumerate(about.objects("classes")))
+        classes = tuple(self._class(number, held) for number, held in enumerate(about.objects("classes")))
+        source, stretched = about.text("source"), about.texts("stretched")
         about.refuse_others()
+        if source not in list(Source):
+            self._fail("source", f"is {source[:40]!r}, which is not known")
         class_at = self._column("class_at", np.int64, mesh.world)
         self._between("class_at", class_at, 0, len(classes) - 1)
         slower = self._column("compute_ppm_at", np.int64, mesh.world)
         self._between("compute_ppm_at", slower, 1, 10**9)
-        return JobGraph.placed(mesh, classes, class_at, slower)
+        origin = Origin(
+            source=Source(source), standing_at=self._standing(mesh), stretched=stretched, truths=self._truths(mesh)
+        )
+        return replace(JobGraph.placed(mesh, classes, class_at, slower), origin=origin)
 
-    def _class(self, number: int, fields: Fields) -> RankClass:
-        name = fields.text("name")
-        tables: dict[str, Any] = {table: fields.texts(table) for table in ("streams", "channels", "texts")}
-        fields.refuse_others()
+    def _standing(self, mesh: Mesh) -> NDArray[np.uint8] | None:
+        if "standing_at" not in self._held:
+            return None
+        standing = self._column("standing_at", np.uint8, mesh.world)
+        self._between("standing_at", standing, 0, max(Standing))
+        return standing
+
+    def _truths(self, mesh: Mesh) -> tuple[Truth, ...]:
+        ranks = self._column("truth.rank", np.int64)
+        self._between("truth.rank", ranks, 0, mesh.world - 1)
+        columns = {name: self._column(f"truth.{name}", np.int64, len(ranks)) for name in _TRUTH}
+        for name in _TRUTH[1:]:
+            self._between(f"truth.{name}", columns[name], NOT_KNOWN, _LARGEST_NS)
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return tuple(Truth(**dict(zip(_TRUTH, row, strict=True))) for row in rows)
+
+    def _class(self, number: int, held: Fields) -> RankClass:
+        name = held.text("name")
+        tables: dict[str, Any] = {table: held.texts(table) for table in ("streams", "channels", "texts")}
+        held.refuse_others()
         length = len(self._column(f"{number}.kind", np.uint8))
         columns: dict[str, Any] = {
             column: self._column(f"{number}.{column}", dtype, length) for column, dtype in DTYPES.items()

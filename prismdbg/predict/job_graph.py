@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from prismdbg.errors import UsageError
 from prismdbg.predict.entries import Entries
 from prismdbg.predict.mesh import Ints, Mesh
+from prismdbg.predict.origin import Origin, Standings
 from prismdbg.predict.quantities import MILLION
 from prismdbg.predict.seams import Stitching
 from prismdbg.predict.stitching import stitch
@@ -32,6 +33,7 @@ class JobGraph:
     class_at: Ints
     compute_ppm_at: Ints
     stitching: Stitching
+    origin: Origin = field(default_factory=Origin)
 
     @classmethod
     def build(
@@ -63,7 +65,7 @@ class JobGraph:
     @property
     def stored_bytes(self) -> int:
         """What the graph takes: its columns and its vectors over ranks."""
-        vectors = self.class_at.nbytes + self.compute_ppm_at.nbytes
+        vectors = self.class_at.nbytes + self.compute_ppm_at.nbytes + _nbytes(self.origin.standing_at)
         return vectors + sum(rank_class.entries.stored_bytes for rank_class in self.classes)
 
     @property
@@ -72,11 +74,17 @@ class JobGraph:
         counts = np.bincount(self.class_at, minlength=len(self.classes))
         return sum(int(n) * len(c.entries) for n, c in zip(counts, self.classes, strict=True))
 
+    @property
+    def peak_bytes(self) -> Ints:
+        """By rank: the most of its class's memory events at once."""
+        peaks = np.array([rank_class.entries.peak_bytes() for rank_class in self.classes], dtype=np.int64)
+        return vector_by_rank(self.mesh, peaks[self.class_at])
+
     def reordered(self, order: Sequence[str]) -> JobGraph:
         """The same job with its ranks laid out over the machines in another order of the axes."""
         by_rank = vector_by_rank(self.mesh, self.compute_ppm_at)
         mesh = self.mesh.reordered(order)
-        return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank))
+        return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank), origin=self.origin.changed())
 
     def stretched(self, axis: str, size: int) -> JobGraph:
         """The same classes on another number of ranks along an axis on which they do not depend.
@@ -100,10 +108,23 @@ class JobGraph:
         class_at = np.broadcast_to(first, mesh.sizes).ravel()
         repeated = np.arange(size) % self.mesh.size(axis)
         slower = self.compute_ppm_at.reshape(self.mesh.sizes).take(repeated, number).ravel()
-        return JobGraph.placed(mesh, self.classes, class_at, slower)
+        origin = self.origin.stretched_along(number, self.mesh.sizes, size, axis)
+        return replace(JobGraph.placed(mesh, self.classes, class_at, slower), origin=origin)
+
+    def with_rank(self, rank: int, alone: RankClass) -> JobGraph:
+        """The same job in which this rank did that by itself."""
+        place = position(self.mesh, rank)
+        class_at, slower = self.class_at.copy(), self.compute_ppm_at.copy()
+        class_at[place], slower[place] = len(self.classes), MILLION
+        graph = JobGraph.placed(self.mesh, (*self.classes, alone), class_at, slower)
+        return replace(graph, origin=self.origin.with_own(place))
 
     def class_of(self, rank: int) -> RankClass:
         return self.classes[int(self.class_at[position(self.mesh, rank)])]
+
+
+def _nbytes(vector: Standings | None) -> int:
+    return 0 if vector is None else vector.nbytes
 
 
 def position(mesh: Mesh, rank: int) -> int:

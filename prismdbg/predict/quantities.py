@@ -42,6 +42,50 @@ def factor_ppm(text: str) -> int:
     return max(round(Fraction(match[1]) * MILLION), 1)
 
 
+def percent_ppm(text: str) -> int:
+    """`1.5 %`, in millionths."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or match[2] != "%":
+        raise ValueError(f"{text!r} is not a share; write it as in 1.5 %")
+    return round(Fraction(match[1]) * 10_000)
+
+
+def say_time(time_ns: int) -> str:
+    """Exact."""
+    unit = next((u for u in ("s", "ms", "us") if time_ns >= TIMES_NS[u]), "ns")
+    return f"{_decimal(time_ns, TIMES_NS[unit])} {unit}"
+
+
+def say_size(size_bytes: int) -> str:
+    """Exact."""
+    units = [(unit, size) for unit, size in SIZES.items() if unit.endswith("iB")]
+    unit, size = next(((u, s) for u, s in reversed(units) if size_bytes and not size_bytes % s), ("B", 1))
+    return f"{size_bytes // size} {unit}"
+
+
+def say_rate(rate: int) -> str:
+    """Exact."""
+    unit = next((u for u in ("GB", "MB", "kB") if rate >= SIZES[u]), "B")
+    return f"{_decimal(rate, SIZES[unit])} {unit}/s"
+
+
+def say_factor(ppm: int) -> str:
+    """Exact."""
+    return _decimal(ppm, MILLION)
+
+
+def say_percent(ppm: int) -> str:
+    """Exact."""
+    return f"{_decimal(ppm, 10_000)} %"
+
+
+def _decimal(value: int, size: int) -> str:
+    """`value / size`, size a power of ten, all its digits."""
+    whole, rest = divmod(value, size)
+    digits = f"{rest:0{len(str(size)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
 def _whole(text: str, units: Mapping[str, int] | Mapping[str, Fraction], example: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from prismdbg.predict import fidelity
+from prismdbg.predict import known_truth
 from prismdbg.predict.changes import Changes, factors
-from prismdbg.predict.channel import Channel
+from prismdbg.predict.channel import Channel, Toward
 from prismdbg.predict.cluster import ClusterModel
 from prismdbg.predict.cohorts import Layout
-from prismdbg.predict.crew import Amount, Crew, assemble, here_alone, plan_class
+from prismdbg.predict.crew import Amount, Asked, Call, Crew, assemble, here_alone, plan_class
 from prismdbg.predict.deadlock import explain
 from prismdbg.predict.engine import OTHER_STREAMS, Engine, Keep, Team, Track
-from prismdbg.predict.entries import COMPUTE_STREAM
+from prismdbg.predict.entries import COMPUTE_STREAM, MODELLED_NS
 from prismdbg.predict.job_graph import JobGraph
+from prismdbg.predict.judging import Part, judge
 from prismdbg.predict.mesh import Ints
+from prismdbg.predict.origin import Standing
 from prismdbg.predict.quantities import MILLION
 from prismdbg.predict.timeline import OTHER_STREAMS as OTHER_NAME
-from prismdbg.predict.timeline import Timeline
+from prismdbg.predict.timeline import Timeline, find_team
 from prismdbg.predict.topology import Placed, Topology
+from prismdbg.predict.transfer import SEND
 
 NO_CHANGES = Changes()
 
@@ -32,16 +36,21 @@ def simulate(
     changes: Changes = NO_CHANGES,
     *,
     keep: Keep = Keep.FIRST,
+    of_rank: int | None = None,
     trace: bool = False,
 ) -> Timeline:
-    """`trace`: also what the critical path needs. UsageError where ranks wait for each other in a circle."""
+    """`trace`: also what the critical path needs. of_rank: whose timeline `Keep.FIRST` keeps instead of the first of its
+    cohort. UsageError where ranks wait for each other in a circle."""
     cluster = changes.cluster(cluster)
     teams = [_team(crew, keep, trace) for crew in _crews(graph, cluster, changes)]
+    if of_rank is not None:
+        team, place = find_team(graph, teams, of_rank)
+        team.kept_place = place
     engine = Engine(teams, keep=keep, trace=trace)
     stuck = engine.run()
     if stuck:
         raise explain(graph, stuck)
-    return _timeline(graph, cluster, engine, keep)
+    return _timeline(graph, cluster, engine, keep, is_as_it_ran=changes == NO_CHANGES)
 
 
 def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Crew]:
@@ -87,7 +96,7 @@ def _team(crew: Crew, keep: Keep, trace: bool) -> Team:
     return team
 
 
-def _timeline(graph: JobGraph, cluster: ClusterModel, engine: Engine, keep: Keep) -> Timeline:
+def _timeline(graph: JobGraph, cluster: ClusterModel, engine: Engine, keep: Keep, *, is_as_it_ran: bool) -> Timeline:
     layout = graph.stitching.cohorts.layout
     computed, ended = (np.zeros(layout.sizes, dtype=np.int64) for _ in range(2))
     by_channel: tuple[dict[str, Ints], ...] = ({}, {}, {})
@@ -101,16 +110,29 @@ def _timeline(graph: JobGraph, cluster: ClusterModel, engine: Engine, keep: Keep
                 name = OTHER_NAME if place == OTHER_STREAMS else _name(graph, team, place)
                 _put(found.setdefault(name, np.zeros(layout.sizes, dtype=np.int64)), team, taken, add=True)
     shown, late, transfer = ({n: _by_rank(graph, layout, v) for n, v in found.items()} for found in by_channel)
+    computed_by_rank, ended_by_rank = (_by_rank(graph, layout, values) for values in (computed, ended))
+    none = np.zeros_like(computed_by_rank)
+    errors = known_truth.signed_errors(
+        graph.origin.truths if is_as_it_ran else (),
+        against=f"the {graph.origin.source} run",
+        ended_ns=ended_by_rank,
+        computed_ns=computed_by_rank,
+        shown_ns=sum(shown.values(), none),
+        late_ns=sum(late.values(), none),
+        peak_bytes=graph.peak_bytes if graph.origin.truths else none,
+    )
     return Timeline(
         graph=graph,
         cluster=cluster,
         iteration_ns=int(ended.max()),
-        computed_ns=_by_rank(graph, layout, computed),
+        computed_ns=computed_by_rank,
         shown_ns=shown,
         late_ns=late,
         transfer_ns=transfer,
-        ended_ns=_by_rank(graph, layout, ended),
-        fidelity=fidelity.judge([_part(team) for team in engine.teams], cluster_is_measured=cluster.is_measured),
+        ended_ns=ended_by_rank,
+        fidelity=judge(
+            _parts(graph, cluster, engine.teams), cluster, graph.origin, errors, is_changed=not is_as_it_ran
+        ),
         keep=keep,
         teams=tuple(engine.teams),
         meetings=engine.meetings,
@@ -148,10 +170,38 @@ def _transfers(team: Team) -> dict[int, Amount]:
     return found
 
 
-def _part(team: Team) -> fidelity.Part:
-    plan = team.crew.plan
+def _parts(graph: JobGraph, cluster: ClusterModel, teams: list[Team]) -> list[Part]:
+    standing = graph.origin.standing_at
+    layout = graph.stitching.cohorts.layout
+    shaped = None if standing is None else layout.shaped(standing, graph.mesh)
+    return [_part(graph, cluster, team, shaped) for team in teams]
+
+
+def _part(graph: JobGraph, cluster: ClusterModel, team: Team, standing_at: Any) -> Part:
+    plan, cohort = team.crew.plan, team.crew.cohort
     average = np.array([float(np.mean(call.transfer_ns)) for call in team.crew.calls] + [0.0])
-    return fidelity.Part(plan.entries, plan.durations_ns.tolist(), average[plan.call_of], team.crew.cohort.size)
+    beyond = np.array(
+        [_is_beyond(graph, cluster, *pair) for pair in zip(team.crew.calls, plan.asked, strict=True)] + [False]
+    )
+    ranks = {Standing.OWN: cohort.size}
+    if standing_at is not None:
+        counts = np.bincount(standing_at[np.ix_(*cohort.coordinates)].ravel(), minlength=len(Standing)).tolist()
+        ranks = {standing: counts[standing] for standing in Standing if counts[standing]}
+    return Part(plan.entries, plan.durations_ns.tolist(), average[plan.call_of], ranks, beyond[plan.call_of])
+
+
+def _is_beyond(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked) -> bool:
+    """Whether nothing like it was measured."""
+    if cluster.calibration is None or asked.duration_ns != MODELLED_NS:
+        return False
+    channel = call.seam.channel
+    op = SEND if isinstance(channel, Toward) else asked.op
+    members = 2 if isinstance(channel, Toward) else len(channel.members) or prod(map(graph.mesh.size, channel.axes))
+    fit = cluster.calibration.fits.get(op)
+    if fit is None:
+        return members > 1
+    (least, most), (smallest, largest) = fit.groups, fit.sizes_bytes
+    return members > 1 and not (least <= members <= most and smallest <= asked.size_bytes <= largest)
 
 
 def _put(vector: Ints, team: Team, amount: Amount, *, add: bool = False) -> None:

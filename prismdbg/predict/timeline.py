@@ -5,7 +5,7 @@ Of each rank: computed + shown + late + tail = the iteration, to the nanosecond.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,12 +75,7 @@ class Timeline:
 
     def team_of(self, rank: int) -> tuple[Team, tuple[int, ...]]:
         """With the rank's place in it."""
-        coordinates = self.graph.mesh.coordinates(rank)
-        cohorts = self.graph.stitching.cohorts
-        place = tuple(coordinates[name] for name in cohorts.layout.names)
-        team = self.teams[int(cohorts.at[place])]
-        along = zip(team.crew.cohort.coordinates, place, strict=True)
-        return team, tuple(int(np.searchsorted(axis, at)) for axis, at in along)
+        return find_team(self.graph, self.teams, rank)
 
     def first_rank(self, team: Team) -> int:
         """The one whose timeline `Keep.FIRST` has."""
@@ -89,12 +84,22 @@ class Timeline:
 
     def of(self, rank: int) -> RankTimeline:
         team, place = self.team_of(rank)
-        if team.kept is None or (self.keep is Keep.FIRST and any(place)):
+        kept = self.keep is Keep.ALL or place == (team.kept_place or (0,) * len(place))
+        if team.kept is None or not kept:
             raise UsageError(
                 f"the timeline of {self.graph.mesh.say(rank)} was not kept", hint="simulate with Keep.ALL to have it"
             )
         ends = {entry: amount_at(end, place) for entry, end in team.kept.items()}
         return _follow(rank, team.crew, place, ends)
+
+
+def find_team(graph: JobGraph, teams: Sequence[Team], rank: int) -> tuple[Team, tuple[int, ...]]:
+    """The rank's team, and its place in it."""
+    coordinates, cohorts = graph.mesh.coordinates(rank), graph.stitching.cohorts
+    place = tuple(coordinates[name] for name in cohorts.layout.names)
+    team = teams[int(cohorts.at[place])]
+    along = zip(team.crew.cohort.coordinates, place, strict=True)
+    return team, tuple(int(np.searchsorted(axis, at)) for axis, at in along)
 
 
 def at(array: NDArray[Any], place: tuple[int, ...]) -> int:

@@ -3,19 +3,22 @@
 `size_bytes` is the larger of what a rank passes in and what it gets: S. With n members, latency L and rate B, the
 ring's all-reduce takes 2(n-1) L + 2(n-1)/n S/B, its all-gather, reduce-scatter and all-to-all half of it; a tree takes
 L for each of its levels and S/B each way; hierarchical is a ring in each node, one between nodes, and one in the node.
+Where times were measured they count, and the formula only says how they go on to other groups, sizes and shared links.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prismdbg.predict.cluster import Algorithm, ClusterModel, Tier
+from prismdbg.predict.curve import nearest
 
 SECOND_NS = 10**9
 HALVES = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 ROOTED = frozenset({"broadcast", "reduce"})
 ALL_REDUCE = "all_reduce"
 BARRIER = "barrier"
+SEND = "send"
 OPS = HALVES | ROOTED | {ALL_REDUCE, BARRIER}
 
 
@@ -36,6 +39,41 @@ class Geometry:
 def collective_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
     if where.members == 1:
         return 0
+    curves = cluster.tiers[where.tier].measured.get(op)
+    if not curves:
+        return formula_ns(cluster, op, size_bytes, where)
+    curve = nearest(curves, where.members)
+    known_bytes = curve.clamped(size_bytes)
+    measured_ns = curve.time_ns(size_bytes)
+    if known_bytes == size_bytes and curve.members == where.members and where.sharing <= 1:
+        return round(measured_ns)
+    there = replace(where, members=curve.members, local=min(where.local, curve.members), sharing=min(where.sharing, 1))
+    return _carried_ns(
+        measured_ns, formula_ns(cluster, op, size_bytes, where), formula_ns(cluster, op, known_bytes, there)
+    )
+
+
+def point_to_point_ns(cluster: ClusterModel, size_bytes: int, tier: int, sharing: int) -> int:
+    """`sharing`: ranks of the node that send along this channel out of it; 0 inside a node."""
+    link = cluster.tiers[tier]
+    curves = link.measured.get(SEND)
+    if not curves:
+        return message_ns(link, size_bytes, sharing)
+    known_bytes = curves[0].clamped(size_bytes)
+    measured_ns = curves[0].time_ns(size_bytes)
+    if known_bytes == size_bytes and sharing <= 1:
+        return round(measured_ns)
+    there_ns = message_ns(link, known_bytes, min(sharing, 1))
+    return _carried_ns(measured_ns, message_ns(link, size_bytes, sharing), there_ns)
+
+
+def _carried_ns(measured_ns: float, formula_here_ns: int, formula_there_ns: int) -> int:
+    """What was measured there, here: by the ratio of the formulas."""
+    return round(measured_ns * formula_here_ns / formula_there_ns) if formula_there_ns else round(measured_ns)
+
+
+def formula_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
+    """Of a group of two or more, by the formula alone."""
     tier = cluster.tiers[where.tier]
     rate = _rate(tier, where.sharing if where.nodes > 1 else 0)
     if op == BARRIER:
@@ -49,9 +87,8 @@ def collective_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geomet
     return _ring_ns(op, size_bytes, where.members, tier.latency_ns, rate)
 
 
-def point_to_point_ns(cluster: ClusterModel, size_bytes: int, tier: int, sharing: int) -> int:
-    """`sharing`: ranks of the node that send along this channel out of it; 0 inside a node."""
-    link = cluster.tiers[tier]
+def message_ns(link: Tier, size_bytes: int, sharing: int) -> int:
+    """By the formula alone."""
     return link.latency_ns + _bytes_ns(size_bytes, 1, _rate(link, sharing))
 
 

@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Value:
     """One value of the file, with its place. Nothing is converted before it is asked for."""
 
-    def __init__(self, node: yaml.Node, file: str, key: str) -> None:
-        self.node, self.file, self.key = node, file, key
+    def __init__(self, node: yaml.Node, file: str, key: str, name: str = "") -> None:
+        self.node, self.file, self.key, self.name = node, file, key, name
 
     def fail(self, problem: str, hint: str = "") -> NoReturn:
         line = self.node.start_mark.line + 1
@@ -34,6 +34,13 @@ class Value:
         """`convert` raises ValueError with what is wrong."""
         try:
             return convert(self.text())
+        except ValueError as error:
+            self.fail(str(error))
+
+    def named(self, convert: Callable[[str], T]) -> T:
+        """Its own name, where that is a quantity. `convert` raises ValueError with what is wrong."""
+        try:
+            return convert(self.name)
         except ValueError as error:
             self.fail(str(error))
 
@@ -54,7 +61,7 @@ class Value:
         found: dict[str, Value] = {}
         for key, node in self.node.value:
             name = Value(key, self.file, f"a name in {self.key or 'the file'}").text()
-            value = Value(node, self.file, f"{self.key}.{name}" if self.key else name)
+            value = Value(node, self.file, f"{self.key}.{name}" if self.key else name, name)
             if name in found:
                 value.fail("stands there twice", "leave one")
             found[name] = value

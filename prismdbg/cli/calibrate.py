@@ -1,0 +1,79 @@
+"""`prismdbg calibrate`: a cluster file from collectives measured on this machine, or on several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import calibration_text, render
+from prismdbg.cli.param_types import ranks as rank_list
+from prismdbg.cli.param_types import seconds, size
+from prismdbg.errors import UsageError
+from prismdbg.workflows import calibrate as workflow
+from prismdbg.workflows.calibrate import CalibrateRequest, calibrate
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(size(part) for part in str(text).split(",") if part.strip())
+
+
+@click.command()
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="New cluster file."
+)
+@click.option("--ranks", "groups", type=rank_list, default="2,4", show_default=True, help="Groups of so many ranks.")
+@click.option(
+    "--sizes", type=_sizes, metavar="SIZES", help="Of messages, as in 1KiB,64KiB,4MiB.  [default: 256B-64MiB]"
+)
+@click.option("--backend", type=click.Choice(workflow.BACKENDS), default="gloo", show_default=True)
+@click.option("--quick", is_flag=True, help="Fewer sizes and rounds: a rough model in seconds.")
+@click.option("--time", "bound_s", type=seconds, help="End measuring after this.  [default: 1m; 10s with --quick]")
+@click.option("--pin", is_flag=True, help="A processor for each rank.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="So many nodes take part.")
+@click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which of them this is.")
+@click.option("--head", default="", metavar="HOST:PORT", help="Where the nodes meet, on node 0.")
+@click.option("--json", "as_json", is_flag=True, help="Print every measured time and the model's as JSON.")
+def command(
+    output: Path,
+    groups: tuple[int, ...],
+    sizes: tuple[int, ...] | None,
+    backend: str,
+    quick: bool,
+    bound_s: float | None,
+    pin: bool,
+    nodes: int,
+    node_rank: int,
+    head: str,
+    as_json: bool,
+) -> None:
+    """Measure collectives in a job of torchrun's own and write a cluster model that fits them, for `graph --cluster`.
+
+    With several nodes, start it on each with the same options and its --node-rank; node 0 writes FILE. The machine
+    should have nothing else to do.
+    """
+    if output.exists():
+        raise UsageError(f"{output} exists", hint="give a new file; a calibration is never overwritten")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"{output.parent} is no folder", hint="give a file in a folder that exists")
+    request = CalibrateRequest(
+        backend=backend,
+        groups=groups,
+        sizes=sizes or (workflow.QUICK_SIZES if quick else workflow.SIZES),
+        rounds=workflow.QUICK_ROUNDS if quick else workflow.ROUNDS,
+        bound_s=bound_s or (workflow.QUICK_BOUND_S if quick else workflow.BOUND_S),
+        pin=pin,
+        nodes=nodes,
+        node_rank=node_rank,
+        head=head,
+    )
+    measured = calibrate(request, lambda text: render.say(f"prismdbg: {text}"))
+    if measured is None:
+        render.say("prismdbg: node 0 writes the cluster file")
+        return
+    output.write_text(measured.text())
+    if as_json:
+        render.emit_json(calibration_text.values(measured))
+    else:
+        render.emit("\n".join(calibration_text.lines(measured)))
+    render.say(f"prismdbg: {output}: for `prismdbg graph simulate --cluster {output}`")

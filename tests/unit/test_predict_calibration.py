@@ -1,0 +1,241 @@
+"""From measured times to a cluster model: what fits the formula, what becomes a table, and what is said of it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prismdbg.errors import UsageError
+from prismdbg.predict import cluster_file, cluster_text, quantities
+from prismdbg.predict.calibration import Calibrated, Sample, calibrate_model
+from prismdbg.predict.changes import Changes
+from prismdbg.predict.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.predict.curve import Curve, nearest
+from prismdbg.predict.transfer import SEND, Geometry, collective_ns, point_to_point_ns
+
+SIZES = tuple(256 << shift for shift in range(0, 20, 2))
+ORIGIN = Calibration(machine="none", backend="formula", date="2026-01-01", fits={})
+
+
+def inside(members: int) -> Geometry:
+    return Geometry(members=members, tier=0, nodes=1, local=members, sharing=0)
+
+
+def across(nodes: int, local: int) -> Geometry:
+    return Geometry(members=nodes * local, tier=1, nodes=nodes, local=local, sharing=0)
+
+
+def time_ns(model: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
+    if op == SEND:
+        return point_to_point_ns(model, size_bytes, where.tier, 0)
+    return collective_ns(model, op, size_bytes, where)
+
+
+def samples(model: ClusterModel, ops: dict[str, list[Geometry]], noise: float = 0.0) -> list[Sample]:
+    draw = random.Random(1)
+    return [
+        Sample(
+            op=op,
+            where=where,
+            size_bytes=size,
+            times_ns=tuple(
+                max(round(time_ns(model, op, size, where) * draw.lognormvariate(0, noise)), 1) for _ in range(9)
+            ),
+        )
+        for op, groups in ops.items()
+        for where in groups
+        for size in ((0,) if op == "barrier" else SIZES)
+    ]
+
+
+def fitted(found: list[Sample], *, nodes: int = 1) -> Calibrated:
+    tiers = [("node", 4), ("network", 0)] if nodes > 1 else [("node", 0)]
+    return calibrate_model(found, tiers, 4, origin=ORIGIN)
+
+
+class TestWhatTheFormulaDescribes:
+    TRUE = ClusterModel(
+        tiers=(Tier(name="node", spans=0, latency_ns=20_000, rate=2 * 10**9),),
+        algorithms={"all_reduce": (Choice(Algorithm.TREE, 1 << 14), Choice(Algorithm.RING))},
+    )
+    OPS = {op: [inside(2), inside(4), inside(8)] for op in ("all_reduce", "all_gather", "broadcast", "barrier")}
+
+    def test_comes_out_again(self) -> None:
+        found = fitted(samples(self.TRUE, self.OPS | {SEND: [inside(2)]})).cluster
+
+        assert found.tiers[0].latency_ns == pytest.approx(20_000, rel=0.01)
+        assert found.tiers[0].rate == pytest.approx(2 * 10**9, rel=0.01)
+        assert found.algorithms["all_reduce"] == self.TRUE.algorithms["all_reduce"]
+        assert found.is_measured and not found.tiers[0].measured
+        assert found.calibration is not None
+        assert found.calibration.fits["all_reduce"].largest_ppm < 20_000
+        assert found.calibration.fits["all_gather"].groups == (2, 8)
+
+    def test_from_noise_and_a_few_odd_points(self) -> None:
+        found = samples(self.TRUE, self.OPS, noise=0.02)
+        odd = [replace(s, times_ns=tuple(t * 5 for t in s.times_ns)) if i % 17 == 0 else s for i, s in enumerate(found)]
+        tier = fitted(odd).cluster.tiers[0]
+
+        assert tier.latency_ns == pytest.approx(20_000, rel=0.05)
+        assert tier.rate == pytest.approx(2 * 10**9, rel=0.05)
+
+    def test_two_tiers(self) -> None:
+        true = ClusterModel(
+            tiers=(
+                Tier(name="node", spans=4, latency_ns=3_000, rate=10**10),
+                Tier(name="network", spans=0, latency_ns=30_000, rate=10**9),
+            ),
+            ranks_per_node=4,
+            algorithms={"all_reduce": (Choice(Algorithm.HIERARCHICAL),)},
+        )
+        groups = [inside(2), inside(4), across(2, 1), across(2, 4)]
+        found = fitted(samples(true, {"all_reduce": groups, "all_gather": groups}), nodes=2).cluster
+
+        assert [t.latency_ns for t in found.tiers] == pytest.approx([3_000, 30_000], rel=0.02)
+        assert [t.rate for t in found.tiers] == pytest.approx([10**10, 10**9], rel=0.02)
+        assert found.algorithms["all_reduce"][-1].algorithm is Algorithm.HIERARCHICAL
+
+    def test_links_nobody_used(self) -> None:
+        with pytest.raises(UsageError, match="nothing was measured over network"):
+            fitted(samples(self.TRUE, {"all_reduce": [inside(2)]}), nodes=2)
+
+
+class TestWhatItDoesNotDescribe:
+    def odd(self) -> list[Sample]:
+        """A step in the middle, as where a library changes its protocol."""
+        found = samples(
+            TestWhatTheFormulaDescribes.TRUE, {"all_gather": [inside(2), inside(4)], "all_to_all": [inside(4)]}
+        )
+        return [
+            replace(s, times_ns=tuple(t * 3 for t in s.times_ns))
+            if s.op == "all_to_all" and s.size_bytes > 1 << 16
+            else s
+            for s in found
+        ]
+
+    def test_becomes_a_table_that_is_exact_where_it_was_measured(self) -> None:
+        calibrated = fitted(self.odd())
+        tier = calibrated.cluster.tiers[0]
+
+        assert set(tier.measured) == {"all_to_all"}
+        assert [c.model_ns for c in calibrated.compared if c.sample.op == "all_to_all"] == [
+            round(s.time_ns) for s in self.odd() if s.op == "all_to_all"
+        ]
+
+    def test_its_error_is_told_where_it_was_not_looked(self) -> None:
+        calibrated = fitted(self.odd())
+        assert calibrated.cluster.calibration is not None
+        fits = calibrated.cluster.calibration.fits
+
+        assert fits["all_to_all"].largest_ppm > 300_000, "at the step a neighbour says little"
+        assert fits["all_gather"].largest_ppm < 50_000
+        ends = [c for c in calibrated.compared if c.sample.size_bytes in (SIZES[0], SIZES[-1])]
+        assert all(c.unseen_ns is None for c in ends)
+
+    def test_halves_that_disagree(self) -> None:
+        sample = Sample(op="all_reduce", where=inside(2), size_bytes=8, times_ns=(100, 150, 100, 150))
+        assert sample.again == pytest.approx(1 / 3)
+
+
+class TestTables:
+    CURVE = Curve(members=4, sizes_bytes=(1000, 4000, 16_000), times_ns=(100, 200, 3200))
+    MODEL = ClusterModel(
+        tiers=(Tier(name="only", spans=0, latency_ns=10, rate=10**9, measured={"all_gather": (CURVE,)}),),
+        is_measured=True,
+    )
+
+    def test_between_two_sizes_on_the_line(self) -> None:
+        assert collective_ns(self.MODEL, "all_gather", 2000, inside(4)) == 100 + 100 // 3
+        assert collective_ns(self.MODEL, "all_gather", 8000, inside(4)) == 200 + 1000
+        assert [collective_ns(self.MODEL, "all_gather", s, inside(4)) for s in self.CURVE.sizes_bytes] == [
+            100,
+            200,
+            3200,
+        ]
+
+    def test_beyond_them_as_the_formula_goes_on(self) -> None:
+        latency, taken = 3 * 10, 3 * 16_000 // 4
+        assert collective_ns(self.MODEL, "all_gather", 160_000, inside(4)) == round(
+            3200 * (latency + 10 * taken) / (latency + taken)
+        )
+        assert 0 < collective_ns(self.MODEL, "all_gather", 0, inside(4)) < 100
+
+    def test_other_groups_by_the_nearest(self) -> None:
+        here, there = 7 * 10 + 7 * 4000 // 8, 3 * 10 + 3 * 4000 // 4
+        assert collective_ns(self.MODEL, "all_gather", 4000, inside(8)) == round(200 * here / there)
+        two = Curve(members=2, sizes_bytes=(1,), times_ns=(1,))
+        assert [nearest((two, self.CURVE), n).members for n in (2, 3, 4, 100)] == [2, 4, 4, 4]
+
+    def test_what_has_no_table_keeps_the_formula(self) -> None:
+        without = replace(self.MODEL, tiers=(replace(self.MODEL.tiers[0], measured={}),))
+        for op in ("all_reduce", "barrier"):
+            assert collective_ns(self.MODEL, op, 4000, inside(4)) == collective_ns(without, op, 4000, inside(4))
+
+    def test_messages(self) -> None:
+        curve = Curve(members=2, sizes_bytes=(1000, 2000), times_ns=(50, 80))
+        model = ClusterModel(
+            tiers=(Tier(name="only", spans=0, latency_ns=0, rate=10**9, node_rate=10**9, measured={SEND: (curve,)}),)
+        )
+        assert [point_to_point_ns(model, s, 0, 0) for s in (1000, 2000, 4000)] == [50, 80, 160]
+        assert point_to_point_ns(model, 1000, 0, 2) == 100, "two that share the links take twice as long"
+
+    def test_a_slower_tier_has_slower_tables(self) -> None:
+        slow = Changes(tier_ppm={"only": 3_000_000}).cluster(self.MODEL)
+        assert collective_ns(slow, "all_gather", 4000, inside(4)) == 600
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterModel:
+    def curves() -> tuple[Curve, ...]:
+        points = draw(st.dictionaries(st.integers(0, 1 << 40), st.integers(1, 10**12), min_size=1, max_size=4))
+        sizes = tuple(sorted(points))
+        times = tuple(points[size] for size in sizes)
+        groups = draw(st.lists(st.integers(2, 1 << 20), min_size=1, max_size=3, unique=True))
+        return tuple(Curve(members=members, sizes_bytes=sizes, times_ns=times) for members in groups)
+
+    def tier(name: str, spans: int) -> Tier:
+        return Tier(
+            name=name,
+            spans=spans,
+            latency_ns=draw(st.integers(0, 10**12)),
+            rate=draw(st.integers(1, 10**13)),
+            node_rate=draw(st.integers(0, 10**13)),
+            measured={op: curves() for op in draw(st.sets(st.sampled_from(["all_reduce", "barrier", SEND])))},
+        )
+
+    fits = {"all_to_all": Fit(median_ppm=12_500, largest_ppm=1_000_000, groups=(2, 4), sizes_bytes=(0, 1 << 26))}
+    about = st.builds(Calibration, machine=st.text(), backend=st.just("gloo"), date=st.text(), fits=st.just(fits))
+    return ClusterModel(
+        tiers=(tier("near", draw(st.integers(2, 8))), tier("far links", 0)),
+        ranks_per_node=draw(st.integers(1, 8)),
+        algorithms=draw(
+            st.dictionaries(
+                st.sampled_from(["all_reduce", "default"]),
+                st.sampled_from([(Choice(Algorithm.TREE, 1 << 18), Choice(Algorithm.RING)), (Choice(Algorithm.RING),)]),
+            )
+        ),
+        eager_bytes=draw(st.integers(0, 1 << 30)),
+        compute_overlap_ppm=draw(st.integers(1, 10**9)),
+        transfer_overlap_ppm=draw(st.integers(1, 10**9)),
+        compute_ppm=draw(st.dictionaries(st.integers(0, 99), st.integers(1, 10**9))),
+        link_ppm=draw(st.dictionaries(st.integers(0, 99), st.integers(1, 10**9))),
+        is_measured=draw(st.booleans()),
+        calibration=draw(st.none() | about),
+    )
+
+
+@given(clusters())
+def test_what_is_written_is_read_again(cluster: ClusterModel) -> None:
+    assert cluster_file.parse(cluster_text.write(cluster, ["of one", "of two lines"])) == cluster
+
+
+@given(st.integers(0, 1 << 60))
+def test_quantities_are_said_exactly(value: int) -> None:
+    assert quantities.time_ns(quantities.say_time(value)) == value
+    assert quantities.size_bytes(quantities.say_size(value)) == value
+    assert quantities.rate(quantities.say_rate(value)) == value
+    assert quantities.percent_ppm(quantities.say_percent(value)) == value
