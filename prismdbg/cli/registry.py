@@ -44,8 +44,10 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("memory", "Say when a rank had most memory live, and what made it so."),
     ),
     "A large job from few ranks": (
+        Entry("plan", "Say what an emulation will take: ranks, time, storage, memory."),
         Entry("emulate", "Run any rank of a large job alone, among synthesized peers."),
         Entry("graph", "Simulate the whole job: how long, who waits for whom, what if."),
+        Entry("calibrate", "Measure collectives here and write a cluster file for the simulation."),
     ),
     "Capsules": (
         Entry("list", "List runs and capsules, with their sizes."),

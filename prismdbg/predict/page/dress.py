@@ -5,12 +5,12 @@ from __future__ import annotations
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --soft: #59636e; --line: #d5dbe1; --idle: #eceff2;
   --forward: #2f6db5; --forward-odd: #7fb0e3; --backward: #c2601b; --backward-odd: #eda56c; --weights: #2c8a57;
-  --weights-odd: #7fc9a0; --other: #7a6ba8; --real: #2c8a57; --recorded: #2f6db5; --replayed: #7a6ba8; --modelled: #c79a1e;
-  --assumed: #b4472f; }
+  --weights-odd: #7fc9a0; --other: #7a6ba8; --real: #2c8a57; --recorded: #2f6db5; --replayed: #7a6ba8;
+  --modelled: #c79a1e; --assumed: #b4472f; }
 @media (prefers-color-scheme: dark) { :root { --page: #14181d; --ink: #e3e8ee; --soft: #9aa6b2; --line: #333b44;
   --idle: #232a31; --forward: #4f8fd8; --forward-odd: #2f5f96; --backward: #dd8240; --backward-odd: #94562a;
-  --weights: #43a873; --weights-odd: #2b6d4b; --other: #9385c4; --real: #43a873; --recorded: #4f8fd8; --replayed: #9385c4;
-  --modelled: #d9b03f; --assumed: #d4644b; } }
+  --weights: #43a873; --weights-odd: #2b6d4b; --other: #9385c4; --real: #43a873; --recorded: #4f8fd8; 
+  --replayed: #9385c4; --modelled: #d9b03f; --assumed: #d4644b; } }
 body { margin: 0 auto; max-width: 1400px; padding: 1.5rem; background: var(--page); color: var(--ink);
   font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.4rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
