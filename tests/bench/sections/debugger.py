@@ -17,7 +17,7 @@ from prismdbg.workflows.driver import Settings as DebuggerSettings
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.run_folder import RunFolder, read_json
 from prismdbg.workflows.travel import Travel, open_travel
-from tests.bench.jobs import ROOT, BenchError, recorded, remove_run, run
+from tests.bench.jobs import ROOT, BenchError, live_job, prismdbg, recorded, remove_run, run
 from tests.bench.settings import Settings
 from tests.bench.spread import ratios
 from tests.bench.table import Measured, Row
@@ -27,11 +27,13 @@ BACK_GOAL_S, STOP_GOAL, TRACE_GOAL = 1.0, 1.1, 1.1
 INCIDENT = ROOT / "examples" / "incidents" / "nan"
 SPACINGS_S = (0.25, 1.0, 4.0)
 BARE = "to the NaN, no stop"
+TRACED = "operators and memory traced"
+LARGE = "the larger job, not traced"
 WATCHED = {
     "a stop on collectives that is never hit": ("break all_reduce if bytes > 1e15", STOP_GOAL),
     "a stop on what is sent, never hit": ("break all_reduce if max(abs(input[0])) > 1e30", None),
     "a stop on allocations that is never hit": ("break allocation if size > 1e15", None),
-    "operators and memory traced": ("trace on", TRACE_GOAL),
+    TRACED: ("trace on", None),
 }
 
 
@@ -40,6 +42,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     far = _incident(folder / "far", ["--window", "all"], corrupt=settings.debugged_steps)
     rows = [row for name in _runtimes() for row in _back(near, name, settings)]
     rows += _forward(far, settings)
+    rows += _larger(folder / "larger", settings)
     spaced = [_spaced(far, spacing_s, settings) for spacing_s in SPACINGS_S]
     rows += [row for row, _ in spaced]
     notes = [
@@ -47,6 +50,8 @@ def measure(settings: Settings, folder: Path) -> Measured:
         "collective before, and so on; images lie a second of replay apart.",
         f"Forward: from step {_begin(settings)} to the NaN at step {settings.debugged_steps} of a capsule from the "
         "program's start, in turn; each time in a new process.",
+        f"The larger job: a GPT of {settings.size}, batch {settings.batch}, DDP on 2 ranks, {settings.capsule_steps} "
+        "steps from a process image. A trace costs by the event, so a step of the demo's 20 ms pays most.",
         "Spacing: the rank runs to the NaN and keeps an image whenever so much replay time has gone by (at least three "
         "times what one costs), then goes back by single collectives. " + " ".join(note for _, note in spaced),
     ]
@@ -128,6 +133,34 @@ def _forward(capsule: Capsule, settings: Settings) -> list[Row]:
         paired = ratios(taken[what], taken[BARE])
         rows.append(Row(what=what, against=BARE, values=taken[what], unit="s", ratios=paired, goal=goal, digits=2))
     return rows
+
+
+def _larger(folder: Path, settings: Settings) -> Iterator[Row]:
+    folder.mkdir()
+    path = folder / "capsule"
+    with live_job(folder, "--size", settings.size, "--batch", settings.batch) as job:
+        capture = ["capture", job.run.path, "--rank", 1, "--window", settings.capsule_steps, "-o", path]
+        run(prismdbg(*capture), folder / "capture.txt")
+    capsule = Capsule.open(path)
+    taken: dict[str, list[float]] = {"trace off": [], "trace on": []}
+    with _debugged(capsule, "local", DebuggerSettings(images=False)) as (_, debugger):
+        for _ in range(settings.replays):
+            for line, seconds in taken.items():
+                debugger.do(line)
+                debugger.do("restart")
+                seconds.append(_timed(debugger, f"until {capsule.manifest.moment_b.step}.1"))
+    bare, traced = taken.values()
+    yield Row(what=LARGE, values=bare, unit="s", digits=2)
+    paired = ratios(traced, bare)
+    yield Row(
+        what=f"the larger job: {TRACED}",
+        against=LARGE,
+        values=traced,
+        unit="s",
+        ratios=paired,
+        goal=TRACE_GOAL,
+        digits=2,
+    )
 
 
 def _spaced(capsule: Capsule, spacing_s: float, settings: Settings) -> tuple[Row, str]:
