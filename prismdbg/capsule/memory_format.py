@@ -23,7 +23,8 @@ SITE_KIND = 16
 # records that fit, records that are there, zeros
 HEADER = struct.Struct("<8sIIIIqqQQ8x")
 # kind, flags, device, thread | address | size | monotonic ns | step, collective, op, site | block | total:
-# what the program's own blocks hold after this record
+# what the program's own blocks hold after this record.
+# Where there is no block the address is a monotonic time: see `Kind`; 0 where that is not known.
 RECORD = struct.Struct("<BBHIQQqIIIIQQ")
 # number, outermost operator's text, innermost operator's text, module's text, stack, zero
 SITE = struct.Struct("<IIIIII")
@@ -34,8 +35,11 @@ CPU = 0  # of another device: 1 + its index
 class Kind(IntEnum):
     ALLOCATION = 1
     FREE = 2
-    OPERATOR = 3  # an outermost one begins, on the issuing thread
+    OPERATOR = 3  # an outermost one begins, on the issuing thread; address: when the one before it there had ended
     BEFORE = 4  # a block that is older than the trace
+    ANSWERED = 5  # the collective, or the step's begin, is over for its thread; address: when it was issued
+    WAITED = 6  # a wait is over; address: when it began, block: the record number of the collective waited for
+    REFUSED = 7  # an allocation that a cap on the program's own blocks did not let through
 
 
 class Flag(IntEnum):

@@ -10,17 +10,16 @@ from typing import Any
 
 import click
 
-from prismdbg.cli import render, what_if_options
+from prismdbg.cli import graph_build, graph_gpt, render, what_if_options
 from prismdbg.predict import charts, cluster_file, graph_file, perfetto, report
 from prismdbg.predict.changes import Changes
 from prismdbg.predict.cluster import ClusterModel, example
 from prismdbg.predict.critical_path import critical_path
 from prismdbg.predict.engine import Keep
 from prismdbg.predict.job_graph import JobGraph
-from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.page.page import page
 from prismdbg.predict.simulate import simulate
 from prismdbg.predict.timeline import Timeline
-from prismdbg.workflows.graph_build import GraphRequest, build_graph
 
 _GRAPH = click.argument("graph", type=click.Path(path_type=Path, exists=True), metavar="GRAPH")
 _CLUSTER = click.option(
@@ -37,30 +36,8 @@ def command() -> None:
     """One iteration of the whole job: build its graph, then simulate it. GRAPH is a file, or the folder with it."""
 
 
-@command.command("build")
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN")
-@click.option("--mesh", "mesh_text", metavar="AXES", help="As in pp=2,dp=4,tp=2, the last axis adjacent.")
-@click.option("--alike", metavar="AXES", help="Ranks that differ along these axes only did the same as one with a log.")
-@click.option("--step", type=click.IntRange(0), help="This step; the last whole one if not given.")
-@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Then put the same classes on so many ranks.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The file to write; graph.npz in RUN if not given."
-)
-def build_command(
-    run: Path, mesh_text: str | None, alike: str | None, step: int | None, stretch: tuple[str, ...], output: Path | None
-) -> None:
-    """Make the graph of one iteration from the logs of RUN, a recorded or an emulated job."""
-    mesh = Mesh.parse(mesh_text) if mesh_text else None
-    axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
-    graph = build_graph(GraphRequest(run=run, mesh=mesh, alike=axes, step=step))
-    for axis, size in what_if_options.sizes(stretch):
-        graph = graph.stretched(axis, size)
-    path = output or run / graph_file.FILE_NAME
-    graph_file.save(graph, path)
-    render.say(
-        f"{path}: {graph.mesh.world:,} ranks in {len(graph.classes)} classes, {graph.events:,} events, "
-        f"{render.size(path.stat().st_size)}"
-    )
+command.add_command(graph_build.command)
+command.add_command(graph_gpt.command)
 
 
 @command.command("simulate")

@@ -61,7 +61,10 @@ class Detail:
 
 @dataclass(slots=True, kw_only=True)
 class LogColumns:
-    """`texts[op[i]]` is the operator of row i. Times are the log's own; `ended_ns` is NOT_ENDED where it did not."""
+    """`texts[op[i]]` is the operator of row i. Times are the log's own; `ended_ns` is NOT_ENDED where it did not.
+
+    synthesized: what was received is made up, so that nothing may be concluded from its values.
+    """
 
     rank: int
     wall_offset_ns: int
@@ -85,6 +88,7 @@ class LogColumns:
     received_nonfinite: Bools
     failed: Bools
     has_payload: Bools
+    synthesized: Bools
     texts: dict[int, str]
     groups: dict[str, Group]
     step_marks: Ints  # two columns: step, time
@@ -271,6 +275,7 @@ class _Reading:
             received_nonfinite=(end_flags & fmt.CompleteFlag.RECEIVED_NONFINITE) > 0,
             failed=end["status"] == fmt.Status.FAILED,
             has_payload=(end_flags & fmt.CompleteFlag.PAYLOAD) > 0,
+            synthesized=(end_flags & fmt.CompleteFlag.SYNTHESIZED) > 0,
             texts=self.texts,
             groups=self.groups,
             step_marks=np.array(self.steps, dtype=np.int64).reshape(-1, 2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prismdbg.model.collective import Frame, Identity
+from prismdbg.model.collective import Frame, Identity, source_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 
@@ -15,6 +15,8 @@ class Node:
 
     thread: issuing threads numbered in the order of their first collective. root and source_rank are
     as in the log. sent_bytes, received_bytes: what of this rank reaches others, and of others this rank.
+    waited_ns: when its own thread began to wait for it; None where that is not known, or where it held its issuer.
+    synthesized: no real peer answered it: what was received is made up.
     """
 
     record_id: int
@@ -34,10 +36,16 @@ class Node:
     has_failed: bool
     source_rank: int
     frames: tuple[Frame, ...]
+    waited_ns: int | None = None
+    synthesized: bool = False
 
     @property
     def name(self) -> str:
         return OPS[self.op].label if self.op in OPS else self.op
+
+    @property
+    def source(self) -> Frame | None:
+        return source_of(self.frames)
 
     @property
     def is_p2p(self) -> bool:

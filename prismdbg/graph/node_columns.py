@@ -48,6 +48,9 @@ COLUMNS = (
     Column("has_failed", lambda n: int(n.has_failed)),
     Column("source_rank", lambda n: n.source_rank, -1),
 )
+# where one of the nodes has it
+WAITED = Column("waited_ns", lambda n: NEVER if n.waited_ns is None else n.waited_ns, NEVER)
+SYNTHESIZED = Column("synthesized", lambda n: int(n.synthesized))
 
 
 def encode(nodes: Sequence[Node], groups: Sequence[str]) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def encode(nodes: Sequence[Node], groups: Sequence[str]) -> dict[str, Any]:
     return {
         "texts": texts,
         "stacks": [{"frames": [_frame_json(frame) for frame in stack]} for stack in stacks],
-        "columns": {column.name: [column.value(n) for n in nodes] for column in COLUMNS} | tables,
+        "columns": {column.name: [column.value(n) for n in nodes] for column in _columns(nodes)} | tables,
     }
 
 
@@ -72,7 +75,8 @@ def decode(data: Fields, groups: Sequence[str]) -> tuple[Node, ...]:
     texts = data.texts("texts")
     stacks = [tuple(map(_frame, stack.objects("frames"))) for stack in data.objects("stacks")]
     columns = data.fields("columns")
-    numbers = {column.name: _numbers(columns, column) for column in COLUMNS}
+    known = (*COLUMNS, *(column for column in (WAITED, SYNTHESIZED) if columns.has(column.name)))
+    numbers = {column.name: _numbers(columns, column) for column in known}
     group = _looked_up(columns, "group", groups)
     op = _looked_up(columns, "op", texts)
     reduce_op = _looked_up(columns, "reduce_op", texts)
@@ -108,7 +112,15 @@ def _node(n: dict[str, int], group: str, op: str, reduce_op: str, dtype: str, fr
         has_failed=bool(n["has_failed"]),
         source_rank=n["source_rank"],
         frames=frames,
+        waited_ns=None if n.get("waited_ns", NEVER) == NEVER else n["waited_ns"],
+        synthesized=bool(n.get("synthesized", 0)),
     )
+
+
+def _columns(nodes: Sequence[Node]) -> tuple[Column, ...]:
+    waited = (WAITED,) if any(n.waited_ns is not None for n in nodes) else ()
+    synthesized = (SYNTHESIZED,) if any(n.synthesized for n in nodes) else ()
+    return (*COLUMNS, *waited, *synthesized)
 
 
 def _positions(table: Sequence[T], values: Sequence[T]) -> list[int]:

@@ -102,6 +102,7 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
     role = (collective.op, collective.root, group, rank)
     tensors = collective.inputs or collective.outputs
     done = collective.time_completed_ns
+    waited = collective.time_waited_ns if collective.waiting_thread_id == collective.thread_id else None
     return Node(
         record_id=collective.record_id,
         moment=collective.moment,
@@ -120,6 +121,8 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
         has_failed=collective.state is State.FAILED,
         source_rank=collective.source_rank,
         frames=collective.frames,
+        waited_ns=None if waited is None else waited - begins_ns,
+        synthesized=collective.synthesized,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from prismdbg.model import made_up
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 
@@ -33,6 +34,12 @@ class Frame:
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line} in {self.name}"
+
+
+def source_of(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame of the program's own: not of an installed package, nor of Python."""
+    own = (f for f in frames if not any(part in f.filename for part in _INSTALLED))
+    return next(own, frames[0] if frames else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +148,12 @@ class Collective:
     source_rank: int = -1
     payload: PayloadRef | None = None
     synthesized: bool = False  # answered by assumption, not by real peers
+    made: str = made_up.NOT_KNOWN  # and how, one of `made_up.WAYS`
     failure: Failure | None = None
     stream: int = 0  # of its tensors' device; 0 is the default one, and a CPU's
+    # filled by the record of its wait, where that is known
+    time_waited_ns: int | None = None
+    waiting_thread_id: int = 0
 
     @property
     def name(self) -> str:
@@ -151,9 +162,12 @@ class Collective:
 
     @property
     def source(self) -> Frame | None:
-        """The innermost frame of the program's own: not of an installed package, nor of Python."""
-        own = (f for f in self.frames if not any(part in f.filename for part in _INSTALLED))
-        return next(own, self.frames[0] if self.frames else None)
+        return source_of(self.frames)
+
+    @property
+    def can_be_made_again(self) -> bool:
+        """What it received follows from what it sent: no payload is needed to answer it as it was."""
+        return self.synthesized and self.made not in made_up.FROM_OTHERS
 
     @property
     def duration_ns(self) -> int | None:

@@ -24,6 +24,7 @@ class Counters:
         with self._lock:
             self.step, self.collective = step, 0
         tracer.moved(step, 0)
+        tracer.answered()
 
     @property
     def moment(self) -> Moment:

@@ -72,7 +72,10 @@ class Replayer:
         refuse_collective(call.spec.label)
         with ours():
             answer = self._replayed(call)
-            return call.result(finished(call, answer.source, answer.failure))
+            try:
+                return call.result(finished(call, answer.source, answer.failure))
+            finally:
+                tracer.answered()
 
     def _replayed(self, call: Call) -> Answer:
         """Compared, answered, and perhaps stopped at."""

@@ -2,74 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import UsageError
-from prismdbg.graph.slice import build_slice
-from prismdbg.model.moment import Moment
+from prismdbg.memory.stretches import traced_step
+from prismdbg.memory.trace import open_trace
 from prismdbg.predict.entries import Entries, Provenance
-from prismdbg.predict.folding import fold, shape_of
+from prismdbg.predict.folding import fold, fold_kinds
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Mesh
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.workflows.as_recorded import as_recorded
+from prismdbg.workflows.classes_file import read_classes
+from prismdbg.workflows.graph_origin import origin_of
+from prismdbg.workflows.recorded_step import borders_of, last_whole_step, recorded_step
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
-from prismdbg.workflows.slice_entries import entries_of
-
-_LAST_COLLECTIVE = 10**17
+from prismdbg.workflows.slice_entries import Source, entries_of
+from prismdbg.workflows.spreading import spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRequest:
-    """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one."""
+    """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one.
+
+    as_recorded: every rank by itself, with the transfers that were recorded, on one clock.
+    """
 
     run: Path
     mesh: Mesh | None = None
     alike: tuple[str, ...] = ()
     step: int | None = None
+    as_recorded: bool = False
 
 
 def build_graph(request: GraphRequest) -> JobGraph:
     run = RunFolder.existing(request.run)
     emulated = read_json(run.run_json).get("emulated")
     mesh = request.mesh or _mesh_of(run, emulated)
-    logs = {rank_of(folder): read_log(folder) for folder in run.rank_folders()}  # a later attempt replaces an earlier
-    if not logs:
+    folders = {rank_of(folder): folder for folder in run.rank_folders()}  # a later attempt replaces an earlier
+    if not folders:
         raise UsageError(f"{run.path} holds no rank's log", hint="give the folder that record or emulate wrote")
-    step = _last_whole_step(logs.values()) if request.step is None else request.step
-    here = Provenance.REAL if emulated else Provenance.RECORDED
-    recorded: dict[int, Entries] = {}
-    for rank, log in logs.items():
-        graph = build_slice(log, Moment(step), Moment(step, _LAST_COLLECTIVE))
-        if not graph.nodes:
-            raise UsageError(
-                f"{mesh.say(rank)} issued nothing in step {step}", hint="choose a step that all ranks took"
-            )
-        recorded[rank] = entries_of(graph, mesh, provenance=here, until_ns=_next_step_ns(log, step) - graph.begins_ns)
-    return fold(mesh, spread(mesh, recorded, request.alike))
+    logs = {rank: read_log(folder) for rank, folder in folders.items()}
+    step = last_whole_step(logs.values()) if request.step is None else request.step
+    if request.as_recorded:
+        return as_recorded(mesh, logs, step)
+    provenance = Provenance.REAL if emulated else Provenance.RECORDED
+    classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
+    chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
+    recorded = {rank: iteration_of(log, mesh, step, provenance, folders[rank]) for rank, log in chosen.items()}
+    if classes is None:
+        graph = fold(mesh, spread(mesh, recorded, request.alike))
+    else:
+        graph = fold_kinds(classes.kinds, recorded)
+    origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
+    return replace(graph, origin=origin)
 
 
-def spread(mesh: Mesh, recorded: dict[int, Entries], alike: Sequence[str]) -> dict[int, Entries]:
-    """What was recorded, and for every other rank what one did that differs from it along these axes only."""
-    others = [name for name in mesh.names if name not in [mesh.names[mesh.axis(axis)] for axis in alike]]
-    by_role: dict[tuple[int, ...], int] = {}
-    for rank in sorted(recorded):
-        place = mesh.coordinates(rank)
-        first = by_role.setdefault(tuple(place[name] for name in others), rank)
-        if alike and shape_of(recorded[rank]) != shape_of(recorded[first]):
-            raise UsageError(
-                f"{mesh.say(first)} and {mesh.say(rank)} issued other collectives, so ranks are not alike along "
-                f"{', '.join(alike)}",
-                hint="name fewer axes",
-            )
-    found = dict(recorded)
-    for rank in range(mesh.world):
-        place = mesh.coordinates(rank)
-        stands_in = by_role.get(tuple(place[name] for name in others))
-        if rank not in found and stands_in is not None:
-            found[rank] = recorded[stands_in]
-    return found
+def iteration_of(
+    log: RankLog,
+    mesh: Mesh,
+    step: int | None = None,
+    provenance: Provenance = Provenance.REAL,
+    folder: Path | None = None,
+) -> Entries:
+    """What one rank did in this step, in the last whole one if none is given. `folder`: with the operators and the
+    memory of the trace that lies in it, if one does."""
+    step = last_whole_step([log]) if step is None else step
+    recorded = recorded_step(log, step)
+    if recorded is None:
+        raise UsageError(
+            f"{mesh.say(log.rank)} issued nothing in step {step}", hint="choose a step that all ranks took"
+        )
+    traced = None
+    if folder is not None and is_trace(folder / RANK_MEMORY):
+        trace = open_trace(folder / RANK_MEMORY)
+        traced = traced_step(trace, step, borders_of(log, step), recorded.end_ns or None)
+    source = Source(
+        computed=provenance, split=provenance, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced
+    )
+    return entries_of(recorded.graph, mesh, source)
+
+
+def _log_of(logs: Mapping[int, RankLog], base: int, run: RunFolder) -> RankLog:
+    if base not in logs:
+        raise UsageError(
+            f"{run.path} holds no log of rank {base}, which stands for others", hint="emulate it again, with --classes"
+        )
+    return logs[base]
 
 
 def _mesh_of(run: RunFolder, emulated: object) -> Mesh:
@@ -77,14 +100,3 @@ def _mesh_of(run: RunFolder, emulated: object) -> Mesh:
     if not isinstance(sizes, dict):
         raise UsageError(f"the mesh of {run.path} is not known", hint="give --mesh, as in --mesh pp=2,dp=4")
     return Mesh.parse(",".join(f"{name}={size}" for name, size in sizes.items()))
-
-
-def _next_step_ns(log: RankLog, step: int) -> int:
-    """When this rank first communicated after the step, so that an iteration goes from there to there; else 0."""
-    return min((c.time_created_ns for c in log.collectives if c.moment.step > step), default=0)
-
-
-def _last_whole_step(logs: Iterable[RankLog]) -> int:
-    """Of the steps after which every rank went on; the only one there is, where none did."""
-    last = min(max((c.moment.step for c in log.collectives), default=0) for log in logs)
-    return max(last - 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from prismdbg.capsule.memory_reader import is_trace
@@ -12,7 +13,8 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.workflows.compare import require_ahead, run_to_end
+from prismdbg.workflows.compare import Verdict, require_ahead, run_to_end
+from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.replay import ReplayRequest, Say, open_replay
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -50,11 +52,24 @@ def replayed_trace(
         trace = open_trace(folder, _records(live.client))
         if keep is not None:
             shutil.copytree(folder, keep)
-    return trace
+    return TracedReplay(trace=trace, verdict=verdict)
 
 
 def trace_folder(client: AgentClient, status: Message) -> Path:
     """Where this side sees the trace of which the rank's `trace` verb tells: beside the agent's socket."""
+    return traced_replay(request, say, until=until, timeout_s=timeout_s, keep=keep).trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedReplay:
+    trace: MemoryTrace
+    verdict: Verdict
+
+
+def traced_replay(
+    request: ReplayRequest, say: Say, *, until: Moment | None, timeout_s: float, keep: Path | None = None
+) -> TracedReplay:
+    """As `replayed_trace`, with what the replay was."""
     return client.path.parent / PurePosixPath(str(status["path"])).name
 
 

@@ -21,7 +21,8 @@ from prismdbg.predict.simulate import simulate
 from prismdbg.workflows import graph_build
 from prismdbg.workflows.graph_build import GraphRequest
 from prismdbg.workflows.run_folder import write_json
-from prismdbg.workflows.slice_entries import channel_of, entries_of, slices_by_rank
+from prismdbg.workflows.slice_channels import channel_of
+from prismdbg.workflows.slice_entries import Source, entries_of
 
 MESH = Mesh.parse("dp=2,tp=2")
 
@@ -38,6 +39,10 @@ def recorded() -> list[GraphSlice]:
         job.call(group=name)
     job.call("broadcast_", root=0, late_ns={3: 7 * MILLISECOND_NS})
     return [build_slice(job.logs[rank], Moment(0), Moment(9)) for rank in range(4)]
+
+
+def slices_by_rank(slices: list[GraphSlice], mesh: Mesh) -> dict[int, Entries]:
+    return {graph.rank: entries_of(graph, mesh) for graph in slices}
 
 
 class TestOneSlice:
@@ -85,11 +90,32 @@ class TestOneSlice:
     def test_what_may_have_been_a_wait_is_assumed(self) -> None:
         graph = recorded()[0]
         first = replace(graph.nodes[0], is_async=True, completed_ns=5)
-        entries = entries_of(replace(graph, nodes=(first,)), MESH, provenance=Provenance.REAL, until_ns=9)
+        entries = entries_of(
+            replace(graph, nodes=(first,)), MESH, Source(computed=Provenance.REAL, until_ns=9)
+        )
 
         computed = entries.kind == Kind.COMPUTE
         assert entries.duration_ns[computed].tolist() == [5, 4]
         assert [PROVENANCES[number] for number in entries.provenance[computed]] == [Provenance.ASSUMED, Provenance.REAL]
+
+
+    def test_a_wait_stands_where_it_began_if_that_is_known(self) -> None:
+        graph = recorded()[0]
+        first = replace(graph.nodes[0], is_async=True, completed_ns=5, waited_ns=3)
+        late = replace(graph.nodes[1], is_async=True, issued_ns=7, completed_ns=30, waited_ns=8)
+        entries = entries_of(replace(graph, nodes=(first, late)), MESH, Source(from_ns=-2, until_ns=20))
+
+        kinds = [Kind(int(kind)).name for kind in entries.kind]
+        assert kinds == ["COMPUTE", "COLLECTIVE", "COMPUTE", "WAIT", "COMPUTE", "COLLECTIVE", "COMPUTE", "WAIT"]
+        computed = entries.kind == Kind.COMPUTE
+        assert entries.duration_ns[computed].tolist() == [2, 3, 2, 1]  # it stood from 3 to 5, and from 8 to the end
+        assert {PROVENANCES[number] for number in entries.provenance[computed]} == {Provenance.RECORDED}
+
+    def test_a_wait_beyond_the_end_is_another_step_s(self) -> None:
+        graph = recorded()[0]
+        first = replace(graph.nodes[0], is_async=True, completed_ns=5, waited_ns=25)
+        entries = entries_of(replace(graph, nodes=(first,)), MESH, Source(until_ns=20))
+        assert Kind.WAIT not in entries.kind and entries.duration_ns.clip(0).sum() == 20
 
 
 class TestGroups:
@@ -168,7 +194,8 @@ class TestOfARun:
         (only,) = graph.classes
         assert int(only.entries.communicates.sum()) == 1
         assert int(only.entries.duration_ns.clip(0).sum()) == 11 * MILLISECOND_NS, "10 between steps, 1 before a call"
-        assert simulate(graph, ideal()).fidelity.time_share(Provenance.REAL, "computation") == 1.0
+        found = simulate(graph, ideal()).fidelity
+        assert found.time_share(Provenance.REAL, "computation") == 0.5, "two of the four ranks only by --alike"
 
     def test_without_the_others_it_says_who_is_missing(self, run: Path) -> None:
         with pytest.raises(UsageError, match=r"2 ranks have no class, the first is rank 1 \(dp=0 tp=1\)"):

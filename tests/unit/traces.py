@@ -23,11 +23,12 @@ def header_of(index: int, count: int, capacity: int = CAPACITY) -> bytes:
 
 @dataclass
 class TraceBuilder:
-    """Every method returns the block's number. `now` is where the rank is."""
+    """`now` is where the rank is; clock_ns: the time of what comes, else records are a nanosecond apart."""
 
     folder: Path
     capacity: int = CAPACITY
     now: Moment = field(default_factory=lambda: Moment(0))
+    clock_ns: int | None = None
     _records: list[bytes] = field(default_factory=list)
     _names: list[bytes] = field(default_factory=list)
     _texts: dict[str, int] = field(default_factory=lambda: {"": 0})
@@ -48,6 +49,7 @@ class TraceBuilder:
         backend: bool = False,
         kind: Kind = Kind.ALLOCATION,
     ) -> int:
+        """The block's number."""
         self._blocks += 1
         flags = Flag.BACKEND if backend else 0
         self._live[self._blocks] = (size_bytes, flags)
@@ -64,9 +66,19 @@ class TraceBuilder:
         self._total -= 0 if flags else size_bytes
         self._record(Kind.FREE, block, size_bytes, flags, 0)
 
-    def operator(self, op: str) -> None:
+    def refuse(self, size_bytes: int, op: str, frames: tuple[Frame, ...] = ()) -> None:
+        self._record(Kind.REFUSED, 0, size_bytes, 0, self._site(op, op, "", frames))
+
+    def operator(self, op: str, *, before_ended_ns: int = 0, frames: tuple[Frame, ...] = ()) -> None:
         self.now = Moment(self.now.step, self.now.collective, self.now.op + 1)
-        self._record(Kind.OPERATOR, 0, 0, 0, self._site(op, op, "", ()))
+        self._record(Kind.OPERATOR, 0, 0, 0, self._site(op, op, "", frames), address=before_ended_ns)
+
+    def answered(self, moment: Moment, issued_ns: int) -> None:
+        self.now = moment
+        self._record(Kind.ANSWERED, 0, 0, 0, 0, address=issued_ns)
+
+    def waited(self, record_id: int, began_ns: int) -> None:
+        self._record(Kind.WAITED, record_id, 0, 0, 0, address=began_ns)
 
     def write(self) -> Path:
         self.folder.mkdir(exist_ok=True)
@@ -79,10 +91,13 @@ class TraceBuilder:
         (self.folder / log_format.event_segment(0)).write_bytes(head + b"".join(self._names) + bytes(64))
         return self.folder
 
-    def _record(self, kind: Kind, block: int, size_bytes: int, flags: int, site: int) -> None:
+    def _record(
+        self, kind: Kind, block: int, size_bytes: int, flags: int, site: int, address: int | None = None
+    ) -> None:
         thread = GLOO if flags else MAIN
         place = (self.now.step, self.now.collective, self.now.op)
-        block_part = (0x1000 * block, size_bytes, len(self._records))
+        time_ns = len(self._records) if self.clock_ns is None else self.clock_ns
+        block_part = (0x1000 * block if address is None else address, size_bytes, time_ns)
         head = (kind, flags, memory_format.CPU, thread)
         self._records.append(memory_format.RECORD.pack(*head, *block_part, *place, site, block, self._total))
 

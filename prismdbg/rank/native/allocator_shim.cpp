@@ -29,7 +29,8 @@ class AllocatorShim final : public c10::Allocator {
   c10::DataPtr allocate(size_t size_bytes) override {
     c10::DataPtr data = torchs->allocate(size_bytes);
     if (tracer().is_armed() && data.get() != nullptr && !this_thread().is_silent() && follow(data)) {
-      tracer().allocated(data.get(), size_bytes);
+      const std::string refusal = tracer().allocated(data.get(), size_bytes);
+      TORCH_CHECK_WITH(OutOfMemoryError, refusal.empty(), refusal);
     }
     return data;
   }

@@ -1,5 +1,5 @@
 // An allocator in front of torch's for the CPU: tells the tracer of every block made and freed while it is armed.
-// Once installed it stays, and passes everything through.
+// Once installed it stays. It passes everything through, but raises torch's OutOfMemoryError above the tracer's cap.
 #pragma once
 
 #include <ATen/core/Tensor.h>

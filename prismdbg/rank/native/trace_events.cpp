@@ -1,5 +1,6 @@
 // The tracer's half that the program's threads call, where operators begin and blocks are made and freed.
 #include <algorithm>
+#include <sstream>
 
 #include "clock.h"
 #include "gil.h"
@@ -69,9 +70,34 @@ void Tracer::outermost_begins(ThreadTrace& thread) {
     last_op_ = names_->site_of(event.site).outer_op;
     Block none;
     none.moment = event.moment;
-    write(MemoryKind::op, nullptr, none, event.site, is_old ? kMemoryOldStack : 0);
+    write(MemoryKind::op, static_cast<uint64_t>(thread.ended_ns), none, event.site, is_old ? kMemoryOldStack : 0);
   }
+  thread.ended_ns = 0;
+  thread.is_kept = true;
   report(event);
+}
+
+void Tracer::answered() noexcept {
+  write_time(MemoryKind::answered, this_thread().issued_ns, 0);
+}
+
+void Tracer::waited(uint64_t record_id, int64_t began_ns) noexcept {
+  write_time(MemoryKind::waited, began_ns, record_id);
+}
+
+void Tracer::write_time(MemoryKind kind, int64_t time_ns, uint64_t number) noexcept {
+  if (!is_armed()) {
+    return;
+  }
+  guarded(
+      [&] {
+        Block none;
+        none.moment = place().moment();
+        none.number = number;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        write(kind, static_cast<uint64_t>(time_ns), none, 0, 0);
+      },
+      [&](const char* reason) { lose(reason); });
 }
 
 TraceEvent Tracer::event_here(MemoryKind kind, ThreadTrace& thread) const {
@@ -84,8 +110,9 @@ TraceEvent Tracer::event_here(MemoryKind kind, ThreadTrace& thread) const {
   return event;
 }
 
-void Tracer::allocated(const void* address, uint64_t size_bytes) noexcept {
+std::string Tracer::allocated(const void* address, uint64_t size_bytes) noexcept {
   ThreadTrace& thread = this_thread();
+  std::string refusal;
   guarded(
       [&] {
         bool is_old = false;
@@ -97,14 +124,36 @@ void Tracer::allocated(const void* address, uint64_t size_bytes) noexcept {
         block.is_backend = thread.in_collective || thread.is_backend();
         {
           const std::lock_guard<std::mutex> lock(mutex_);
-          block.number = ++block_count_;
           block.site = site(thread, stack);
+          if (is_too_much(block)) {
+            refusal = refuse(block, is_old);
+            return;
+          }
+          block.number = ++block_count_;
           blocks_.insert_or_assign(address, block);
           finish(event, address, block, block.site, is_old);
         }
         report(event);
       },
       [&](const char* reason) { lose(reason); });
+  return refusal;
+}
+
+// Programs know running out of memory by words of the text: these are torch's own for a CPU and for a GPU.
+std::string Tracer::refuse(const Block& block, bool old_stack) {
+  ++refused_;
+  write(MemoryKind::refused, 0, block, block.site, old_stack ? kMemoryOldStack : 0);
+  const Site& made = names_->site_of(block.site);
+  const std::string& op = names_->text_of(made.op);
+  const std::string& module = names_->text_of(made.module);
+  std::ostringstream out;
+  out << "DefaultCPUAllocator: can't allocate memory: you tried to allocate " << block.size_bytes
+      << " bytes. The program is out of memory under prismdbg's --memory-cap of " << cap_bytes_
+      << " bytes: its own blocks hold " << allocated_bytes_ << " at " << block.moment.step << "."
+      << block.moment.collective << "." << block.moment.op << ", in " << (op.empty() ? "no operator" : op)
+      << (module.empty() ? "" : " of module ") << module
+      << ". What the communication backend holds does not count. " << cap_hint_;
+  return out.str();
 }
 
 void Tracer::freed(const void* address) noexcept {
@@ -139,7 +188,8 @@ void Tracer::finish(TraceEvent& event, const void* address, const Block& block, 
   event.size_bytes = block.size_bytes;
   event.block = block.number;
   event.total_bytes = allocated_bytes_;
-  write(event.kind, address, block, site, (block.is_backend ? kMemoryBackend : 0) | (old_stack ? kMemoryOldStack : 0));
+  write(event.kind, event.address, block, site,
+        (block.is_backend ? kMemoryBackend : 0) | (old_stack ? kMemoryOldStack : 0));
 }
 
 uint32_t Tracer::look_at_python(ThreadTrace& thread, bool& is_old) {
@@ -198,7 +248,7 @@ uint32_t Tracer::site(ThreadTrace& thread, uint32_t stack) {
   return names_->site({text(thread.outermost()), text(thread.innermost()), thread.module, stack});
 }
 
-void Tracer::write(MemoryKind kind, const void* address, const Block& block, uint32_t site, uint8_t flags) {
+void Tracer::write(MemoryKind kind, uint64_t address, const Block& block, uint32_t site, uint8_t flags) {
   if (!writer_) {
     return;
   }
@@ -207,7 +257,7 @@ void Tracer::write(MemoryKind kind, const void* address, const Block& block, uin
   record.flags = flags;
   record.device = block.device;
   record.thread = native_thread();
-  record.address = reinterpret_cast<uint64_t>(address);
+  record.address = address;
   record.size_bytes = block.size_bytes;
   record.time_ns = monotonic_ns();
   record.step = block.moment.step;

@@ -140,6 +140,7 @@ py::dict trace_stats() {
   out["allocated"] = now.allocated_bytes;
   out["backend"] = now.backend_bytes;
   out["peak"] = now.peak_bytes;
+  out["refused"] = now.refused;
   out["last_op"] = now.last_op;
   out["lost"] = now.lost;
   out["moment"] = as_tuple(place().moment());
@@ -176,7 +177,15 @@ void bind_tracer(py::module_& m) {
     const py::gil_scoped_release released;
     tracer().forget_module(reinterpret_cast<const void*>(module));
   });
-  m.def("trace_move", [](uint32_t step, uint32_t collective) { place().move(step, collective); });
+  m.def("trace_move", [](uint32_t step, uint32_t collective) {
+    place().move(step, collective);
+    tracer().issued();
+  });
+  m.def("trace_answered", [] { tracer().answered(); }, WithoutLock());
+  m.def("trace_waited", [](uint64_t record_id, int64_t began_ns) { tracer().waited(record_id, began_ns); },
+        WithoutLock());
+  m.def("trace_cap", [](uint64_t cap_bytes, std::string hint) { tracer().set_cap(cap_bytes, std::move(hint)); },
+        WithoutLock(), "Above it the program's allocations raise torch.OutOfMemoryError; 0: none.");
   m.def("trace_thread", [](uint32_t thread) { place().set_thread(thread); });
   m.def("trace_quiet", [](bool on) { this_thread().quiet = on; });
 }

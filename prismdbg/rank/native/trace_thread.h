@@ -46,6 +46,9 @@ class ThreadTrace {
   bool in_backward = false;    // below an autograd node whose module is known
   uint32_t module = 0;         // text of the running operator's module
   uint32_t last_stack = 0;
+  bool is_kept = false;   // the outermost operator has a record
+  int64_t ended_ns = 0;   // when the last operator with a record did
+  int64_t issued_ns = 0;  // when this thread's last collective was
 
  private:
   static constexpr size_t kDeepest = 64;

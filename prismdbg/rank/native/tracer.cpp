@@ -22,7 +22,7 @@ void Tracer::arm(const std::string& folder, const void* module_code) {
   module_code_.store(module_code);
   for (auto& [address, block] : blocks_) {
     block.is_before = true;
-    write(MemoryKind::before, address, block, block.site, block.is_backend ? kMemoryBackend : 0);
+    write(MemoryKind::before, reinterpret_cast<uint64_t>(address), block, block.site, block.is_backend ? kMemoryBackend : 0);
   }
   armed_.store(true, std::memory_order_release);
 }
@@ -79,6 +79,12 @@ void Tracer::forget_module(const void* module) {
   modules_.erase(module);
 }
 
+void Tracer::set_cap(uint64_t cap_bytes, std::string hint) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cap_bytes_ = cap_bytes;
+  cap_hint_ = std::move(hint);
+}
+
 bool Tracer::add_before(const void* address, uint64_t size_bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Block block;
@@ -91,7 +97,7 @@ bool Tracer::add_before(const void* address, uint64_t size_bytes) {
   }
   entry->second.number = ++block_count_;
   count(block, /*is_made=*/true);
-  write(MemoryKind::before, address, entry->second, 0, 0);
+  write(MemoryKind::before, reinterpret_cast<uint64_t>(address), entry->second, 0, 0);
   return true;
 }
 
@@ -133,6 +139,7 @@ TraceStats Tracer::stats() {
   out.allocated_bytes = allocated_bytes_;
   out.backend_bytes = backend_bytes_;
   out.peak_bytes = peak_bytes_;
+  out.refused = refused_;
   out.last_op = names_ ? names_->text_of(last_op_) : "";
   out.lost = lost_;
   return out;

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "clock.h"
 #include "housekeeper.h"
 #include "python_stack.h"
 #include "trace_autograd.h"
@@ -50,6 +51,7 @@ struct TraceStats {
   uint64_t allocated_bytes = 0;  // the program's own
   uint64_t backend_bytes = 0;
   uint64_t peak_bytes = 0;
+  uint64_t refused = 0;  // allocations, for the cap
   std::string last_op;
   std::string lost;
 };
@@ -70,6 +72,8 @@ class Tracer {
   void set_filters(std::vector<TraceFilter> filters, Callback callback);
   void set_module_namer(ModuleNamer namer);
   void forget_module(const void* module);
+  // The program's own blocks may hold this much, 0: any. `hint`: what a refusal says of where to look.
+  void set_cap(uint64_t cap_bytes, std::string hint);
   // A block that was there before; false where it is known already.
   bool add_before(const void* address, uint64_t size_bytes);
   std::optional<FoundBlock> find(uint64_t address);
@@ -78,8 +82,21 @@ class Tracer {
 
   // Called where it happens.
   void op_begins(const char* name, int64_t sequence, bool is_backward) noexcept;
-  void op_ends() noexcept { this_thread().leave(); }
-  void allocated(const void* address, uint64_t size_bytes) noexcept;
+  void op_ends() noexcept {
+    ThreadTrace& thread = this_thread();
+    thread.leave();
+    if (thread.is_kept && thread.depth() == 0) {
+      thread.is_kept = false;
+      thread.ended_ns = monotonic_ns();
+    }
+  }
+  // A collective that this thread issued, or a step's begin: `place` was moved for it, and it goes on from there.
+  void issued() noexcept { this_thread().issued_ns = monotonic_ns(); }
+  void answered() noexcept;
+  // This thread no longer waits for the work of the collective with that record number.
+  void waited(uint64_t record_id, int64_t began_ns) noexcept;
+  // Empty, or why the program may not have the block: it is then not counted, and whoever asks frees it.
+  std::string allocated(const void* address, uint64_t size_bytes) noexcept;
   void freed(const void* address) noexcept;
 
  private:
@@ -92,8 +109,13 @@ class Tracer {
   void begin_anew(LogWriter* names);
   uint32_t text(RunningOp* op);
   uint32_t site(ThreadTrace& thread, uint32_t stack);
-  void write(MemoryKind kind, const void* address, const Block& block, uint32_t site, uint8_t flags);
+  void write(MemoryKind kind, uint64_t address, const Block& block, uint32_t site, uint8_t flags);
+  void write_time(MemoryKind kind, int64_t time_ns, uint64_t number) noexcept;
   void finish(TraceEvent& event, const void* address, const Block& block, uint32_t site, bool old_stack);
+  bool is_too_much(const Block& block) const {
+    return cap_bytes_ != 0 && !block.is_backend && allocated_bytes_ + block.size_bytes > cap_bytes_;
+  }
+  std::string refuse(const Block& block, bool old_stack);
   void count(const Block& block, bool is_made);
   FoundBlock describe_locked(uint32_t site) const;
 
@@ -120,6 +142,9 @@ class Tracer {
   uint64_t allocated_bytes_ = 0;
   uint64_t backend_bytes_ = 0;
   uint64_t peak_bytes_ = 0;
+  uint64_t cap_bytes_ = 0;
+  uint64_t refused_ = 0;
+  std::string cap_hint_;
   uint32_t last_op_ = 0;
   std::string lost_;
   uint64_t lost_after_ = 0;  // records

@@ -34,6 +34,11 @@ def unavailable(cache_dir: Path | None = None) -> str:
     return ""
 
 
+def require(cache_dir: Path | None = None) -> None:
+    """`FacilityError` where nothing can be traced here."""
+    _load(cache_dir)
+
+
 def use(module: Any) -> None:
     """The extension that this process records with is also the one that traces."""
     global _native
@@ -89,10 +94,32 @@ def reopen_files() -> None:
         _native.trace_reopen()
 
 
+def cap(cap_bytes: int, hint: str) -> None:
+    """Where the program's own blocks would hold more, an allocation raises `torch.OutOfMemoryError`; 0: no cap.
+
+    hint: the end of what it says. What the debugger and the communication backend allocate neither counts nor fails.
+    """
+    if _native is None:
+        raise UsageError("nothing is traced", hint="switch the trace on first")
+    _native.trace_cap(cap_bytes, hint)
+
+
 def moved(step: int, collective: int) -> None:
     """A collective or a step begins, on the calling thread: operators are counted from 1 again."""
     if _native is not None:
         _native.trace_move(step, collective)
+
+
+def answered() -> None:
+    """The collective that the calling thread moved to is over for it, or the step has begun: its time goes on."""
+    if _native is not None:
+        _native.trace_answered()
+
+
+def waited(record_id: int, began_ns: int) -> None:
+    """The calling thread no longer waits for the work of that collective, as it did from `began_ns` on."""
+    if _native is not None:
+        _native.trace_waited(record_id, began_ns)
 
 
 def stands_at(step: int, collective: int, thread: int) -> None:
@@ -103,7 +130,7 @@ def stands_at(step: int, collective: int, thread: int) -> None:
 
 
 def stats() -> dict[str, Any]:
-    """on, path-independent figures: records, allocated, backend, peak, blocks, last_op, moment, lost."""
+    """on, path-independent figures: records, allocated, backend, peak, refused, blocks, last_op, moment, lost."""
     return dict(_native.trace_stats()) if _native is not None else {"on": False}
 
 

@@ -1,0 +1,93 @@
+"""`prismdbg graph build`: the execution graph of one iteration, from a run's logs, a capsule, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import render, what_if_options
+from prismdbg.cli.param_types import seconds
+from prismdbg.predict import graph_file
+from prismdbg.predict.job_graph import JobGraph
+from prismdbg.predict.mesh import Mesh
+from prismdbg.workflows.captured_rank import CapturedRequest, captured_graph, with_captured
+from prismdbg.workflows.graph_build import GraphRequest, build_graph
+from prismdbg.workflows.run_folder import RunFolder
+
+
+@click.command("build")
+@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE")
+@click.option("--mesh", "mesh_text", metavar="AXES", help="As in pp=2,dp=4,tp=2, the last axis adjacent.")
+@click.option("--alike", metavar="AXES", help="Ranks that differ along these axes only did the same as one with a log.")
+@click.option("--step", type=click.IntRange(0), help="This step; the last whole one if not given.")
+@click.option(
+    "--with", "captured", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="CAPSULE",
+    help="Put this captured rank into the graph of RUN, in its own place.",
+)  # fmt: skip
+@click.option("--as-recorded", is_flag=True, help="Of RUN: every rank's own times, and the transfers that were.")
+@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Then put the same classes on so many ranks.")
+@click.option("--no-replay", is_flag=True, help="Of a CAPSULE its log only: no operators, no memory, nothing is run.")
+@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a replay.  [default: the best]")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a replay.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path),
+    help="The file to write.  [default: graph.npz in RUN, CAPSULE.graph.npz]",
+)  # fmt: skip
+def command(
+    path: Path,
+    mesh_text: str | None,
+    alike: str | None,
+    step: int | None,
+    captured: tuple[Path, ...],
+    as_recorded: bool,
+    stretch: tuple[str, ...],
+    no_replay: bool,
+    runtime: str | None,
+    timeout: float,
+    output: Path | None,
+) -> None:
+    """Make the graph of one iteration from the logs of RUN, a recorded or an emulated job, or from one CAPSULE.
+
+    What ran between two calls is one computation, or its operators where they are known: of a run with --memory, and of
+    a CAPSULE, which is replayed with the tracer on. Then memory is in the graph, too. A captured rank's times between
+    its calls are the recorded ones; the replay only says which share of them each operator took. Operators shorter
+    than 1/2000 of the step are put together with their neighbours.
+
+    A CAPSULE alone needs --alike, naming the axes along which all ranks do the same as it: with --mesh pp=4,dp=8,tp=2
+    --alike dp,tp a stage's ranks. Stages differ: put it into a run that has them, by --with.
+    """
+    mesh = Mesh.parse(mesh_text) if mesh_text else None
+    axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
+
+    def of_capsule(capsule: Path) -> CapturedRequest:
+        return CapturedRequest(
+            capsule=capsule,
+            step=None if is_run else step,
+            replay=not no_replay,
+            runtime=runtime or "",
+            timeout_s=timeout,
+        )
+
+    is_run = RunFolder(path).run_json.is_file()
+    if not is_run and (captured or as_recorded):
+        raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
+    if is_run:
+        graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
+    else:
+        graph = captured_graph(of_capsule(path), mesh, axes, render.say)
+    for capsule in captured:
+        graph = with_captured(graph, of_capsule(capsule), render.say)
+    for axis, size in what_if_options.sizes(stretch):
+        graph = graph.stretched(axis, size)
+    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
+
+
+def _save(graph: JobGraph, path: Path) -> None:
+    graph_file.save(graph, path)
+    peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
+    memory = f", {render.size(peak_bytes)} of memory at most" if peak_bytes else ""
+    render.say(
+        f"{path}: {graph.mesh.world:,} ranks in {len(graph.classes)} classes, {graph.events:,} events{memory}, "
+        f"{render.size(path.stat().st_size)}"
+    )

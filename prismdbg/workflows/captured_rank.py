@@ -1,0 +1,130 @@
+"""A captured rank's step as entries of a job graph: its calls and times from the log, what ran between them by a traced
+replay; alone, taken as what other ranks did too, or in the place of that rank in another graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Manifest, Origin
+from prismdbg.errors import RankLost, UsageError
+from prismdbg.memory.stretches import TracedStep, traced_step
+from prismdbg.model.moment import Moment
+from prismdbg.predict import origin
+from prismdbg.predict.entries import Entries, Provenance
+from prismdbg.predict.folding import first_difference, shape_of
+from prismdbg.predict.job_graph import JobGraph, RankClass, position
+from prismdbg.predict.mesh import Mesh
+from prismdbg.workflows.compare import Outcome
+from prismdbg.workflows.memory_trace import traced_replay
+from prismdbg.workflows.pack import opened
+from prismdbg.workflows.recorded_step import RecordedStep, recorded_step
+from prismdbg.workflows.replay import ReplayRequest, Say
+from prismdbg.workflows.slice_entries import Source, entries_of
+from prismdbg.workflows.spreading import spread
+
+WORLD = "world"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedRequest:
+    """`step`: None for the last whole one. replay: False where nothing is to be run; then a time between two calls is
+    not split, and memory is not known."""
+
+    capsule: Path
+    step: int | None = None
+    replay: bool = True
+    runtime: str = ""
+    timeout_s: float = 3600.0
+
+
+def captured_graph(request: CapturedRequest, mesh: Mesh | None, alike: Sequence[str], say: Say) -> JobGraph:
+    """The captured rank, and every rank that differs from it along `alike` only as if it had done the same."""
+    with opened(request.capsule) as capsule:
+        mesh = _mesh_of(capsule.manifest, mesh)
+        rank, entries = capsule.manifest.rank, _entries(capsule, mesh, request, say)
+    found = spread(mesh, {rank: entries}, alike)
+    graph = JobGraph.build(mesh, [(RankClass(name=f"as captured rank {rank}", entries=entries), found)])
+    standing = np.full(mesh.world, origin.Standing.ASSUMED, dtype=np.uint8)
+    standing[position(mesh, rank)] = origin.Standing.OWN
+    return replace(graph, origin=origin.Origin(source=origin.Source.RECORDED, standing_at=standing))
+
+
+def with_captured(graph: JobGraph, request: CapturedRequest, say: Say) -> JobGraph:
+    """`graph` with the captured rank in its place. UsageError names the first call in which it is not of the class that
+    it was of there."""
+    mesh = graph.mesh
+    with opened(request.capsule) as capsule:
+        rank, entries = capsule.manifest.rank, _entries(capsule, _mesh_of(capsule.manifest, mesh), request, say)
+    before = graph.class_of(rank)
+    if shape_of(entries) != shape_of(before.entries):
+        found = first_difference(entries, before.entries)
+        raise UsageError(
+            f"captured {mesh.say(rank)} is not of the class it has there, {before.name!r}: call #{found.number} is "
+            f"{found.one} of the capsule, and {found.other} there",
+            hint="give the capsule and the run of one program with the same options, and steps that do the same",
+        )
+    return graph.with_rank(rank, RankClass(name=f"captured rank {rank}", entries=entries))
+
+
+def _mesh_of(manifest: Manifest, mesh: Mesh | None) -> Mesh:
+    """One axis, where none are named: groups of some ranks only are then told to be unexplained."""
+    if mesh is None:
+        return Mesh.parse(f"{WORLD}={manifest.world_size}")
+    mesh.check_world(manifest.world_size)
+    return mesh
+
+
+def _entries(capsule: Capsule, mesh: Mesh, request: CapturedRequest, say: Say) -> Entries:
+    log, manifest = read_log(capsule.log), capsule.manifest
+    step = _chosen(manifest, log, request.step)
+    recorded = recorded_step(log, step)
+    if recorded is None:
+        raise UsageError(f"rank {manifest.rank} issued nothing in step {step}", hint="choose another with --step")
+    traced = _traced(capsule, recorded, request, say) if request.replay else None
+    source = Source(split=Provenance.REPLAYED, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced)
+    return entries_of(recorded.graph, mesh, source)
+
+
+def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, say: Say) -> TracedStep | None:
+    """The replay goes on to the first call after the step, so that all of the step has run."""
+    replayed = traced_replay(
+        ReplayRequest(capsule=capsule, runtime=request.runtime),
+        say,
+        until=Moment(recorded.step + 1, 1),
+        timeout_s=request.timeout_s,
+    )
+    if replayed.verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST):
+        raise RankLost(
+            f"the replay is not the run that was, {replayed.verdict.summary}",
+            hint="see `prismdbg replay`; --no-replay builds the graph from the log alone",
+        )
+    return traced_step(replayed.trace, recorded.step)
+
+
+def _chosen(manifest: Manifest, log: RankLog, step: int | None) -> int:
+    first, last = whole_steps(manifest, log)
+    if first > last:
+        raise UsageError(
+            f"the capsule holds no whole step: it goes from {manifest.moment_a} to {manifest.moment_b}",
+            hint="capture with a larger --window",
+        )
+    if step is not None and not first <= step <= last:
+        raise UsageError(
+            f"step {step} is not whole in the capsule",
+            hint=f"one of {first} to {last}" if first < last else f"step {first} is",
+        )
+    return last if step is None else step
+
+
+def whole_steps(manifest: Manifest, log: RankLog) -> tuple[int, int]:
+    """The first and the last step of which a replay runs all: it goes on from B to the next call, or to its end."""
+    b = manifest.moment_b.step
+    begun = max([b, *(mark.step for mark in log.steps if mark.step <= b + 1)])
+    return manifest.moment_a.step + (manifest.origin is Origin.IMAGE), begun - 1

@@ -1,0 +1,74 @@
+"""One step in a rank's log: which steps are whole, where one begins and ends, and its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from prismdbg.capsule.log_reader import RankLog
+from prismdbg.graph.slice import GraphSlice, build_slice
+from prismdbg.memory.stretches import Border
+from prismdbg.model.collective import Collective
+from prismdbg.model.moment import Moment
+
+_LAST_COLLECTIVE = 10**17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStep:
+    """Times are those of the log. It goes from one step's mark to the next; where a mark is missing (the first step has
+    none) from the first call to the first call of the next step, `end_ns` 0 where there is none."""
+
+    step: int
+    graph: GraphSlice
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def from_ns(self) -> int:
+        """As times in the slice count."""
+        return self.begin_ns - self.graph.begins_ns
+
+    @property
+    def until_ns(self) -> int:
+        """As times in the slice count; 0 where the end is not known."""
+        return max(self.end_ns - self.graph.begins_ns, 0)
+
+
+def recorded_step(log: RankLog, step: int) -> RecordedStep | None:
+    """None where the rank issued nothing in it."""
+    graph = build_slice(log, Moment(step), Moment(step, _LAST_COLLECTIVE))
+    if not graph.nodes:
+        return None
+    marks = {mark.step: mark.time_ns for mark in log.steps}
+    if step in marks and step + 1 in marks:
+        return RecordedStep(step=step, graph=graph, begin_ns=marks[step], end_ns=marks[step + 1])
+    following = min(
+        (c.time_created_ns for c in log.collectives if c.moment.step > step), default=marks.get(step + 1, 0)
+    )
+    return RecordedStep(step=step, graph=graph, begin_ns=graph.begins_ns, end_ns=following)
+
+
+def last_whole_step(logs: Iterable[RankLog]) -> int:
+    """Of the steps that every rank ended; the only one there is, where none did."""
+    return max(min(_begun(log) for log in logs) - 1, 0)
+
+
+def _begun(log: RankLog) -> int:
+    marks = max((mark.step for mark in log.steps), default=0)
+    return max(marks, max((c.moment.step for c in log.collectives), default=0))
+
+
+def borders_of(log: RankLog, step: int) -> dict[int, Border]:
+    """Of each of its calls, and 0 for the begin, on the log's own clock."""
+    found = {c.moment.collective: _border(c) for c in log.collectives if c.moment.step == step}
+    begins = [mark.time_ns for mark in log.steps if mark.step == step]
+    return found | ({0: Border(issued_ns=begins[0], goes_on_ns=begins[0])} if begins else {})
+
+
+def _border(call: Collective) -> Border:
+    holds = not call.is_p2p and not call.is_async and call.time_completed_ns is not None
+    return Border(
+        issued_ns=call.time_created_ns,
+        goes_on_ns=(call.time_completed_ns or 0) if holds else call.time_created_ns,
+    )

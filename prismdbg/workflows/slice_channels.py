@@ -1,0 +1,73 @@
+"""A recorded rank's groups and peers, named by mesh axes so that it is the same text on every rank of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+from prismdbg.errors import UsageError
+from prismdbg.graph.node import Node
+from prismdbg.model.collective import Group
+from prismdbg.predict.mesh import Mesh
+
+
+class Channels:
+    """Of one rank. UsageError where a group or a peer lies along no axis of the mesh."""
+
+    def __init__(self, rank: int, groups: Mapping[str, Group], mesh: Mesh) -> None:
+        self._rank, self._groups, self._mesh = rank, groups, mesh
+        self._named: dict[str, str] = {}
+
+    def of(self, node: Node) -> str:
+        return self._peer(node) if node.is_p2p else self._group(self._groups[node.identity.group])
+
+    def _group(self, group: Group) -> str:
+        """A second group over the same ranks is another channel."""
+        if group.name not in self._named:
+            text = channel_of(group, self._mesh)
+            same = sum(1 for known in self._named.values() if known.partition("#")[0] == text)
+            self._named[group.name] = f"{text}#{same}" if same else text
+        return self._named[group.name]
+
+    def _peer(self, node: Node) -> str:
+        group = self._groups[node.identity.group]
+        number = node.source_rank if node.identity.peer < 0 else node.identity.peer
+        if not 0 <= number < group.size:
+            raise UsageError(
+                f"{node.name} at {node.moment} has no known peer", hint="record the job until the message is received"
+            )
+        own, there = (self._mesh.coordinates(rank) for rank in (self._rank, group.ranks[number]))
+        differ = [name for name in self._mesh.names if own[name] != there[name]]
+        if len(differ) != 1:
+            raise UsageError(
+                f"{node.name} at {node.moment} goes to {self._mesh.say(group.ranks[number])}, "
+                f"no neighbour of {self._mesh.say(self._rank)} along one axis",
+                hint="give the mesh the job was started with",
+            )
+        return f"{differ[0]}{there[differ[0]] - own[differ[0]]:+d}" + (f"#{node.tag}" if node.tag else "")
+
+
+def channel_of(group: Group, mesh: Mesh) -> str:
+    """The axes in which the members differ."""
+    places = [mesh.coordinates(rank) for rank in group.ranks]
+    values = {name: sorted({place[name] for place in places}) for name in mesh.names}
+    axes = [name for name in mesh.names if len(values[name]) > 1]
+    box = {mesh.rank(**dict(zip(values, at, strict=True))) for at in product(*values.values())}
+    if box != set(group.ranks) or not places:
+        raise _unexplained(group, mesh)
+    if not axes:
+        return mesh.names[0] + f"[{values[mesh.names[0]][0]}]"
+    partial = [name for name in axes if len(values[name]) < mesh.size(name)]
+    if not partial:
+        return ",".join(axes)
+    if len(axes) > 1:
+        raise _unexplained(group, mesh)
+    return f"{axes[0]}[{','.join(map(str, values[axes[0]]))}]"
+
+
+def _unexplained(group: Group, mesh: Mesh) -> UsageError:
+    shown = ", ".join(map(str, group.ranks[:6])) + (", ..." if group.size > 6 else "")
+    return UsageError(
+        f"group {group.title!r} (ranks {shown}) lies along no axes of the mesh {mesh}",
+        hint="give the mesh the job was started with; an axis may be split in two",
+    )
