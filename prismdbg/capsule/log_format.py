@@ -33,8 +33,11 @@ RECORD = struct.Struct("<IHH")
 ISSUE = struct.Struct("<QqQQQIIIIIIiiiBBHII")
 # dtype number, dimensions, zeros, how many equal tensors in a row; then one i64 per dimension
 TENSOR = struct.Struct("<BBHI")
-# record_id, completed ns, payload offset, payload bytes, payload segment, source rank, status, flags, zeros
+# record_id, completed ns, payload offset, payload bytes, payload segment, source rank, status, flags, how a synthesized
+# answer was made up (`model/made_up.py`), zeros
 COMPLETE = struct.Struct("<QqQQIiBBHI")
+# record_id, ns at which a thread first began to wait for it, thread
+WAIT = struct.Struct("<QqQ")
 # step that begins, monotonic ns, source, zeros
 STEP = struct.Struct("<IxxxxqB7x")
 TEXT = struct.Struct("<II")  # number, bytes; then the bytes of UTF-8
@@ -54,6 +57,7 @@ class Kind(IntEnum):
     COMPLETE = 5
     STEP = 6
     NOTE = 7  # JSON: kind, time_ns, and what that kind of note holds; `failed` stands in front of its COMPLETE
+    WAIT = 8  # of what does not hold its issuer: an asynchronous collective, a send, a receive; where it is known
     END = 0xFFFF
 
 

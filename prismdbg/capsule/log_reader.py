@@ -11,7 +11,7 @@ from typing import Any
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
-from prismdbg.model import dtypes
+from prismdbg.model import dtypes, made_up
 from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
 
@@ -41,9 +41,18 @@ class Completion:
     collective: Collective
 
 
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A thread began to wait for a collective that was issued before."""
+
+    record_id: int
+    time_ns: int
+    thread_id: int
+
+
 _MAX_TENSORS = 1 << 16  # of one collective; a record that says more is damaged
 
-Event = Collective | Completion | StepMark | Note | Group
+Event = Collective | Completion | Waited | StepMark | Note | Group
 
 
 @dataclass(slots=True)
@@ -175,6 +184,8 @@ class LogReader:
                 Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows
             )
             return None
+        if kind == fmt.Kind.WAIT:
+            return Waited(*fmt.WAIT.unpack_from(body))
         if kind == fmt.Kind.STEP:
             step, time_ns, source = fmt.STEP.unpack_from(body)
             return StepMark(step, time_ns, fmt.StepSource(source))
@@ -232,7 +243,7 @@ class LogReader:
         return note
 
     def _complete(self, body: bytes) -> Completion | None:
-        record_id, time_ns, offset, size, segment, source, status, flags, _, _ = fmt.COMPLETE.unpack_from(body)
+        record_id, time_ns, offset, size, segment, source, status, flags, way, _ = fmt.COMPLETE.unpack_from(body)
         issued = self._open.pop(record_id, None)
         if issued is None:
             return None
@@ -246,6 +257,7 @@ class LogReader:
                 payload=PayloadRef(segment, offset, size) if flags & fmt.CompleteFlag.PAYLOAD else None,
                 failure=self._failures.pop(record_id, None),
                 synthesized=bool(flags & fmt.CompleteFlag.SYNTHESIZED),
+                made=made_up.way_of(way),
             )
         )
 
@@ -288,7 +300,7 @@ def fold(log: RankLog, events: list[Event]) -> None:
     """Adds newly polled events to a log held in memory."""
     position = (
         {c.record_id: i for i, c in enumerate(log.collectives)}
-        if any(isinstance(e, Completion) for e in events)
+        if any(isinstance(e, Completion | Waited) for e in events)
         else {}
     )
     for event in events:
@@ -298,8 +310,19 @@ def fold(log: RankLog, events: list[Event]) -> None:
                 log.collectives.append(event)
             case Completion():
                 index = position.get(event.collective.record_id)
+                if index is not None:  # its wait may have been told before
+                    known = log.collectives[index]
+                    log.collectives[index] = replace(
+                        event.collective,
+                        time_waited_ns=known.time_waited_ns,
+                        waiting_thread_id=known.waiting_thread_id,
+                    )
+            case Waited():
+                index = position.get(event.record_id)
                 if index is not None:
-                    log.collectives[index] = event.collective
+                    log.collectives[index] = replace(
+                        log.collectives[index], time_waited_ns=event.time_ns, waiting_thread_id=event.thread_id
+                    )
             case StepMark():
                 log.steps.append(event)
             case Note():

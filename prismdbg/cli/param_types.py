@@ -37,6 +37,18 @@ def seconds(text: str | float) -> float:
     return value
 
 
+def share(text: str | float) -> float:
+    """`1%` or `0.01`: above zero, at most all."""
+    given = str(text).strip()
+    try:
+        value = float(given.removesuffix("%")) / (100.0 if given.endswith("%") else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1:
+        raise click.BadParameter(f"{given!r} is not a share: write 1% or 0.01")
+    return value
+
+
 def moment(text: str) -> Moment:
     """`12.345.6`, `12.345` or `12`."""
     try:

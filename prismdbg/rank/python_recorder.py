@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.model import made_up
 from prismdbg.model.collective import Failure, Frame, Identity
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.moment import Moment
@@ -22,6 +23,7 @@ from prismdbg.rank import fingerprint, kernels
 from prismdbg.rank.call import Call, Redispatch, metas
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.log_writer import LogWriter, PayloadWriter, encode_tensors
+from prismdbg.rank.quiet import ours
 from prismdbg.rank.recorder import Rescuer
 from prismdbg.rank.sparse import dense_parts
 from prismdbg.rank.works import Completion, wrap
@@ -51,6 +53,7 @@ class PythonRecorder:
         self._in_flight: dict[int, str] = {}
         self._rescuer: Rescuer | None = None
         self._events = 0
+        self.now_ns: Callable[[], int] = time.monotonic_ns
 
     # what steers it
 
@@ -80,7 +83,7 @@ class PythonRecorder:
 
     def begin_step(self, step: int, source: int) -> None:
         self._counters.begin_step(step)
-        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, time.monotonic_ns(), source))
+        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, self.now_ns(), source))
         if self._payloads is not None and self._window_steps > 0:
             self._payloads.drop_before(min(step - self._window_steps, self._keep_from))
 
@@ -145,8 +148,15 @@ class PythonRecorder:
             raise
         if completion is None:
             return result
-        wrapped = self._guarded(partial(wrap, call, result, completion))
+        wrapped = self._guarded(partial(self._wrapped, call, result, completion))
         return result if wrapped is None else wrapped
+
+    def _arrived_ns(self) -> int:
+        """When the call that is being recorded was made."""
+        return self.now_ns()
+
+    def _wrapped(self, call: Call, result: Any, completion: Completion) -> Any:
+        return wrap(call, result, completion)
 
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         if self._mode == 1:
@@ -196,7 +206,7 @@ class PythonRecorder:
 
         def encode(record_id: int, moment: Moment, identity: Identity) -> bytes:
             head = fmt.ISSUE.pack(
-                record_id, time.monotonic_ns(), value, threading.get_native_id(),
+                record_id, self._arrived_ns(), value, threading.get_native_id(),
                 identity.seq, moment.step, moment.collective, op, group, stack, device,
                 call.root, call.tag, call.timeout_ms, reduce_op, flags, 0, n_in, n_out,
             )  # fmt: skip
@@ -204,19 +214,27 @@ class PythonRecorder:
 
         return encode
 
-    def complete(self, call: Call, record_id: int, source: int, failure: Failure | None) -> None:
-        """Called once for each issue, before the program can see the outputs."""
+    def complete(
+        self, call: Call, record_id: int, source: int, failure: Failure | None, at_ns: int | None = None
+    ) -> None:
+        """Called once for each issue, before the program can see the outputs. `at_ns`: None for now."""
         self._in_flight.pop(record_id, None)
         if self._mode == 1:
-            self._guarded(lambda: self._write_completion(call, record_id, source, failure))
+            now = self.now_ns() if at_ns is None else at_ns
+            self._guarded(lambda: self._write_completion(call, record_id, source, failure, now))
 
-    def _write_completion(self, call: Call, record_id: int, source: int, failure: Failure | None) -> None:
-        now = time.monotonic_ns()
+    def waited(self, record_id: int, began_ns: int) -> None:
+        """A thread began to wait, for the first time, for what did not hold it when it was issued."""
+        if self._mode == 1 and record_id >= 0:
+            self.append(fmt.Kind.WAIT, fmt.WAIT.pack(record_id, began_ns, threading.get_native_id()))
+
+    def _write_completion(self, call: Call, record_id: int, source: int, failure: Failure | None, now: int) -> None:
         segment = offset = size = flags = 0
         received = [] if failure is not None else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
-        if received and self._window_on and (place := self._keep(received)) is not None:
+        wanted = self._window_on and call.made in made_up.FROM_OTHERS  # the rest can be made again
+        if received and wanted and (place := self._keep(received)) is not None:
             segment, offset, size = place
             flags |= fmt.CompleteFlag.PAYLOAD
         if call.synthesized:
@@ -227,7 +245,8 @@ class PythonRecorder:
             note |= {"type": failure.type, "text": failure.text[:LONGEST_TEXT]}
             self._log.append(fmt.Kind.NOTE, json.dumps(note).encode())
         if self._log is not None:
-            body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, 0, 0)
+            made = made_up.NUMBERS[call.made]
+            body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, made, 0)
             self._log.append(fmt.Kind.COMPLETE, body)
 
     def _keep(self, received: list[torch.Tensor]) -> tuple[int, int, int] | None:
@@ -254,7 +273,7 @@ class PythonRecorder:
     def _guarded(self, action: Callable[[], Any]) -> Any:
         """Runs ours so that the job never suffers: a failure ends recording, once, with a word in the log."""
         try:
-            with torch.no_grad():
+            with torch.no_grad(), ours():
                 return action()
         except Exception as error:
             self._lose(error)
@@ -276,7 +295,7 @@ class PythonRecorder:
 
     def _note_lost(self, log: LogWriter) -> None:
         moment = Moment(self._counters.step, self._counters.collective)
-        note = {"kind": "lost", "time_ns": time.monotonic_ns(), "moment": str(moment), "text": self._lost[:400]}
+        note = {"kind": "lost", "time_ns": self.now_ns(), "moment": str(moment), "text": self._lost[:400]}
         log.append(fmt.Kind.NOTE, json.dumps(note).encode())
 
 

@@ -54,6 +54,13 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """As `quiet`, for what draws no random numbers: a tenth of the time."""
+    with ours(), torch.no_grad(), _disable_current_modes():
+        yield
+
+
+@contextlib.contextmanager
 def ours() -> Iterator[None]:
     """Until the end, what this thread does is not the program's: nobody counts it. Cheap; guards nothing else."""
     _state.depth = getattr(_state, "depth", 0) + 1

@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class Recording:
         self.lost = ""
         self.ended = False
         self.is_child = False
+        self.now_ns: Callable[[], int] = time.monotonic_ns
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.run)
         self.memory = MemoryFromStart(config, start_ticks()) if config.memory else None
@@ -94,7 +96,8 @@ class Recording:
             self.recorder.keep_from(0)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
         described = describe_process(self.rank, socket_path, self.kind)
-        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject")})
+        emulated = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
+        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **emulated})
         self.note("begin", recorder=self.kind)
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))
@@ -118,7 +121,7 @@ class Recording:
         if not self.is_open:
             return
         with contextlib.suppress(Exception):
-            body = {"kind": kind, "time_ns": time.monotonic_ns(), "moment": self.moment, **data}
+            body = {"kind": kind, "time_ns": self.now_ns(), "moment": self.moment, **data}
             self.recorder.append(Kind.NOTE, json.dumps(body).encode())
 
     @property

@@ -6,7 +6,7 @@ by whoever was told to keep its promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -27,14 +27,24 @@ class Watcher(Protocol):
         """Somebody has its future, to be completed by `keep` when the time has come."""
         ...
 
+    def ends_backward(self) -> None:
+        """Whoever has its future begins to wait for it: the backward pass is over."""
+        ...
+
 
 class WatchedWork(dist.Work):  # type: ignore[misc]
-    """Kept alive until it was waited for, or its future was completed: C++ does not keep this half of it alive."""
+    """Kept alive until it was waited for, or its future was completed: C++ does not keep this half of it alive.
 
-    def __init__(self, watcher: Watcher, outputs: list[torch.Tensor], source: int = -1) -> None:
+    held: tensors that live at least as long as it does, as those of a backend's work.
+    """
+
+    def __init__(
+        self, watcher: Watcher, outputs: list[torch.Tensor], source: int = -1, held: Sequence[torch.Tensor] = ()
+    ) -> None:
         super().__init__()
         self._watcher = watcher
         self._outputs = outputs
+        self._held = held
         self._source = source
         self._is_waited_for = False
         self._future: Any = None

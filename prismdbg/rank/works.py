@@ -38,8 +38,9 @@ class Completion:
         self.record_id = record_id
         self._lock = threading.Lock()
 
-    def done(self, source: int = -1) -> None:
-        self._finish(source, None)
+    def done(self, source: int = -1, at_ns: int | None = None) -> None:
+        """`at_ns`: None for now."""
+        self._finish(source, None, at_ns)
 
     def fail(self, error: Exception, at_issue: bool = False) -> None:
         self._finish(-1, Failure(type(error).__name__, str(error), at_issue))
@@ -47,10 +48,10 @@ class Completion:
     def rescue(self) -> bool:
         return self._call is not None and self._recorder.rescue(self._call, self.record_id)
 
-    def _finish(self, source: int, failure: Failure | None) -> None:
+    def _finish(self, source: int, failure: Failure | None, at_ns: int | None = None) -> None:
         with self._lock:
             if self._call is not None:
-                self._recorder.complete(self._call, self.record_id, source, failure)
+                self._recorder.complete(self._call, self.record_id, source, failure, at_ns)
                 self._call = None
 
 

@@ -199,7 +199,8 @@ class TestWallClock:
         now[0] += arrives_ns
         due = pace.issue(call_of(mesh[0], 0, mesh[1]))
 
-        assert due == Due(step=0, row=0, began_ns=5000 + max(40, arrives_ns), ends_ns=5000 + ends_ns)
+        began_ns = 5000 + max(40, arrives_ns)
+        assert due == Due(step=0, row=0, arrived_ns=5000 + arrives_ns, began_ns=began_ns, ends_ns=5000 + ends_ns)
 
     def test_transfers_of_one_communicator_queue(self) -> None:
         now = [0]

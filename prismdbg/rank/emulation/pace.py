@@ -42,12 +42,13 @@ class Issued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """`ends_ns`: on the rank's clock. began_ns: of its transfer, once the last was there."""
+    """Times are of the rank's clock. arrived_ns: of this rank; began_ns: of the transfer, once the last was there."""
 
     step: int
     row: int
-    ends_ns: int
+    arrived_ns: int
     began_ns: int
+    ends_ns: int
 
 
 class Pace:
@@ -171,15 +172,15 @@ class Pace:
         self._done[number] = True
         arrived = self._clocks[stream]
         queues = row.stream not in (NO_STREAM, stream)
-        if queues:
-            arrived = max(arrived, self._clocks[row.stream])
-        began = max(arrived, row.others_ns)
+        free = max(arrived, self._clocks[row.stream]) if queues else arrived
+        began = max(free, row.others_ns)
         end = self._ends[number] = began + row.transfer_ns
         if queues:
             self._clocks[row.stream] = end
         if self._wall is None and (row.stream == stream or row.blocking):
             self._held[stream] = end  # only when it goes on: the log is to say when it came
-        return Due(step=self._step, row=number, ends_ns=self._anchor_ns + end, began_ns=self._anchor_ns + began)
+        arrived_ns, began_ns, ends_ns = (self._anchor_ns + at for at in (arrived, began, end))
+        return Due(step=self._step, row=number, arrived_ns=arrived_ns, began_ns=began_ns, ends_ns=ends_ns)
 
     def _next_wait(self, stream: int, target: int) -> int | None:
         """The row of this wait, where the stream has it before its next call."""

@@ -16,6 +16,11 @@ _RULE = re.compile(r"(?:(?P<axis>[^:=]*))(?::(?P<op>[^:=]*))?=(?P<policy>[a-z]+)
 LABELS = frozenset(spec.label for spec in OPS.values())
 
 
+class ClockKind(StrEnum):
+    WALL = "wall"  # the machine's
+    VIRTUAL = "virtual"  # moved by nothing but the schedule
+
+
 class Policy(StrEnum):
     """How the peers play their part in a collective.
 
@@ -64,6 +69,7 @@ class Emulation:
     asked: the ranks whose run somebody wants; what peers would send them alone is kept for them.
     donors, external: folders of donor values, this run's own and another run's. until: of its first turn.
     is_exact: only the very value that its sender sends will do; else one of another group over the same axes, too.
+    schedule: a file, when peers are there (`model/schedule.py`); empty: at once. clock: which they go by.
     ask_fd, say_fd: pipes from and to whoever gives the turns.
     """
 
@@ -81,6 +87,8 @@ class Emulation:
     ask_fd: int = -1
     say_fd: int = -1
     donor_bytes: int = 1 << 30
+    schedule: str = ""
+    clock: ClockKind = ClockKind.WALL
 
     def policy(self, axis: str, op: str) -> Policy:
         """The last rule that holds decides."""
@@ -94,6 +102,7 @@ class Emulation:
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["axes"] = tuple((str(name), int(size)) for name, size in data["axes"])
+        values["clock"] = ClockKind(data.get("clock", ClockKind.WALL))
         values["asked"] = tuple(data.get("asked", ()))
         values["rules"] = tuple(Rule(**{**rule, "policy": Policy(rule["policy"])}) for rule in data.get("rules", ()))
         return cls(**values)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from prismdbg.errors import UsageError
 from prismdbg.rank.emulation.settings import LEFT_EXIT
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
@@ -34,7 +36,7 @@ class Need:
 class Turn:
     """`until`: the value after which this rank stands again; empty: it runs as far as it gets.
 
-    after: called when it goes on; others may have said something meanwhile.
+    after: called when it goes on; others may have said something meanwhile. stood: told how long it stood, in ns.
     """
 
     def __init__(self, ask_fd: int, say_fd: int, until: str = "") -> None:
@@ -42,6 +44,7 @@ class Turn:
         self._say_fd = say_fd
         self._until = until
         self.after: list[Callable[[], None]] = []
+        self.stood: Callable[[int], None] = lambda taken_ns: None
         self._lock = threading.Lock()
         for descriptor in (ask_fd, say_fd):
             os.set_inheritable(descriptor, False)
@@ -53,10 +56,15 @@ class Turn:
 
     def lacks(self, need: Need) -> None:
         """Stands until another rank has sent it; whoever asks looks again then."""
-        self._stand({"event": "lacks", **asdict(need), "where": _program_line()})
+        self._stand({"event": "lacks", **asdict(need), "where": program_line()})
+
+    def refuse(self, error: UsageError) -> None:
+        """This run is worth nothing: whoever gives the turns says why, and ends it."""
+        self._stand({"event": "refused", "text": str(error), "hint": error.hint})
 
     def _stand(self, why: dict[str, object]) -> None:
         with self._lock:
+            began_ns = time.monotonic_ns()
             os.write(self._say_fd, json.dumps(why).encode() + b"\n")
             line = self._ask.readline()
             if not line:  # nobody needs this rank any more
@@ -64,9 +72,10 @@ class Turn:
             self._until = str(json.loads(line)["until"])
             for look in self.after:
                 look()
+            self.stood(time.monotonic_ns() - began_ns)
 
 
-def _program_line() -> str:
+def program_line() -> str:
     """The innermost line that is neither ours nor a library's."""
     ours = str(Path(__file__).parents[1])
     frames = [f for f in traceback.extract_stack() if not f.filename.startswith((ours, "<"))]

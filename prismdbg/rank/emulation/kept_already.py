@@ -1,0 +1,17 @@
+"""The outbox of a pass whose ranks' values were kept by an earlier one: nothing is looked at or written."""
+
+from __future__ import annotations
+
+from prismdbg.model.collective import Identity
+from prismdbg.rank.call import Call
+
+
+class KeptAlready:
+    def keep(self, call: Call, identity: Identity, axis: str, members: list[int]) -> None:
+        pass
+
+    def keep_key(self, name: str, value: bytes) -> None:
+        pass
+
+    def tally(self) -> dict[str, int]:
+        return {}

@@ -1,0 +1,198 @@
+"""What an emulated rank is given for each call: a work that ends when the pace says so, and that tells who waits.
+
+Which kind depends on who called. Python gets a work in Python; C++ behind a functional collective one that it may wait
+for as often as it likes; what else C++ calls (DDP's reducer) asks for the future and waits for that at the end of the
+backward pass.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
+    PythonCallbackWork,
+    _create_work_from_future,
+)
+from torch.autograd import Variable
+
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.errors import UsageError
+from prismdbg.rank.call import Call
+from prismdbg.rank.emulation.clocks import Timer, WallClock
+from prismdbg.rank.emulation.pace import Due, Issued, Pace
+from prismdbg.rank.python_recorder import PythonRecorder
+from prismdbg.rank.tracing import tracer
+from prismdbg.rank.watched_work import WatchedWork, Watcher
+from prismdbg.rank.works import Completion
+
+T = TypeVar("T")
+_OWN = ("/prismdbg/rank/",)
+_PYTHON_CALLERS = ("/torch/distributed/distributed_c10d.py",)
+_FUNCTIONAL_CALLERS = ("/torch/_ops.py",)
+
+
+class Beat:
+    """The clock and the pace of one rank. Without a pace everything is there at once.
+
+    wall: None for the virtual clock. refuse: told where the program is not the one that the schedule is of.
+    """
+
+    def __init__(self, pace: Pace | None, wall: WallClock | None, refuse: Callable[[UsageError], None]) -> None:
+        self.pace = pace
+        self.wall = wall
+        self.timer = Timer(wall) if wall is not None and pace is not None else None
+        self._refuse = refuse
+
+    def begin_step(self, step: int, _: StepSource) -> None:
+        self._guarded(lambda pace: pace.begin_step(step))
+
+    def issue(self, call: Issued) -> Due | None:
+        return self._guarded(lambda pace: pace.issue(call))
+
+    def _guarded(self, action: Callable[[Pace], T]) -> T | None:
+        if self.pace is None:
+            return None
+        try:
+            return action(self.pace)
+        except UsageError as error:
+            self._refuse(error)
+            raise
+
+    def now_ns(self) -> int:
+        if self.wall is not None:
+            return self.wall.now_ns()
+        assert self.pace is not None
+        return self.pace.now_ns()
+
+    def hold(self, due: Due | None) -> int:
+        """Until it is there, on the wall clock: when the wait began."""
+        began_ns = self.now_ns() if due is None or self.pace is None else self.pace.wait(due)
+        if due is not None and self.wall is not None:
+            self.wall.sleep_until(due.ends_ns)
+        return began_ns
+
+    def is_there(self, due: Due | None) -> bool:
+        return due is None or self.wall is None or self.wall.now_ns() >= due.ends_ns
+
+
+class OpenCall:
+    """One call that was answered. `fill`: what it receives is known only when it is waited for."""
+
+    def __init__(
+        self, recorder: PythonRecorder, beat: Beat, call: Call, due: Due | None, fill: Callable[[], None] | None
+    ) -> None:
+        self._recorder, self._beat, self._due, self._fill = recorder, beat, due, fill
+        self._holds_issuer = not call.is_async and not call.spec.is_p2p
+        self._completion: Completion | None = None
+        self._lock = threading.Lock()
+        self._is_told = False
+
+    def opened(self, completion: Completion, source: int) -> None:
+        """It is in the log. That it is complete is written ahead, where it is known when."""
+        self._completion, self._source = completion, source
+        if self._fill is None:
+            completion.done(source, None if self._due is None else self._due.ends_ns)
+
+    def wait(self) -> None:
+        began_ns = time.monotonic_ns()
+        waited_ns = self._beat.hold(self._due)
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill()
+            if self._completion is not None:
+                ends_ns = self._beat.now_ns() if self._due is None else max(self._due.ends_ns, self._beat.now_ns())
+                self._completion.done(self._source, ends_ns)
+        self._tell(waited_ns)
+        if self._holds_issuer:
+            tracer.answered()
+        elif self._completion is not None:
+            tracer.waited(self._completion.record_id, began_ns)
+
+    def ends_backward(self) -> None:
+        """The reducer is about to wait for it: waited for here, where it can be told how long that took."""
+        began_ns = time.monotonic_ns()
+        waited_ns = self._beat.hold(self._due)
+        self._tell(waited_ns)
+        if self._completion is not None:
+            tracer.waited(self._completion.record_id, began_ns)
+
+    def is_there(self) -> bool:
+        if self._fill is not None:
+            self.wait()
+        return self._beat.is_there(self._due)
+
+    def promise(self, keep: Callable[[], None]) -> None:
+        if self._due is None or self._beat.timer is None or self._beat.is_there(self._due):
+            keep()
+        else:
+            self._beat.timer.at(self._due.ends_ns, keep)
+
+    def _tell(self, began_ns: int) -> None:
+        with self._lock:
+            is_first, self._is_told = not self._is_told, True
+        if is_first and not self._holds_issuer and self._completion is not None:
+            self._recorder.waited(self._completion.record_id, began_ns)
+
+
+def work_for(open_call: Watcher, call: Call, source: int, *, has_python_half: bool) -> Any:
+    """Boxed. `has_python_half`: nothing but a work in Python can stand for it."""
+    caller = _caller()
+    if has_python_half or caller.endswith(_PYTHON_CALLERS):
+        return WatchedWork(open_call, call.outputs, source, call.held).boxed()
+    if caller.endswith(_FUNCTIONAL_CALLERS):
+        return PythonCallbackWork(_Waiting(open_call, call.held)).boxed()
+    future: Any = torch.futures.Future()
+    outputs = call.outputs
+    open_call.promise(lambda: future.set_result(outputs))
+    if torch._C._current_graph_task_id() >= 0:
+        _END.wait_for(open_call)
+    return _create_work_from_future(future).boxed()
+
+
+class _Waiting:
+    """What C++ calls to wait. Holds the tensors, as a backend's work would."""
+
+    def __init__(self, open_call: Watcher, held: list[torch.Tensor]) -> None:
+        self._open_call = open_call
+        self._held = held
+        self._is_waited_for = False
+
+    def __call__(self, _: object) -> bool:
+        if not self._is_waited_for:
+            self._is_waited_for = True
+            self._open_call.wait()
+        return True
+
+
+class _EndOfBackward:
+    """Told just before the reducer waits: what is queued while a backward pass runs is called in that order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[Watcher]] = {}
+
+    def wait_for(self, open_call: Watcher) -> None:
+        task = torch._C._current_graph_task_id()
+        if task not in self._waiting:
+            self._waiting[task] = []
+            Variable._execution_engine.queue_callback(lambda: self._end(task))
+        self._waiting[task].append(open_call)
+
+    def _end(self, task: int) -> None:
+        for open_call in self._waiting.pop(task, ()):
+            open_call.ends_backward()
+
+
+_END = _EndOfBackward()
+
+
+def _caller() -> str:
+    """The file of the innermost Python frame that is not ours."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and any(part in frame.f_code.co_filename for part in _OWN):
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else ""
