@@ -44,9 +44,13 @@ command.add_command(graph_gpt.command)
 @_GRAPH
 @_CLUSTER
 @_JSON
-def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool) -> None:
+@click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Draw it as one page, too.")
+def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page_path: Path | None) -> None:
     """How long an iteration takes, what fills it, and who is waited for."""
-    timeline = simulate(_read(graph), _cluster(cluster_path))
+    timeline = simulate(_read(graph), _cluster(cluster_path), trace=page_path is not None)
+    if page_path is not None:
+        page_path.write_text(page(timeline, critical_path(timeline)), encoding="utf-8")
+        render.say(f"{page_path}: {render.size(page_path.stat().st_size)}, for any browser")
     if as_json:
         render.emit_json(_values(timeline))
         return
@@ -117,7 +121,7 @@ def what_if_command(
     )
     for title, timeline in (("before", before), ("after", after)):
         _emit(["", title, *charts.waits(report.by_axis(timeline))])
-    _emit(["", *after.fidelity.lines()])
+    _emit(["", *(f"before, {line}" for line in before.fidelity.error_lines()), *after.fidelity.lines()])
 
 
 @command.command("export")
@@ -130,7 +134,9 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
     """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""
     timeline = simulate(_read(graph), _cluster(cluster_path), keep=Keep.ALL if ranks else Keep.FIRST)
     perfetto.write(timeline, output, ranks)
-    render.say(f"{output}: {kind}, {len(timeline.teams)} classes of {timeline.graph.mesh.world:,} ranks")
+    size = render.size(output.stat().st_size)
+    render.say(f"{output}: {kind}, {len(timeline.teams)} classes of {timeline.graph.mesh.world:,} ranks, {size}")
+    render.say("\n".join(timeline.fidelity.lines()))
 
 
 def _read(path: Path) -> JobGraph:
@@ -148,7 +154,8 @@ def _heading(timeline: Timeline) -> list[str]:
     mesh = timeline.graph.mesh
     return [
         f"{mesh.world:,} ranks, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
-        f"{timeline.bubble_share:.1%} of the ranks' time idle"
+        f"{timeline.bubble_share:.1%} of the ranks' time idle",
+        f"what that is worth: {timeline.fidelity.summary()}; more of it at the end",
     ]
 
 
@@ -165,7 +172,7 @@ def _values(timeline: Timeline) -> dict[str, Any]:
 
 
 def _width() -> int:
-    return max(shutil.get_terminal_size((100, 24)).columns - 24, 20)
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _emit(lines: Sequence[str]) -> None:

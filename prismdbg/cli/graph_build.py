@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from prismdbg.capsule import layout
 from prismdbg.cli import render, what_if_options
 from prismdbg.cli.param_types import seconds
+from prismdbg.errors import UsageError
 from prismdbg.predict import graph_file
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Mesh
@@ -70,6 +72,8 @@ def command(
         )
 
     is_run = RunFolder(path).run_json.is_file()
+    if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():
+        raise UsageError(f"{path} is neither a run folder nor a capsule", hint="`prismdbg list` says what there is")
     if not is_run and (captured or as_recorded):
         raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
     if is_run:

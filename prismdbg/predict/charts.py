@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prismdbg.predict.report import AxisRow, PathRow, StageRow, StragglerRow
 
 IDLE = "·"
+FILLED = 0.95  # of a column by one thing
+MOST_STAGES = 64
+BESIDE = len("  computes shows waits")
 
 
-def pipeline(rows: Sequence[StageRow], iteration_ns: int, width: int = 80) -> list[str]:
-    """A line a stage. Each column shows what filled most of it: the label's letter, or idle."""
-    name_width = max((len(row.name) for row in rows), default=0)
-    lines = [f"{row.name:<{name_width}} {_bar(row, iteration_ns, width)} {row.computed:4.0%}" for row in rows]
-    scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}}"
-    return [*lines, scale]
+def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) -> list[str]:
+    """A line a stage, so wide if there is any room. A column of the chart shows what fills it; where it holds several
+    things, neighbours show them in proportion.
+    """
+    shown = rows[:MOST_STAGES]
+    name_width = max((len(row.name) for row in shown), default=0)
+    width = max(columns - name_width - BESIDE, 20)
+    is_fine = _is_fine(shown, iteration_ns, width)
+    lines = [
+        f"{row.name:<{name_width}} {_bar(row, iteration_ns, width, is_fine=is_fine)} "
+        f"{row.computed:>8.0%} {row.shown:>5.0%} {row.late:>5.0%}"
+        for row in shown
+    ]
+    scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}} computes shows waits"
+    odd = ", lower case where it is odd" if is_fine else ", several of them in a column"
+    more = [f"{len(rows) - MOST_STAGES} more classes of ranks"] if len(rows) > MOST_STAGES else []
+    legend = f"letters: what is computed, by its first{odd}; {IDLE}: nothing"
+    return [*lines, scale, *more, legend]
 
 
-def _bar(row: StageRow, iteration_ns: int, width: int) -> str:
-    """Upper case for even numbers of the label, lower for odd, so that microbatches can be told apart."""
+def _is_fine(rows: Sequence[StageRow], iteration_ns: int, width: int) -> bool:
+    """Whether one microbatch can be told from the next: most spans fill a column."""
+    taken = sorted(span.end_ns - span.start_ns for row in rows for span in row.spans)
+    return bool(taken) and taken[len(taken) // 2] * width >= iteration_ns
+
+
+def _bar(row: StageRow, iteration_ns: int, width: int, *, is_fine: bool) -> str:
+    """What a column could not show goes to the next ones, until one is filled by one thing."""
     filled: list[dict[str, int]] = [{} for _ in range(width)]
     for span in row.spans:
-        mark = _mark(span.label)
+        mark = _mark(span.label) if is_fine else _mark(span.label).upper()
         first, last = span.start_ns * width // iteration_ns, max(span.end_ns - 1, 0) * width // iteration_ns
         for column in range(first, min(last, width - 1) + 1):
             begins = max(span.start_ns, column * iteration_ns // width)
             ends = min(span.end_ns, (column + 1) * iteration_ns // width)
             filled[column][mark] = filled[column].get(mark, 0) + max(ends - begins, 0)
-    return "".join(_most(column, iteration_ns // width) for column in filled)
+    owed: dict[str, int] = {}
+    marks = []
+    for held in filled:
+        marks.append(_next(held, owed, max(iteration_ns // width, 1)))
+    return "".join(marks)
 
 
-def _most(column: dict[str, int], width_ns: int) -> str:
-    if not column or 2 * sum(column.values()) < width_ns:
-        return IDLE
-    return max(column, key=lambda mark: column[mark])
+def _next(held: Mapping[str, int], owed: dict[str, int], width_ns: int) -> str:
+    """The mark that has most to be shown."""
+    whole = {**held, IDLE: max(width_ns - sum(held.values()), 0)}
+    only = next((mark for mark, taken_ns in whole.items() if taken_ns >= FILLED * width_ns), None)
+    if only is not None:
+        owed.clear()
+        return only
+    for mark, taken_ns in whole.items():
+        owed[mark] = owed.get(mark, 0) + taken_ns
+    chosen = max(owed, key=lambda mark: owed[mark])
+    owed[chosen] -= width_ns
+    return chosen
 
 
 def _mark(label: str) -> str:
+    """Upper case for even numbers of the label, lower for odd, so that microbatches can be told apart."""
     letter, number = label[:1] or "?", label[1:]
     return letter.lower() if number.isdecimal() and int(number) % 2 else letter.upper()
 

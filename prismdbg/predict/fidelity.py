@@ -77,6 +77,11 @@ class Fidelity:
             *(f"do not conclude: {doubt}" for doubt in self.doubts),
         ]
 
+    def summary(self) -> str:
+        """Of the time, in a few words."""
+        total = sum(share.time_ns for share in self.shares)
+        return f"of the time {_shares(self._of('time_ns', ''), total)}" if total else "nothing took any time"
+
     def error_lines(self) -> list[str]:
         return [_error(error) for error in self.errors]
 

@@ -16,7 +16,7 @@ ASPECT = 8.0  # columns to a row that look best
 
 
 class Measure(StrEnum):
-    """Of a rank in one iteration. ARRIVAL: how much later than the first of its groups it comes, summed."""
+    """Of a rank in one iteration. ARRIVAL: after the first of its groups that does the same, summed."""
 
     WAIT = "waiting"
     ARRIVAL = "late arrival"
@@ -67,28 +67,28 @@ def values(timeline: Timeline, measure: Measure) -> Ints:
 
 
 def _late(timeline: Timeline) -> Ints:
-    """Who waits least of a group comes last: by as much as the first one waits longer."""
-    mesh = timeline.graph.mesh
-    order = mesh.ranks()
+    """Among those of a group that do the same, who waits least comes last: by as much as the first one waits longer."""
+    graph = timeline.graph
+    mesh, order = graph.mesh, graph.mesh.ranks()
+    class_at = graph.class_at.reshape(mesh.sizes)
     total = np.zeros_like(timeline.computed_ns)
     for name, late_ns in timeline.late_ns.items():
         channel = None if name == OTHER_STREAMS else parse(name, mesh)
-        if not isinstance(channel, Across):
-            continue
-        axes = tuple(mesh.axis(axis) for axis in channel.axes)
-        shaped = late_ns[order]
-        if channel.members:
-            chosen = list(channel.members)
-            part = shaped.take(chosen, axes[0])
-            found = np.zeros_like(shaped)
-            index = [slice(None)] * shaped.ndim
-            for place, coordinate in enumerate(chosen):
-                index[axes[0]] = slice(coordinate, coordinate + 1)
-                one = part.take([place], axes[0])
-                found[tuple(index)] = part.max(axis=axes[0], keepdims=True) - one
-        else:
-            found = shaped.max(axis=axes, keepdims=True) - shaped
-        by_rank = np.empty_like(total)
-        by_rank[order.ravel()] = found.ravel()
-        total += by_rank
+        if isinstance(channel, Across):
+            total[order.ravel()] += _behind(late_ns[order], class_at, channel, mesh).ravel()
     return total
+
+
+def _behind(late_ns: Ints, class_at: Ints, channel: Across, mesh: Mesh) -> Ints:
+    """Shaped by the mesh."""
+    axes = tuple(mesh.axis(axis) for axis in channel.axes)
+    takes_part = np.ones(mesh.sizes, dtype=bool)
+    if channel.members:
+        chosen = np.isin(np.arange(mesh.sizes[axes[0]]), channel.members)
+        takes_part &= chosen.reshape([-1 if axis == axes[0] else 1 for axis in range(len(mesh.sizes))])
+    behind = np.zeros_like(late_ns)
+    for number in np.unique(class_at):
+        alike = takes_part & (class_at == number)
+        longest = np.where(alike, late_ns, 0).max(axis=axes, keepdims=True)
+        behind += np.where(alike, longest - late_ns, 0)
+    return behind

@@ -39,8 +39,8 @@ def simulate(
     of_rank: int | None = None,
     trace: bool = False,
 ) -> Timeline:
-    """`trace`: also what the critical path needs. of_rank: whose timeline `Keep.FIRST` keeps instead of that of the first
-    of its cohort. UsageError where ranks wait for each other in a circle.
+    """`trace`: also what the critical path needs. of_rank: whose timeline `Keep.FIRST` keeps, not that of the first of
+    its cohort. UsageError where ranks wait for each other in a circle.
     """
     cluster = changes.cluster(cluster)
     teams = [_team(crew, keep, trace) for crew in _crews(graph, cluster, changes)]

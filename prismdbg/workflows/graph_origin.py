@@ -13,6 +13,7 @@ from prismdbg.predict.entries import COMPUTE_STREAM, Entries, Kind
 from prismdbg.predict.job_graph import by_position, position
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.origin import NOT_KNOWN, Origin, Source, Standing, Standings, Truth
+from prismdbg.workflows.recorded_step import recorded_step
 
 
 def origin_of(
@@ -80,11 +81,17 @@ def _truth(rank: int, entries: Entries, log: RankLog, came: _Came) -> Truth:
     is_split = all(waited_ns is not None for _, waited_ns in known)
     return Truth(
         rank=rank,
-        iteration_ns=computed_ns + blocked_ns,
+        iteration_ns=_iteration_ns(log, came.step) or computed_ns + blocked_ns,
         computed_ns=computed_ns,
         blocked_ns=blocked_ns,
         waited_ns=sum(waited_ns or 0 for _, waited_ns in known) if is_split else NOT_KNOWN,
     )
+
+
+def _iteration_ns(log: RankLog, step: int) -> int:
+    """0 where its end is not known."""
+    recorded = recorded_step(log, step)
+    return max(recorded.end_ns - recorded.begin_ns, 0) if recorded is not None else 0
 
 
 def _blocked(call: Collective, came: _Came, log: RankLog) -> tuple[int, int | None] | None:

@@ -112,9 +112,42 @@ def test_export(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
     assert len(processes) == 3
 
 
+def test_a_page(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = ask(capsys, "simulate", run_folder, "--html", tmp_path / "page.html")
+
+    assert code == ExitCode.OK and "for any browser" in err
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert out.startswith("8 ranks"), "what is printed else, too"
+
+
+def test_a_gpt_that_nobody_ran(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shape = ("--layers", 4, "--hidden", 64, "--microbatches", 3, "--spread", 10)
+    code, _, err = ask(capsys, "gpt", "-o", tmp_path / "graph.npz", "--mesh", "pp=2,dp=4,tp=2", *shape)
+    assert code == ExitCode.OK and "16 ranks in 2 classes" in err
+
+    found = values(capsys, "simulate", tmp_path)
+    assert len(found["stragglers"]) > 1, "ranks differ in speed"
+    assert any("nothing ran" in doubt for doubt in found["fidelity"]["doubts"])
+
+    code, _, err = ask(capsys, "gpt", "-o", tmp_path / "no.npz", "--mesh", "pp=3,ep=2", *shape)
+    assert (code, "axis 'ep' means nothing" in err) == (ExitCode.USAGE, True)
+    assert not (tmp_path / "no.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("simulate",), ("critical-path",), ("what-if", "--delay", "0=1ms"), ("export", "-o", "{tmp}/t.json")]
+)
+def test_no_result_without_what_it_is_worth(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    name, *rest = (argument.format(tmp=tmp_path) for argument in arguments)
+    _, out, err = ask(capsys, name, run_folder, *rest)
+    assert "100.0 % assumed" in out + err and "do not conclude" in out + err
+
+
 def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = ask(capsys, "build", tmp_path, "--mesh", "dp=2")
-    assert (code, "is not a run folder" in err) == (ExitCode.USAGE, True), err
+    assert (code, "is neither a run folder nor a capsule" in err) == (ExitCode.USAGE, True), err
 
 
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

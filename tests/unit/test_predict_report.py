@@ -16,6 +16,7 @@ from prismdbg.predict.critical_path import critical_path
 from prismdbg.predict.engine import Keep
 from prismdbg.predict.gpt_job import GptShape, gpt_job
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.report import Span, StageRow
 from prismdbg.predict.simulate import simulate
 from prismdbg.predict.timeline import Timeline
 
@@ -64,13 +65,32 @@ class TestCharts:
         timeline = simulate(
             gpt_job(Mesh.parse("pp=2"), GptShape(layers=2, hidden=64, microbatches=2, vocabulary=1)), ideal()
         )
-        first, second, scale = charts.pipeline(report.stages(timeline), timeline.iteration_ns, 36)
+        columns = 36 + len("stage 0") + charts.BESIDE
+        first, second, scale, legend = charts.pipeline(report.stages(timeline), timeline.iteration_ns, columns)
 
         assert first.startswith("stage 0 FFFFfff")
         assert "BBBBBBBB" in first and "bbbbbbb" in first and charts.IDLE in first
         assert second.startswith(f"stage 1 {charts.IDLE * 3}")
-        assert len(first) == len(second) == len("stage 0 ") + 36 + 5
-        assert scale.split(maxsplit=1) == ["0", charts.duration(timeline.iteration_ns)]
+        assert len(first) == len(second) == columns
+        assert scale.split() == ["0", *charts.duration(timeline.iteration_ns).split(), "computes", "shows", "waits"]
+        assert "lower case where it is odd" in legend
+
+    def test_what_is_too_fine_is_shown_in_proportion(self) -> None:
+        rows = [
+            self.stage(*(Span(label=f"{'FB'[i % 2]}{i // 2}", start_ns=i * 10, end_ns=i * 10 + 10) for i in range(160)))
+        ]
+        bar, *_, legend = charts.pipeline(rows, 1600, 20 + len("stage") + charts.BESIDE)
+
+        drawn = bar.split()[1]
+        assert (drawn.count("F"), drawn.count("B")) == (10, 10), "not what happens to win each column"
+        assert "several of them in a column" in legend
+
+    def test_more_stages_than_anybody_reads(self) -> None:
+        lines = charts.pipeline([self.stage()] * 100, 1000)
+        assert len(lines) == charts.MOST_STAGES + 3 and "36 more classes of ranks" in lines
+
+    def stage(self, *spans: Span) -> StageRow:
+        return StageRow(name="stage", rank=0, ranks=1, computed=1.0, shown=0.0, late=0.0, peak_bytes=0, spans=spans)
 
     def test_tables_have_a_line_a_row(self, slow: Timeline) -> None:
         assert len(charts.waits(report.by_axis(slow))) == 7

@@ -9,7 +9,7 @@ STYLE = """
   --modelled: #c79a1e; --assumed: #b4472f; }
 @media (prefers-color-scheme: dark) { :root { --page: #14181d; --ink: #e3e8ee; --soft: #9aa6b2; --line: #333b44;
   --idle: #232a31; --forward: #4f8fd8; --forward-odd: #2f5f96; --backward: #dd8240; --backward-odd: #94562a;
-  --weights: #43a873; --weights-odd: #2b6d4b; --other: #9385c4; --real: #43a873; --recorded: #4f8fd8; 
+  --weights: #43a873; --weights-odd: #2b6d4b; --other: #9385c4; --real: #43a873; --recorded: #4f8fd8;
   --replayed: #9385c4; --modelled: #d9b03f; --assumed: #d4644b; } }
 body { margin: 0 auto; max-width: 1400px; padding: 1.5rem; background: var(--page); color: var(--ink);
   font: 15px/1.45 system-ui, sans-serif; }
@@ -18,7 +18,8 @@ p { margin: .35rem 0; } .soft, .legend, .map p, #pointed, .scale { color: var(--
 .cards { display: flex; flex-wrap: wrap; gap: 1.5rem; margin: 1rem 0; }
 .cards div { border-left: 3px solid var(--line); padding-left: .7rem; }
 .cards b { display: block; font-size: 1.35rem; font-weight: 600; } .cards span { color: var(--soft); }
-.stack { display: flex; height: 14px; margin: .4rem 0; max-width: 900px; border-radius: 3px; overflow: hidden; }
+.stacked { display: flex; align-items: center; max-width: 900px; } .stacked b { width: 4rem; font-weight: 500; }
+.stack { display: flex; flex: 1; height: 14px; margin: .3rem 0; border-radius: 3px; overflow: hidden; }
 .stack span { display: block; height: 100%; }
 .wide { overflow-x: auto; } svg { display: block; width: 100%; min-width: 900px; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg .figures { fill: var(--soft); }

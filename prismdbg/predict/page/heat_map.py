@@ -32,7 +32,7 @@ _ANCHORS = (  # viridis, by eighths
 )
 _MEANING = {
     Measure.WAIT: "how long a rank waits for others in the iteration",
-    Measure.ARRIVAL: "how much later than the first of its groups a rank comes, summed: stragglers are bright",
+    Measure.ARRIVAL: "how much later than the first of its groups that does the same it comes: stragglers are bright",
     Measure.MEMORY: "the most memory a rank holds",
     Measure.COMPUTE: "how long a rank computes",
 }

@@ -78,7 +78,7 @@ def _stack(fidelity: Fidelity, what: str) -> Markup:
         for p in PROVENANCES
         if share(p)
     )
-    return tag("div", *parts, class_="stack", title=what)
+    return tag("div", tag("b", what), tag("div", *parts, class_="stack"), class_="stacked")
 
 
 def _waits(timeline: Timeline) -> Markup:
@@ -96,7 +96,7 @@ def _waits(timeline: Timeline) -> Markup:
     header = ("channel", "waiting", "longest", "of rank", "shown transfer", "hidden transfer")
     return joined(
         table(header, rows, right=header[1:]),
-        tag("p", "A rank's mean; `longest` is one rank's. Shown: transfer that nothing hid.", class_="soft"),
+        tag("p", "A rank's mean; longest: of one rank. Shown: transfer that nothing hid.", class_="soft"),
     )
 
 

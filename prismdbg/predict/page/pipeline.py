@@ -94,7 +94,7 @@ def kind_of(label: str) -> str:
 def _legend(rows: Sequence[StageRow]) -> Markup:
     kinds = dict.fromkeys(kind_of(span.label) for row in rows for span in row.spans)
     marks = [joined(tag("i", class_=f"mark {kind}"), f" {kind} ") for kind in kinds]
-    odd = "; odd microbatches lighter" if kinds.keys() & set(KINDS.values()) else ""
+    odd = "; odd microbatches in another shade" if kinds.keys() & set(KINDS.values()) else ""
     said = f"{odd}. Right: the share of the iteration that a stage computes, shows transfer, waits for others."
     return tag("p", *marks, tag("i", class_="mark idle"), " nothing computed", said, class_="legend")
 

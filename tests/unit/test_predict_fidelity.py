@@ -1,0 +1,192 @@
+"""What a result says of itself: who ran, what stands in for others, what is beyond the measured, how far it is off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prismdbg.predict import graph_file
+from prismdbg.predict.changes import Changes, Delay
+from prismdbg.predict.cluster import Calibration, ClusterModel, Fit, Tier, ideal
+from prismdbg.predict.entries import Provenance
+from prismdbg.predict.entry_writer import EntryWriter
+from prismdbg.predict.fidelity import Ran
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.job_graph import JobGraph, RankClass
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.origin import Origin, Source, Standing, Truth
+from prismdbg.predict.simulate import simulate
+
+SECOND_A_GB = Tier(name="only", spans=0, latency_ns=0, rate=10**9)
+MEASURED = ClusterModel(
+    tiers=(SECOND_A_GB,),
+    is_measured=True,
+    calibration=Calibration(
+        machine="a machine",
+        backend="gloo",
+        date="2026-01-01",
+        fits={"all_reduce": Fit(median_ppm=1000, largest_ppm=42_000, groups=(2, 4), sizes_bytes=(256, 4096))},
+    ),
+)
+
+
+def job(mesh: str, writer: EntryWriter, ranks: Iterable[int] | None = None) -> JobGraph:
+    found = Mesh.parse(mesh)
+    return JobGraph.build(found, [(RankClass(name="all", entries=writer.done()), ranks or range(found.world))])
+
+
+def reducing(size_bytes: int = 1000, provenance: Provenance = Provenance.REAL) -> EntryWriter:
+    writer = EntryWriter()
+    writer.compute(3000, provenance=provenance)
+    writer.collective("all_reduce", "dp", size_bytes)
+    return writer
+
+
+def standing(*at: Standing) -> Origin:
+    return Origin(source=Source.EMULATED, standing_at=np.array(at, dtype=np.uint8))
+
+
+class TestWhoRan:
+    def test_times_of_others_are_no_ones_own(self) -> None:
+        graph = replace(
+            job("dp=4", reducing()),
+            origin=standing(Standing.OWN, Standing.CHECKED, Standing.CHECKED, Standing.ASSUMED),
+        )
+        fidelity = simulate(graph, MEASURED).fidelity
+
+        assert fidelity.ran == Ran(own=1, checked=2, assumed=1)
+        shares = {p: fidelity.time_share(p, "computation") for p in Provenance}
+        assert shares[Provenance.REAL] == 0.25
+        assert shares[Provenance.MODELLED] == 0.5
+        assert shares[Provenance.ASSUMED] == 0.25
+        assert fidelity.time_share(Provenance.MODELLED, "communication") == 1.0, "a transfer's time is the model's"
+        assert fidelity.bytes_share(Provenance.REAL, "communication") == 0.25
+        text = "\n".join(fidelity.lines())
+        assert "1 of 4 ranks did it themselves; 2 stand in by a class of which a second member agreed" in text
+        assert "that 1 of 4 ranks do the same as those that ran: the mesh says so" in text
+
+    def test_stretching_adds_ranks_nobody_ran(self) -> None:
+        graph = replace(job("dp=2,tp=2", reducing()), origin=Origin(source=Source.EMULATED)).stretched("dp", 8)
+        fidelity = simulate(graph, ideal()).fidelity
+
+        assert fidelity.ran == Ran(own=4, checked=0, assumed=12)
+        assert any("along dp 2 to 8: what a real job would split anew" in doubt for doubt in fidelity.doubts)
+        own = graph.origin.standing_at
+        assert own is not None and own.reshape(8, 2)[:2].max() == Standing.OWN < own.reshape(8, 2)[2:].min()
+
+    def test_a_job_made_smaller(self) -> None:
+        graph = replace(job("dp=8", reducing()), origin=standing(*[Standing.CHECKED] * 8)).stretched("dp", 3)
+        assert simulate(graph, ideal()).fidelity.ran == Ran(own=0, checked=3, assumed=0)
+
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            (Source.EMULATED, "the loss among them: what peers sent was made up"),
+            (Source.RECORDED, "nothing was computed, only timed"),
+            (Source.ARITHMETIC, "the graph follows from arithmetic, nothing ran"),
+        ],
+    )
+    def test_values_are_never_claimed(self, source: Source, said: str) -> None:
+        graph = replace(job("dp=2", reducing()), origin=Origin(source=source))
+        assert any(said in doubt for doubt in simulate(graph, ideal()).fidelity.doubts)
+
+
+class TestTheClusterModel:
+    def doubts(self, graph: JobGraph, cluster: ClusterModel) -> str:
+        return "\n".join(simulate(graph, cluster).fidelity.doubts)
+
+    def test_how_far_it_was_off_where_it_was_measured(self) -> None:
+        assert "closer than 4.2 %: so far is the model of all_reduce off" in self.doubts(
+            job("dp=4", reducing()), MEASURED
+        )
+
+    @pytest.mark.parametrize(("mesh", "size_bytes"), [("dp=8", 1000), ("dp=4", 8000), ("dp=2", 100)])
+    def test_groups_and_sizes_that_were_not_measured(self, mesh: str, size_bytes: int) -> None:
+        said = "much from 100% of the communication's time: of groups or sizes beyond what was measured"
+        assert said in self.doubts(job(mesh, reducing(size_bytes)), MEASURED)
+        assert said not in self.doubts(job("dp=4", reducing()), MEASURED)
+
+    def test_overlap_that_nobody_measured(self) -> None:
+        writer = EntryWriter()
+        call = writer.collective("all_reduce", "dp", 1000, blocking=False)
+        writer.compute(10)
+        writer.wait(call)
+        said = "slow each other: the cluster file says nothing of it"
+        assert said in self.doubts(job("dp=2", writer), MEASURED)
+        assert said not in self.doubts(job("dp=2", writer), replace(MEASURED, compute_overlap_ppm=1_200_000))
+        assert said not in self.doubts(job("dp=2", reducing()), MEASURED)
+
+
+class TestKnownErrors:
+    TRUTHS = (
+        Truth(rank=0, iteration_ns=4000, computed_ns=3000, blocked_ns=1000, waited_ns=0, peak_bytes=100),
+        Truth(rank=1, iteration_ns=5000, computed_ns=3000, blocked_ns=2000, waited_ns=1000, peak_bytes=200),
+    )
+
+    def graph(self, *truths: Truth) -> JobGraph:
+        writer = reducing(provenance=Provenance.RECORDED)
+        writer.memory(150)
+        return replace(job("dp=2", writer), origin=Origin(source=Source.RECORDED, truths=truths))
+
+    def test_by_component_signed_and_of_the_rank_that_is_worst(self) -> None:
+        fidelity = simulate(self.graph(*self.TRUTHS), ClusterModel(tiers=(SECOND_A_GB,))).fidelity
+        found = {error.component: error for error in fidelity.errors}
+
+        assert found["iteration"].mean == pytest.approx((0 - 1000 / 5000) / 2)
+        assert (found["iteration"].worst, found["iteration"].worst_rank) == (pytest.approx(-0.2), 1)
+        assert (found["computation"].mean, found["exposed communication"].mean) == (0, 0)
+        assert found["waiting"].worst == pytest.approx(-0.2)
+        assert found["memory"].mean == pytest.approx((0.5 - 0.25) / 2)
+        assert "against the recorded run, 2 ranks: iteration -10.00%, at worst -20.00% (rank 1)" in fidelity.lines()
+
+    def test_waiting_and_transfer_are_one_where_nobody_knows_who_was_last(self) -> None:
+        known = replace(self.TRUTHS[1], waited_ns=-1, peak_bytes=-1)
+        errors = simulate(self.graph(known), ClusterModel(tiers=(SECOND_A_GB,))).fidelity.errors
+
+        assert {error.component for error in errors} == {
+            "iteration", "computation", "exposed communication and waiting",
+        }  # fmt: skip
+        assert [error.ranks for error in errors] == [1] * 3
+
+    def test_a_changed_job_has_no_truth(self) -> None:
+        graph = self.graph(*self.TRUTHS)
+        changed = simulate(graph, ideal(), Changes(delays=(Delay(rank=0, delay_ns=5),))).fidelity
+
+        assert not changed.errors and any("nobody ran it" in doubt for doubt in changed.doubts)
+        for other in (graph.stretched("dp", 4), graph.reordered(["dp"])):
+            assert not simulate(other, ideal()).fidelity.errors
+
+    def test_all_of_it_is_kept_in_the_file(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        path = tmp_path_factory.mktemp("graph") / "graph.npz"
+        graph = replace(
+            self.graph(*self.TRUTHS),
+            origin=Origin(
+                source=Source.RECORDED,
+                standing_at=np.array([0, 2], dtype=np.uint8),
+                stretched=("dp 1 to 2",),
+                truths=self.TRUTHS,
+            ),
+        )
+        graph_file.save(graph, path)
+        origin = graph_file.load(path).origin
+
+        assert (origin.source, origin.stretched, origin.truths) == (Source.RECORDED, ("dp 1 to 2",), self.TRUTHS)
+        assert origin.standing_at is not None and origin.standing_at.tolist() == [0, 2]
+
+
+def test_a_share_is_never_rounded_to_nothing_or_all() -> None:
+    writer = EntryWriter()
+    writer.compute(10**9, provenance=Provenance.REAL)
+    writer.compute(1, provenance=Provenance.ASSUMED)
+    assert "over 99.9 % real, under 0.1 % assumed" in simulate(job("dp=2", writer), ideal()).fidelity.summary()
+
+
+def test_arithmetic_is_assumed_to_the_last_byte() -> None:
+    graph = gpt_job(Mesh.parse("pp=2,dp=2"), GptShape(layers=2, hidden=64, microbatches=2, vocabulary=10))
+    fidelity = simulate(graph, MEASURED).fidelity
+    assert fidelity.bytes_share(Provenance.ASSUMED) == 1.0
+    assert fidelity.time_share(Provenance.ASSUMED, "computation") == 1.0
+    assert fidelity.time_share(Provenance.MODELLED, "communication") == 1.0
