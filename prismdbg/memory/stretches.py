@@ -57,10 +57,14 @@ class Border:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedStep:
-    """`after`: by the number of the collective in its step, 0 for the step's begin. held_bytes: at the begin."""
+    """`after`: by the number of the collective in its step, 0 for the step's begin. held_bytes: at the begin.
+
+    is_whole: the trace goes back to the program's start; of what is older only what Python reaches is known.
+    """
 
     step: int
     held_bytes: int
+    is_whole: bool
     after: Mapping[int, tuple[Item, ...]]
 
     @property
@@ -103,7 +107,9 @@ def traced_step(
         cutting = _Cutting(trace, begin_ns, max(end_ns, begin_ns), running)
         after[number] = tuple(cutting.items(own, ends, first))
         running = cutting.running
-    return TracedStep(step=step, held_bytes=int(trace.total_bytes[first]), after=after)
+    return TracedStep(
+        step=step, held_bytes=int(trace.total_bytes[first]), is_whole=trace.moment(0) == Moment(0), after=after
+    )
 
 
 def _borders(trace: MemoryTrace, step: int) -> dict[int, Border]:

@@ -27,6 +27,7 @@ from prismdbg.rank.quiet import ours, refuse_collective
 from prismdbg.rank.surroundings import modules_around, program_frame, stack_of
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.what_if import Assumption, WhatIf
+from prismdbg.rank.waits_in_replay import holds_issuer, watched
 from prismdbg.rank.works import finished
 
 STORY_EVENTS = 8
@@ -75,10 +76,12 @@ class Replayer:
             try:
                 return call.result(finished(call, answer.source, answer.failure))
             finally:
+                if tracer.tells_waits() and answer.failure is None and not holds_issuer(call):
+                    return call.result(watched(call, number, answer.source))
                 tracer.answered()
 
-    def _replayed(self, call: Call) -> Answer:
-        """Compared, answered, and perhaps stopped at."""
+    def _replayed(self, call: Call) -> tuple[Answer, int]:
+        """Compared, answered, and perhaps stopped at; with the number of its record."""
         record_id, moment, identity = self._counters.issue(call)
         event = describe_call(call, record_id, moment, identity)
         if self.departed:
@@ -96,8 +99,9 @@ class Replayer:
         if record is not None:
             self._serve(record)
         if reason := self.halts.after(halt, event, answer.synthesized):
-            self._stop(reason, moment, event, call, None, halt, answer)
-        return answer
+            view.synthesized = answer.synthesized
+            self._stop(reason, view, event, stops=halt.stops, answered=True)
+        return answer, record_id if record is None else record.record_id
 
     def titles(self, group: str) -> tuple[str, ...]:
         """What a group may be called: its name, its description, and last what people call it."""

@@ -4,7 +4,7 @@ replay; alone, taken as what other ranks did too, or in the place of that rank i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,9 +48,13 @@ def captured_graph(request: CapturedRequest, mesh: Mesh | None, alike: Sequence[
     """The captured rank, and every rank that differs from it along `alike` only as if it had done the same."""
     with opened(request.capsule) as capsule:
         mesh = _mesh_of(capsule.manifest, mesh)
-        rank, entries = capsule.manifest.rank, _entries(capsule, mesh, request, say)
-    found = spread(mesh, {rank: entries}, alike)
-    graph = JobGraph.build(mesh, [(RankClass(name=f"as captured rank {rank}", entries=entries), found)])
+        rank = capsule.manifest.rank
+
+        def job(entries: Entries) -> JobGraph:
+            found = spread(mesh, {rank: entries}, alike)
+            return JobGraph.build(mesh, [(RankClass(name=f"as captured rank {rank}", entries=entries), found)])
+
+        graph = job(_entries(capsule, mesh, request, say, job))
     standing = np.full(mesh.world, origin.Standing.ASSUMED, dtype=np.uint8)
     standing[position(mesh, rank)] = origin.Standing.OWN
     return replace(graph, origin=origin.Origin(source=origin.Source.RECORDED, standing_at=standing))
@@ -59,17 +63,20 @@ def captured_graph(request: CapturedRequest, mesh: Mesh | None, alike: Sequence[
 def with_captured(graph: JobGraph, request: CapturedRequest, say: Say) -> JobGraph:
     """`graph` with the captured rank in its place. UsageError names the first call in which it is not of the class that
     it was of there."""
-    mesh = graph.mesh
     with opened(request.capsule) as capsule:
-        rank, entries = capsule.manifest.rank, _entries(capsule, _mesh_of(capsule.manifest, mesh), request, say)
-    before = graph.class_of(rank)
-    if shape_of(entries) != shape_of(before.entries):
-        found = first_difference(entries, before.entries)
-        raise UsageError(
-            f"captured {mesh.say(rank)} is not of the class it has there, {before.name!r}: call #{found.number} is "
-            f"{found.one} of the capsule, and {found.other} there",
-            hint="give the capsule and the run of one program with the same options, and steps that do the same",
-        )
+        mesh, rank = _mesh_of(capsule.manifest, graph.mesh), capsule.manifest.rank
+        before = graph.class_of(rank)
+
+        def check(entries: Entries) -> None:
+            if shape_of(entries) != shape_of(before.entries):
+                found = first_difference(entries, before.entries)
+                raise UsageError(
+                    f"captured {mesh.say(rank)} is not of the class it has there, {before.name!r}: "
+                    f"call #{found.number} is {found.one} of the capsule, and {found.other} there",
+                    hint="give the capsule and the run of one program with the same options, and equal steps",
+                )
+
+        entries = _entries(capsule, mesh, request, say, check)
     return graph.with_rank(rank, RankClass(name=f"captured rank {rank}", entries=entries))
 
 
@@ -81,15 +88,21 @@ def _mesh_of(manifest: Manifest, mesh: Mesh | None) -> Mesh:
     return mesh
 
 
-def _entries(capsule: Capsule, mesh: Mesh, request: CapturedRequest, say: Say) -> Entries:
+def _entries(
+    capsule: Capsule, mesh: Mesh, request: CapturedRequest, say: Say, check: Callable[[Entries], object]
+) -> Entries:
+    """`check`: told what the log alone says, before anything is run."""
     log, manifest = read_log(capsule.log), capsule.manifest
     step = _chosen(manifest, log, request.step)
     recorded = recorded_step(log, step)
     if recorded is None:
         raise UsageError(f"rank {manifest.rank} issued nothing in step {step}", hint="choose another with --step")
-    traced = _traced(capsule, recorded, request, say) if request.replay else None
-    source = Source(split=Provenance.REPLAYED, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced)
-    return entries_of(recorded.graph, mesh, source)
+    source = Source(split=Provenance.REPLAYED, from_ns=recorded.from_ns, until_ns=recorded.until_ns)
+    entries = entries_of(recorded.graph, mesh, source)
+    check(entries)
+    if not request.replay:
+        return entries
+    return entries_of(recorded.graph, mesh, replace(source, traced=_traced(capsule, recorded, request, say)))
 
 
 def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, say: Say) -> TracedStep | None:
@@ -99,6 +112,7 @@ def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, 
         say,
         until=Moment(recorded.step + 1, 1),
         timeout_s=request.timeout_s,
+        waits=True,
     )
     if replayed.verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST):
         raise RankLost(

@@ -45,7 +45,7 @@ def replayed_trace(
         raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
     require_ahead(request.capsule, until)
     with open_replay(request, say) as live:
-        began = live.client.ask("trace", on=True, cache=str(cache_dir()))
+        began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
         verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
         say(verdict.summary)
         folder = trace_folder(live.client, began)
@@ -57,6 +57,25 @@ def replayed_trace(
 
 def trace_folder(client: AgentClient, status: Message) -> Path:
     """Where this side sees the trace of which the rank's `trace` verb tells: beside the agent's socket."""
+    return traced_replay(request, say, until=until, timeout_s=timeout_s, keep=keep).trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedReplay:
+    trace: MemoryTrace
+    verdict: Verdict
+
+
+def traced_replay(
+    request: ReplayRequest,
+    say: Say,
+    *,
+    until: Moment | None,
+    timeout_s: float,
+    keep: Path | None = None,
+    waits: bool = False,
+) -> TracedReplay:
+    """As `replayed_trace`, with what the replay was. `waits`: the trace also tells where works were waited for."""
     return traced_replay(request, say, until=until, timeout_s=timeout_s, keep=keep).trace
 
 

@@ -22,6 +22,7 @@ from prismdbg.workflows.slice_channels import Channels
 from prismdbg.workflows.stretch_layout import laid_out, put_together
 
 HELD = "held before the step"
+HELD_AS_KNOWN = "held before the step, as far as it is known"
 SMALLEST_PART = 2000  # of the step: what takes less is put together with its neighbours
 
 
@@ -80,8 +81,9 @@ class _Translation:
         return frozenset(node.record_id for node in self._graph.nodes if node.waited_ns is not None)
 
     def entries(self) -> Entries:
-        if self._source.traced is not None:
-            self._writer.memory(self._source.traced.held_bytes, HELD, provenance=Provenance.REAL)
+        if (traced := self._source.traced) is not None:
+            label = HELD if traced.is_whole else HELD_AS_KNOWN
+            self._writer.memory(traced.held_bytes, label, provenance=Provenance.REAL)
         before = 0
         for node in self._graph.nodes:
             if node.thread != before:

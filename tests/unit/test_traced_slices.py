@@ -228,6 +228,7 @@ class TestInEntries:
     TRACED = TracedStep(
         step=3,
         held_bytes=4000,
+        is_whole=True,
         after={
             0: (Ran(30, "mm", "model.py:7"), Changed(500, "mm"), Ran(10, BETWEEN)),
             1: (Ran(5, "add", "model.py:9"), Changed(-500, "freed")),
@@ -263,7 +264,7 @@ class TestInEntries:
         graph = _slice()
         second = replace(graph.nodes[0], record_id=1, moment=Moment(3, 2), thread=1, issued_ns=300, completed_ns=400)
         after = {0: (), 1: (Changed(700, "a"), Changed(-700, "freed")), 2: (Changed(600, "b"),)}
-        traced = TracedStep(step=3, held_bytes=0, after=after)
+        traced = TracedStep(step=3, held_bytes=0, is_whole=True, after=after)
         entries = entries_of(replace(graph, nodes=(*graph.nodes, second)), MESH, Source(until_ns=1000, traced=traced))
 
         moved = entries.size_bytes[entries.kind == Kind.MEMORY].tolist()

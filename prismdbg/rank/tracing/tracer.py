@@ -23,6 +23,7 @@ __all__ = ["Allocation", "Armed", "Event", "EventKind", "Filter"]
 _KINDS = {1: EventKind.ALLOCATION, 2: EventKind.FREE, 3: EventKind.OP}
 
 _native: Any = None
+_tells_waits = False
 
 
 def unavailable(cache_dir: Path | None = None) -> str:
@@ -120,6 +121,16 @@ def waited(record_id: int, began_ns: int) -> None:
     """The calling thread no longer waits for the work of that collective, as it did from `began_ns` on."""
     if _native is not None:
         _native.trace_waited(record_id, began_ns)
+
+
+def tell_waits(on: bool) -> None:
+    """Whether a replay is to say where the program waits for works; for the price of a work in Python for each."""
+    global _tells_waits
+    _tells_waits = on
+
+
+def tells_waits() -> bool:
+    return _tells_waits
 
 
 def stands_at(step: int, collective: int, thread: int) -> None:

@@ -25,6 +25,7 @@ def tracing_verbs(beside: Path, where: Callable[[], tuple[int, int]]) -> dict[st
             tracer.stands_at(*where(), tracer.main_thread())
             written[0] = path
             return {"before_bytes": armed.before_bytes, "before_blocks": armed.before_blocks, **_status(path)}
+            tracer.tell_waits(bool(message.get("waits")))
         if "on" in message:
             tracer.disarm()
         return _status(written[0])
