@@ -10,8 +10,6 @@
 namespace prismdbg {
 namespace {
 
-constexpr std::string_view kCollectives = "c10d::";
-
 // What runs in this scope is the tracer's own.
 class Reporting {
  public:
@@ -53,7 +51,6 @@ void Tracer::op_begins(const char* name, int64_t sequence, bool is_backward) noe
 void Tracer::outermost_begins(ThreadTrace& thread) {
   const std::string_view name = thread.outermost()->name;
   if (name.starts_with(kCollectives)) {  // it has a moment of its own
-    thread.in_collective = true;
     return;
   }
   if (!place().is_here()) {
@@ -121,7 +118,7 @@ std::string Tracer::allocated(const void* address, uint64_t size_bytes) noexcept
         Block block;
         block.size_bytes = size_bytes;
         block.moment = event.moment;
-        block.is_backend = thread.in_collective || thread.is_backend();
+        block.is_backend = thread.in_collective() || thread.is_backend();
         {
           const std::lock_guard<std::mutex> lock(mutex_);
           block.site = site(thread, stack);

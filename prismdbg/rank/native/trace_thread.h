@@ -10,6 +10,8 @@
 
 namespace prismdbg {
 
+constexpr std::string_view kCollectives = "c10d::";
+
 struct RunningOp {
   const char* name = "";    // lives as long as the operator runs
   uint32_t text = 0;        // its number among the names of that generation
@@ -23,11 +25,17 @@ class ThreadTrace {
       ops_[depth_] = {name};
     }
     ++depth_;
+    if (collective_depth_ == 0 && std::string_view(name).starts_with(kCollectives)) {
+      collective_depth_ = depth_;
+    }
   }
   void leave() {
     depth_ -= depth_ > 0 ? 1 : 0;
+    if (depth_ < collective_depth_) {
+      collective_depth_ = 0;
+    }
     if (depth_ == 0) {
-      in_collective = in_backward = false;
+      in_backward = false;
       module = 0;
     }
   }
@@ -37,12 +45,13 @@ class ThreadTrace {
 
   // Whether what this thread does is not the program's: nothing of it is counted, kept or reported.
   bool is_silent() const { return quiet || reporting; }
+  // Below a c10d operator, which may itself be below an autograd node.
+  bool in_collective() const { return collective_depth_ != 0; }
   // A thread that a communication backend started.
   bool is_backend();
 
   bool quiet = false;          // computes for the debugger
   bool reporting = false;      // runs a callback of the tracer
-  bool in_collective = false;  // below a c10d operator
   bool in_backward = false;    // below an autograd node whose module is known
   uint32_t module = 0;         // text of the running operator's module
   uint32_t last_stack = 0;
@@ -54,6 +63,7 @@ class ThreadTrace {
   static constexpr size_t kDeepest = 64;
   std::array<RunningOp, kDeepest> ops_;
   size_t depth_ = 0;
+  size_t collective_depth_ = 0;
   int8_t backend_ = -1;  // not known yet
 };
 
