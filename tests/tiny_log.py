@@ -104,11 +104,12 @@ class TinyLog:
         self.append(fmt.Kind.ISSUE, head + b"".join(map(_tensor, [*inputs, *outputs])))
         return record
 
-    def complete(self, record: int, payload: bytes | None = None, status: fmt.Status = fmt.Status.OK) -> None:
-        flags = 0
+    def complete(
+        self, record: int, payload: bytes | None = None, status: fmt.Status = fmt.Status.OK, *, flags: int = 0
+    ) -> None:
         offset = self.payload_offset
         if payload is not None:
-            flags = fmt.CompleteFlag.PAYLOAD
+            flags |= fmt.CompleteFlag.PAYLOAD
             with (self.folder / fmt.payload_segment(0)).open("ab") as file:
                 file.write(payload)
             self.payload_offset += len(payload)

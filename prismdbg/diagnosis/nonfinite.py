@@ -1,4 +1,7 @@
-"""Where the first NaN or Inf came from: the rank that sent it although all it had received before was finite."""
+"""Where the first NaN or Inf came from: the rank that sent it although all it had received before was finite.
+
+From a rank's first made-up answer on nothing is concluded from its values: they may stand on that answer.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +82,9 @@ class FirstNonfinite(Verdict):
 
 def find_nonfinite(evidence: Evidence) -> list[Verdict]:
     """One verdict at most."""
-    sent = {rank: call for rank, log in evidence.logs.items() if (call := _first_sent(log)) is not None}
-    received = {rank: call for rank, log in evidence.logs.items() if (call := _first_received(log)) is not None}
+    believed = {rank: _believed(log) for rank, log in evidence.logs.items()}
+    sent = {rank: call for rank, calls in believed.items() if (call := _first_sent(calls)) is not None}
+    received = {rank: call for rank, calls in believed.items() if (call := _first_received(calls)) is not None}
     on_their_own = {rank: call for rank, call in sent.items() if not _had_received(call, received.get(rank))}
     if on_their_own:
         return [_sent(evidence, on_their_own, received)]
@@ -89,12 +93,18 @@ def find_nonfinite(evidence: Evidence) -> list[Verdict]:
     return []
 
 
-def _first_sent(log: RankLog) -> Collective | None:
-    return min((c for c in log.collectives if c.sent_nonfinite), key=lambda c: c.record_id, default=None)
+def _believed(log: RankLog) -> list[Collective]:
+    """The calls that were issued before anything was made up."""
+    first = min((_completed_ns(c) for c in log.collectives if c.synthesized), default=None)
+    return [c for c in log.collectives if not c.synthesized and (first is None or c.time_created_ns < first)]
 
 
-def _first_received(log: RankLog) -> Collective | None:
-    found = (c for c in log.collectives if c.received_nonfinite and c.time_completed_ns is not None)
+def _first_sent(calls: list[Collective]) -> Collective | None:
+    return min((c for c in calls if c.sent_nonfinite), key=lambda c: c.record_id, default=None)
+
+
+def _first_received(calls: list[Collective]) -> Collective | None:
+    found = (c for c in calls if c.received_nonfinite and c.time_completed_ns is not None)
     return min(found, key=_completed_ns, default=None)
 
 

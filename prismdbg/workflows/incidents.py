@@ -214,7 +214,7 @@ class IncidentWatch:
         match event:
             case Collective() if event.sent_nonfinite:
                 attempt.note_nonfinite(folder, event, True, now_ns)
-            case Completion() if event.collective.received_nonfinite:
+            case Completion() if event.collective.received_nonfinite and not event.collective.synthesized:
                 attempt.note_nonfinite(folder, event.collective, False, now_ns)
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)

@@ -251,6 +251,18 @@ class TestNonfinite:
         assert [call.rank for call in nan.received] == [0, 1, 3]
         assert nan.others == ()
 
+    def test_nothing_is_concluded_from_what_stands_on_a_made_up_answer(self) -> None:
+        """Rank 2 sends a NaN after peers that were not there had answered it; rank 1 sent one before."""
+        job = Job(3)
+        job.steps(2)
+        job.call(sends_nan={2})
+        for log in (job.logs[2], job.logs[0]):
+            log.collectives[0] = replace(log.collectives[0], synthesized=True, received_nonfinite=True)
+        assert not [v for v in diagnose(evidence(job)).verdicts if isinstance(v, FirstNonfinite)]
+
+        job.call(sends_nan={1})
+        assert only(diagnose(evidence(job)), FirstNonfinite).ranks[0] == 1
+
     def test_the_earliest_of_several(self) -> None:
         job = Job(3)
         job.steps(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,17 @@ def read_back(data: Any) -> GraphSlice:
 
 
 class TestWhatIsInIt:
+    def test_what_was_made_up_and_where_it_was_waited_for(self) -> None:
+        job = pipeline_job()
+        log = job.logs[0]
+        waited = {"time_waited_ns": log.collectives[1].time_created_ns + 5, "waiting_thread_id": 1}
+        log.collectives[1] = replace(log.collectives[1], synthesized=True, **waited)
+        graph = slice_of(job, 0)
+
+        assert [node.synthesized for node in graph.nodes][:3] == [False, True, False]
+        assert graph.nodes[1].waited_ns == graph.nodes[1].issued_ns + 5 and graph.nodes[0].waited_ns is None
+        assert read_back(graph.to_json()) == graph
+
     def test_from_a_to_b_both_included(self) -> None:
         graph = slice_of(pipeline_job(), 0, "1.1", "1.2")
 

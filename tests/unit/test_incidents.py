@@ -125,6 +125,13 @@ def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:
     assert wanted.folder == "0" and "rank 0 receives the first NaN or Inf" in wanted.incident.text
 
 
+def test_a_nan_that_was_made_up_is_no_incident() -> None:
+    watch = IncidentWatch(ALL)
+    came = received(collective(NOW), NOW)
+    watch.feed("0", Completion(replace(came.collective, synthesized=True)), NOW)
+    assert watch.due(NOW + SETTLE_NS, ended=True) == []
+
+
 def test_a_step_that_takes_a_multiple_of_the_median() -> None:
     watch = IncidentWatch(ALL)
     marks = [*range(0, 110, 10), 129]  # steps of 10, then one of 29 and one of 30 and more

@@ -1,7 +1,8 @@
 """What one types after `/` and `&`: words that all must fit. Decided for all rows at once.
 
 all_reduce        part of the op, the group's name, the source file:line, or of the moment
-nan  failed  open async  p2p      what is the matter with it, or how it was called
+nan  failed  open  synthesized    what is the matter with it: synthesized is what no real peer answered
+async  p2p        how it was called
 >1MiB  <4KiB      bytes;     >5ms  <100us      how long it waited
 12.3  12.         at a moment; in a step
 -word             not
@@ -46,8 +47,10 @@ def _fits(recording: Recording, word: str) -> Bools:
         step, nth = int(found[1]), found[2]
         mask: Bools = columns.step == step
         return mask & (columns.nth == int(nth)) if nth else mask
+    rows = np.arange(len(recording))
     states = {
-        "nan": columns.sent_nonfinite | columns.received_nonfinite,
+        "nan": (columns.sent_nonfinite | columns.received_nonfinite) & (rows < recording.made_up_from),
+        "synthesized": columns.synthesized,
         "failed": columns.failed,
         "open": columns.ended_ns < 0,
         "async": columns.is_async,

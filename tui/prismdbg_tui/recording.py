@@ -105,14 +105,21 @@ class Recording:
 
     @cached_property
     def nonfinite(self) -> Ints:
-        """Rows that sent or received a NaN or Inf."""
-        return np.flatnonzero(self.columns.sent_nonfinite | self.columns.received_nonfinite)
+        """Rows that sent or received a NaN or Inf, before anything that they may stand on was made up."""
+        rows = np.flatnonzero(self.columns.sent_nonfinite | self.columns.received_nonfinite)
+        return rows[rows < self.made_up_from]
 
     @cached_property
     def first_sent_nonfinite(self) -> int:
         """-1 where this rank sent none."""
-        rows = np.flatnonzero(self.columns.sent_nonfinite)
+        rows = self.nonfinite[self.columns.sent_nonfinite[self.nonfinite]]
         return int(rows[0]) if len(rows) else -1
+
+    @cached_property
+    def made_up_from(self) -> int:
+        """The first row that no real peer answered; the number of rows where there is none."""
+        rows = np.flatnonzero(self.columns.synthesized)
+        return int(rows[0]) if len(rows) else len(self)
 
     @cached_property
     def longest_wait_ns(self) -> int:

@@ -58,6 +58,10 @@ def _recorded(recording: Recording, row: int) -> Verdict:
         return Verdict("failed", bad=True)
     if columns.ended_ns[row] < 0:
         return Verdict("never ended", bad=True)
+    if columns.synthesized[row]:
+        return Verdict("synthesized")
+    if row >= recording.made_up_from:
+        return Verdict("")
     if row == recording.first_sent_nonfinite:
         return Verdict("✕ first NaN", bad=True)
     if columns.sent_nonfinite[row]:

@@ -10,6 +10,7 @@ import pytest
 from capsules import make_capsule
 from prismdbg_tui.pattern import rows_of
 from prismdbg_tui.recording import Recording, read_recording
+from prismdbg_tui.verdicts import Verdicts
 from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
@@ -89,6 +90,22 @@ def test_patterns(tmp_path: Path, pattern: str, rows: list[int]) -> None:
     capsule = make_capsule(tmp_path / "capsule")
     recording = Recording(capsule, read_columns(varied(tmp_path / "log")))
     assert rows_of(recording, pattern).tolist() == rows
+
+
+def test_what_was_made_up_is_marked_and_no_value_after_it_is_believed(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "log")
+    nan, made_up = fmt.CompleteFlag.RECEIVED_NONFINITE, fmt.CompleteFlag.SYNTHESIZED
+    log.complete(log.issue(0, 1), flags=nan)
+    log.complete(log.issue(0, 2), flags=nan | made_up)
+    log.complete(log.issue(0, 3, flags=fmt.IssueFlag.SENT_NONFINITE), flags=nan)
+    recording = Recording(make_capsule(tmp_path / "capsule"), read_columns(tmp_path / "log"))
+
+    assert recording.columns.synthesized.tolist() == [False, True, False]
+    assert (recording.nonfinite.tolist(), recording.first_sent_nonfinite) == ([0], -1)
+    assert [Verdicts().of(recording, row).text for row in range(3)] == ["✕ gets NaN", "synthesized", ""]
+    assert rows_of(recording, "nan").tolist() == [0] and rows_of(recording, "synthesized").tolist() == [1]
+    replayed = Verdicts(here=2, reached=2)
+    assert replayed.of(recording, 1).text == "= synthesized" and len("= synthesized") <= 13, "fits its column"
 
 
 def test_a_wrong_limit_is_named(tmp_path: Path) -> None:
