@@ -7,11 +7,13 @@ from shutil import get_terminal_size
 from typing import Any
 
 from prismdbg.cli import render
+from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import Curve
 from prismdbg.memory.difference import Difference
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live
 from prismdbg.memory.peak import Peak
+from prismdbg.memory.refused import Refusal, refusals
 from prismdbg.memory.trace import Block, MemoryTrace
 from prismdbg.model.moment import Moment
 
@@ -45,11 +47,13 @@ def curve_text(curve: Curve) -> str:
     return "\n".join(lines)
 
 
-def peak_text(trace: MemoryTrace, peak: Peak, groups: Sequence[Entry]) -> str:
+def peak_text(trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], backend: BackendModel | None = None) -> str:
     rows = [("peak", f"{_exact(peak.size_bytes)} at {peak.moment}")]
     if peak.allocation is not None:
         rows.append(("made by", _made_by(peak.allocation)))
     rows += _shares(peak.live)
+    rows += _modelled(backend)
+    rows += _refused(refusals(trace))
     rows.append(("live at the end", _exact(int(trace.total_bytes[-1]))))
     return f"{render.pairs(rows)}\n\n{_table(groups)}"
 
@@ -69,14 +73,18 @@ def difference_text(difference: Difference, by: By, top: int) -> str:
     return f"{render.pairs(rows)}\n\n{_table(grouped(made, by)[:top])}"
 
 
-def peak_json(trace: MemoryTrace, peak: Peak, groups: Sequence[Entry]) -> dict[str, Any]:
+def peak_json(
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], backend: BackendModel | None = None
+) -> dict[str, Any]:
     return {
         "peak_bytes": peak.size_bytes,
         "moment": str(peak.moment),
         "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
         "before_bytes": peak.live.before_bytes,
         "backend_bytes": peak.live.backend_bytes,
+        "backend_modelled": _modelled_json(backend) if backend is not None else None,
         "end_bytes": int(trace.total_bytes[-1]),
+        "refused": [_refusal_json(refusal) for refusal in refusals(trace)],
         "records": len(trace),
         "groups": [_entry_json(entry) for entry in groups],
     }
@@ -112,7 +120,41 @@ def _shares(live: Live) -> list[tuple[str, str]]:
     return rows
 
 
-def _made_by(block: Block) -> str:
+def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:
+    """What a real rank's backend would stage: in no trace of an emulated one."""
+    if backend is None:
+        return []
+    text = f"modelled: {_exact(backend.at_once_bytes)} at once"
+    if backend.largest is not None:
+        record = backend.largest
+        place = f", {record.source}" if record.source is not None else ""
+        text += f", for {record.name} at {record.moment}{place}"
+        text += f"\n{_exact(backend.all_bytes)} in {backend.collectives} collectives; more at once where these overlap"
+    if backend.not_modelled:
+        text += f"\n{backend.not_modelled} collectives are not gloo's on a CPU: not modelled"
+    return [("backend", text)]
+
+
+def _modelled_json(backend: BackendModel) -> dict[str, Any]:
+    return {
+        "at_once_bytes": backend.at_once_bytes,
+        "all_bytes": backend.all_bytes,
+        "moment": str(backend.largest.moment) if backend.largest is not None else "",
+        "collective": backend.largest.name if backend.largest is not None else "",
+        "not_modelled": backend.not_modelled,
+    }
+
+
+def _refused(found: Sequence[Refusal]) -> list[tuple[str, str]]:
+    """The first that the cap did not let through, and how many came after it."""
+    if not found:
+        return []
+    first = found[0]
+    more = f"\nand {len(found) - 1} more after it" if len(found) > 1 else ""
+    return [("cap reached", f"at {first.moment}, {_exact(first.held_bytes)} live\n{_made_by(first)}{more}")]
+
+
+def _made_by(block: Block | Refusal) -> str:
     site = block.site
     op = site.op if site.op in ("", site.outer_op) else f"{site.op} in {site.outer_op}"
     parts = [f"{op or 'no operator'}, {_exact(block.size_bytes)}"]
@@ -136,7 +178,11 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     return {"label": entry.label, "bytes": entry.size_bytes, "blocks": entry.blocks}
 
 
-def _block_json(block: Block) -> dict[str, Any]:
+def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+    return {"moment": str(refusal.moment), "held_bytes": refusal.held_bytes, **_block_json(refusal)}
+
+
+def _block_json(block: Block | Refusal) -> dict[str, Any]:
     own = block.site.own_frame
     return {
         "bytes": block.size_bytes,

@@ -27,6 +27,7 @@ from prismdbg.workflows.supervisor import Policy
 @click.option("--trigger", "triggers", default=DEFAULT_TRIGGERS, show_default=True, help="Incidents, or none.")
 @click.option("--keep", type=click.IntRange(min=0), default=4, show_default=True, help="Capsules kept of incidents.")
 @click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
+@click.option("--memory-cap", type=size, default="0", metavar="SIZE", help="Of a rank's own blocks.  [default: none]")
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
@@ -38,6 +39,7 @@ def command(
     triggers: str,
     keep: int,
     memory: bool,
+    memory_cap: int,
     python_kernels: bool,
     job: tuple[str, ...],
 ) -> int:
@@ -45,6 +47,9 @@ def command(
 
     The script stays as it is. Exits with the job's own code. Without --window or --checkpoint-every only what
     happened is recorded, not the values: enough for `why`, and for `capture` while the job runs.
+
+    With --memory-cap an allocation that would lift what the program itself holds above SIZE raises
+    torch.OutOfMemoryError. What the communication backend holds does not count.
     """
     policy = Policy(triggers=parse_triggers(triggers), checkpoint_every=checkpoint_every, keep=keep)
     request = RecordRequest(
@@ -54,7 +59,8 @@ def command(
         window_steps=_window(window),
         window_bytes=window_bytes,
         native=not python_kernels,
-        memory=memory,
+        memory=memory or memory_cap > 0,
+        memory_cap=memory_cap,
         policy=policy,
     )
     code = record(request, lambda text: render.say(f"prismdbg: {text}"))

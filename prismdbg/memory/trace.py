@@ -208,8 +208,9 @@ def from_records(rows: NDArray[np.void], parts: TraceParts) -> MemoryTrace:
 
 
 def _signed(columns: dict[str, Ints]) -> Ints:
-    """Sizes, those of frees below zero, operators 0."""
-    return np.where(columns["kind"] == Kind.FREE, -columns["size_bytes"], columns["size_bytes"])
+    """What each record adds: of a free below zero, of an operator and a refused allocation 0."""
+    signs = np.where(columns["kind"] == Kind.FREE, -1, columns["kind"] != Kind.REFUSED)
+    return columns["size_bytes"] * signs
 
 
 def _frees(blocks: Ints, rows: Ints, block: Ints) -> Ints:

@@ -10,6 +10,7 @@ import contextlib
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -30,13 +31,26 @@ class Witness(Protocol):
 def describe(error: BaseException) -> dict[str, Any]:
     """`incident`, type, text and traceback lines of an exception, innermost frame last."""
     kind, text = meant(type(error).__qualname__, str(error))
-    memory = isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY_WORDS)
     return {
-        "incident": "oom" if memory else "exception",
+        "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
         "type": kind,
         "text": text,
         "traceback": traceback.format_exception(error),
     }
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was raised from, and so on: a pipeline's stage wraps whatever its module raises."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or any(word in str(error) for word in OUT_OF_MEMORY_WORDS)
 
 
 def _tell(witness: Witness, error: BaseException, **more: Any) -> None:

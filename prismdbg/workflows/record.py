@@ -32,6 +32,7 @@ class RecordRequest:
     window_bytes: int = 4 << 30
     native: bool = True
     memory: bool = False
+    memory_cap: int = 0
     policy: Policy
 
 
@@ -86,6 +87,7 @@ def prepare(request: RecordRequest) -> RunFolder:
         nan_check="nan" in request.policy.triggers,  # it looks at every value: not where nobody asks
         native=request.native,
         memory=request.memory,
+        memory_cap=request.memory_cap,
     )
     config.save(run.config)
     write_json(

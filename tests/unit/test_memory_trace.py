@@ -21,6 +21,7 @@ from prismdbg.memory.difference import diff
 from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
+from prismdbg.memory.refused import refusals
 from prismdbg.memory.snapshot import check_place, snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
@@ -318,3 +319,19 @@ def test_what_is_older_than_the_trace_is_a_lower_bound(builder: TraceBuilder) ->
         answers.Memory(answer=live_at(open_trace(training(builder)), Moment(1)), by="op", moment=Moment(1))
     )
     assert "at least 100 bytes of it is older than the trace" in text
+
+
+def test_what_a_cap_refused_is_told_and_counts_nowhere(builder: TraceBuilder) -> None:
+    builder.now = Moment(1, 2, 3)
+    builder.allocate(100, "aten::empty")
+    builder.refuse(1000, "aten::mm", frames=(OWN,))
+    builder.allocate(10, "aten::empty")
+    trace = open_trace(builder.write())
+    (refused,) = refusals(trace)
+    assert (refused.moment, refused.size_bytes, refused.held_bytes) == (Moment(1, 2, 3), 1000, 100)
+    assert (refused.site.op, refused.site.own_frame) == ("aten::mm", OWN)
+    found = peak(trace, with_backend=True)
+    assert found is not None and found.size_bytes == 110
+    assert int(trace.backend_bytes[-1]) == 0
+    assert live_at(trace).program_bytes == 110
+    assert "device_traces" in snapshot(trace)

@@ -8,6 +8,7 @@ its collective (exact: the very value that a real peer of this run would send) o
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,12 +35,17 @@ class DonorValue:
 
 
 class DonorWriter:
-    """What this rank sends. `budget_bytes` bounds floating point values; control data is always kept."""
+    """What this rank sends. `budget_bytes` bounds floating point values; control data is always kept.
+
+    Of a value that nobody needs, or that the budget has no room for, only the statistics are kept: whoever receives
+    it after all gets noise like it.
+    """
 
     def __init__(self, folder: Path, rank: int, budget_bytes: int) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._rank = rank
         self._left = budget_bytes
+        self._tally: Counter[str] = Counter()
         self._name = f"{rank}.bin"
         self._data: BinaryIO = (folder / self._name).open("wb", buffering=0)
         self._index: TextIO = (folder / f"{rank}.jsonl").open("w", buffering=1)
@@ -59,8 +65,18 @@ class DonorWriter:
             for part in parts:
                 self._data.write(part)
             self._left -= 0 if control else size
+            self._tally["control_bytes" if control else "kept_bytes"] += size
         else:
+            self._tally["beyond_budget_bytes"] += size
             size = 0
+        self._list(key, offset, size, statistics, like)
+
+    def pass_over(self, key: str, size_bytes: int, statistics: tuple[float, float] | None, like: str = "") -> None:
+        """Nobody whose run is wanted receives it."""
+        self._tally["not_needed_bytes"] += size_bytes
+        self._list(key, 0, 0, statistics, like)
+
+    def _list(self, key: str, offset: int, size: int, statistics: tuple[float, float] | None, like: str) -> None:
         mean, deviation = statistics or (None, None)
         value = DonorValue(
             key=key,
@@ -81,6 +97,10 @@ class DonorWriter:
     def keep_key(self, name: str, value: bytes) -> None:
         """A key of the store."""
         self.keep(store_key(name), [memoryview(value)], control=True)
+
+    def tally(self) -> dict[str, int]:
+        """Bytes that were kept, of control data and of others, and that were not: not needed, beyond the budget."""
+        return dict(sorted(self._tally.items()))
 
 
 class DonorReader:
@@ -149,6 +169,16 @@ def sent_key(group: str, source: int, target: int, tag: int, nth: int) -> str:
     return f"{group}|{source}>{target}|{tag}|{nth}"
 
 
+def earlier_key(key: str) -> str:
+    """Of a value that was kept under `key` in an emulation before this one."""
+    return f"~{key}"
+
+
 def similar_key(axis: str, label: str, seq: int, offset: int = 0) -> str:
     """What another run's value is for. `offset`: of a transfer, how far the source is from the receiver."""
     return f"~{axis}|{label}|{seq}|{offset}"
+
+
+def received_key(similar: str, rank: int) -> str:
+    """What that very rank of another run received, which had as many ranks."""
+    return f"{similar}@{rank}"

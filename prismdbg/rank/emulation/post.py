@@ -16,11 +16,13 @@ from prismdbg.rank.emulation.donors import (
     DonorValue,
     DonorWriter,
     collective_key,
+    earlier_key,
+    received_key,
     sent_key,
     similar_key,
     store_key,
 )
-from prismdbg.rank.emulation.settings import Emulation
+from prismdbg.rank.emulation.settings import Emulation, Policy
 from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.fingerprint import as_bytes
 
@@ -39,10 +41,15 @@ class Letter:
 
 
 class Outbox:
-    """Keeps what this rank sends, as far as others cannot make it up."""
+    """Keeps what this rank sends, as far as others cannot make it up.
+
+    Values that a program computes with are kept only where a rank whose run is wanted receives them, or where a rule
+    asks for the senders' own: for everybody else noise will do.
+    """
 
     def __init__(self, settings: Emulation, turn: Turn) -> None:
-        self._asked = frozenset(settings.asked)
+        self._settings = settings
+        self._asked = frozenset(settings.asked) - {settings.rank}
         self._turn = turn
         self._writer = DonorWriter(Path(settings.donors), settings.rank, settings.donor_bytes)
 
@@ -50,27 +57,41 @@ class Outbox:
         name, is_root = call.spec.name, call.root == call.rank
         if name == "send":
             way = call.rank, call.root, call.tag, identity.seq
-            self._value(sent_key(call.group_name, *way), call.inputs, sent_key(axis, *way))
+            needed = self._is_needed([members[call.root]], axis, "recv", "recv_any_source")
+            self._value(sent_key(call.group_name, *way), call.inputs, sent_key(axis, *way), needed=needed)
         elif name == "broadcast_" and is_root:
             key = collective_key(call.group_name, identity.seq)
-            self._value(key, call.inputs, collective_key(axis, identity.seq))
+            needed = self._is_needed(members, axis, "broadcast")
+            self._value(key, call.inputs, collective_key(axis, identity.seq), needed=needed)
         elif name == "scatter_" and is_root:
             is_small = sum(t.numel() * t.element_size() for t in call.inputs) <= SMALL_SCATTER_BYTES
             for place, rank in enumerate(members):
-                if is_small or rank in self._asked:
+                needed = self._is_needed([rank], axis, "scatter")
+                if needed or (is_small and is_control(call.inputs)):
                     self._value(scattered_key(call, identity, rank), [call.inputs[place]])
         elif name in OBJECT_GATHERS and is_control(call.inputs) and object_call():
             self._value(contributed_key(call, identity, call.rank), call.inputs)
+
+    def _is_needed(self, receivers: list[int], axis: str, *labels: str) -> bool:
+        is_a_rule = any(self._settings.policy(axis, label) is Policy.DONOR for label in labels)
+        return is_a_rule or not self._asked.isdisjoint(receivers)
+
+    def tally(self) -> dict[str, int]:
+        return self._writer.tally()
 
     def keep_key(self, name: str, value: bytes) -> None:
         self._writer.keep_key(name, value)
         self._turn.kept(store_key(name))
 
-    def _value(self, key: str, tensors: list[torch.Tensor], like: str = "") -> None:
+    def _value(self, key: str, tensors: list[torch.Tensor], like: str = "", *, needed: bool = True) -> None:
         control = is_control(tensors)
         statistics = None if control else _statistics(tensors)
-        parts = [as_bytes(t) for t in tensors]
-        self._writer.keep(key, parts, control=control, statistics=statistics, like=like)
+        if needed or control:
+            parts = [as_bytes(t) for t in tensors]
+            self._writer.keep(key, parts, control=control, statistics=statistics, like=like)
+        else:
+            size = sum(int(t.numel()) * int(t.element_size()) for t in tensors)
+            self._writer.pass_over(key, size, statistics, like)
         self._turn.kept(key)
 
 
@@ -114,12 +135,22 @@ class Inbox:
         value = self._own_run.find(letter.key)
         if value is None and not self._is_exact:
             value = self._own_run.find_like(letter.like)
-        return value or self.find_similar(call, identity, axis, letter.offset)
+        if value is None or not value.size_bytes:  # nothing, or no more than its statistics
+            value = self._sent_before(letter) or self.find_similar(call, identity, axis, letter.offset) or value
+        return value
 
-    def find_similar(self, call: Call, identity: Identity, axis: str, offset: int = 0) -> DonorValue | None:
+    def _sent_before(self, letter: Letter) -> DonorValue | None:
+        """What the sender, or one alike in another group over the same axes, sent in an emulation before."""
         if self._other_run is None:
             return None
-        return self._other_run.find(similar_key(axis, call.spec.label, identity.seq, offset))
+        return self._other_run.find(earlier_key(letter.key)) or self._other_run.find(earlier_key(letter.like))
+
+    def find_similar(self, call: Call, identity: Identity, axis: str, offset: int = 0) -> DonorValue | None:
+        """What this very rank received in the other run, where that had as many ranks; else any of them."""
+        if self._other_run is None:
+            return None
+        similar = similar_key(axis, call.spec.label, identity.seq, offset)
+        return self._other_run.find(received_key(similar, self._rank)) or self._other_run.find(similar)
 
     def contributions(self, call: Call, identity: Identity, members: list[int]) -> dict[int, bytes]:
         """By place in the group, what other ranks said in this very gathering of objects."""

@@ -1,4 +1,4 @@
-"""`record --memory`: a rank traced from its start, before it is known which rank it is.
+"""`--memory` and `--memory-cap`: a rank traced from its start, before it is known which rank it is.
 
 The trace begins in RUN/memory, named by the process; when the rank's folder is there, a link in it leads to the trace.
 `record` removes what nobody claimed: launchers and workers start as ranks do.
@@ -20,27 +20,37 @@ class MemoryFromStart:
     """Every method may be called at any time; none raises into the program."""
 
     def __init__(self, config: RankConfig, started_ticks: int) -> None:
+        self._config = config
         self._folder = Path(config.run) / RANK_MEMORY / f"{os.getpid()}.{started_ticks}"
         self.missing = ""
         try:
             tracer.arm(self._folder, cache_dir=Path(config.cache_dir))
+            self._hold_cap(os.environ.get("RANK", ""))
         except (PrismError, OSError) as error:
-            self.missing = f"memory is not traced: {error}"
+            unheld = ", and --memory-cap does not hold" if config.memory_cap else ""
+            self.missing = f"memory is not traced{unheld}: {error}"
             if os.environ.get("RANK", "0") == "0":
                 print(f"prismdbg: {self.missing}", file=sys.stderr)
+
+    def _hold_cap(self, rank: str) -> None:
+        if self._config.memory_cap:
+            of_rank = f" --rank {rank}" if rank else ""
+            tracer.cap(self._config.memory_cap, f"What it holds: prismdbg memory {self._config.run}{of_rank}")
 
     def claim(self, rank_folder: Path) -> dict[str, Any]:
         """This process is a rank, and that is its folder. What its log should say of the trace."""
         if self.missing:
             return {"text": self.missing}
+        self._hold_cap(rank_folder.name.partition(".")[0])
+        cap = {"cap": self._config.memory_cap} if self._config.memory_cap else {}
         try:
             target = os.path.relpath(self._folder, rank_folder)
             (rank_folder / RANK_MEMORY).symlink_to(target, target_is_directory=True)
         except OSError as error:
-            return {"text": f"the memory trace lies in {self._folder}: {error}"}
-        return {"text": "traced from the start"}
+            return {"text": f"the memory trace lies in {self._folder}: {error}", **cap}
+        return {"text": "traced from the start", **cap}
 
     def end(self) -> dict[str, Any]:
         """What the rank's log should say at its end: how much there is, and whether it is all."""
         figures = tracer.stats()
-        return {name: figures[name] for name in ("records", "peak", "backend", "lost") if figures.get(name)}
+        return {name: figures[name] for name in ("records", "peak", "backend", "refused", "lost") if figures.get(name)}
