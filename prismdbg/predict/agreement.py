@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.channel import Across, Channel
+from prismdbg.predict.channel import Across, Channel, Toward
 from prismdbg.predict.cohorts import Bools, Cohort, Layout
 from prismdbg.predict.entries import Entries, Kind
 from prismdbg.predict.mesh import Ints, Mesh
@@ -42,13 +42,13 @@ class Agreement:
             issued = self._first_on(int(at[users][0]), entries, named, channel)
             if (users & ~inside).any():
                 raise UsageError(
-                    f"{self._some(users & ~inside)} issue {issued}, but are not in {channel}",
+                    f"{self._some(users & ~inside, 'issue')} {issued}, outside the group {channel}",
                     hint="name the coordinates of all members",
                 )
             silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
             if silent.any():
                 raise UsageError(
-                    f"{self._some(silent)} never issue {issued}, which {self._some(users)} wait for",
+                    f"{self._some(silent, 'never issue')} {issued}, which {self._some(users, 'wait')} for",
                     hint="give the classes of these ranks the same collectives, or name a smaller group",
                 )
 
@@ -85,17 +85,21 @@ class Agreement:
         theirs = _issued(b, stitching, other, seam, matching)
         shared = min(len(mine), len(theirs))
         different = np.flatnonzero(_differ(a, mine[:shared], b, theirs[:shared], kind))
+        here, there = self._members(one), self._members(other)
+        if kind != Kind.COLLECTIVE:
+            there = self._peers(here, seam, kind) & there
         if len(different):
             turn = int(different[0])
             raise UsageError(
-                f"#{turn + 1} on {seam.channel} does not match: {self._cohort(one)} issue {a.say(int(mine[turn]))}, "
-                f"{self._cohort(other)} issue {b.say(int(theirs[turn]))}",
+                f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {a.say(int(mine[turn]))}, "
+                f"{self._some(there, 'issue')} {b.say(int(theirs[turn]))}",
                 hint="the classes of these ranks are not of one job, or the mesh names other groups",
             )
         if len(mine) > len(theirs):
+            last = f" (the last there is #{len(theirs)})" if len(theirs) else ""
             raise UsageError(
-                f"{self._cohort(one)} issue {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
-                f"{self._cohort(other)} never answer: they issue {len(theirs)} there",
+                f"{self._some(here, 'issue')} {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
+                f"{self._some(there, 'never answer')}{last}",
                 hint="the classes of these ranks are not of one job, or one ended early",
             )
 
@@ -109,20 +113,27 @@ class Agreement:
 
     def _fail_kind(self, channel: Channel, users: Bools) -> NoReturn:
         raise UsageError(
-            f"{self._some(users)} issue a collective on {channel}, which names one peer",
+            f"{self._some(users, 'issue')} a collective on {channel}, which names one peer",
             hint="name the axes of the group, as in tp",
         )
 
-    def _cohort(self, cohort: Cohort) -> str:
+    def _members(self, cohort: Cohort) -> Bools:
         mask = np.zeros(self._ranks.shape, dtype=bool)
         mask[np.ix_(*cohort.coordinates)] = True
-        return self._some(mask)
+        return mask
 
-    def _some(self, mask: Bools) -> str:
+    def _peers(self, ranks: Bools, seam: Seam, kind: Kind) -> Bools:
+        """Whom these ranks send to, or receive from."""
+        assert isinstance(seam.channel, Toward), "a message has one peer"
+        peers: Bools = np.roll(ranks, seam.channel.offset if kind == Kind.SEND else -seam.channel.offset, seam.axes[0])
+        return peers
+
+    def _some(self, mask: Bools, verb: str) -> str:
+        """`rank 2 waits`, `ranks 0, 1 wait`."""
         ranks = np.sort(self._ranks[mask])
         shown = ", ".join(str(rank) for rank in ranks[:_SHOWN_RANKS])
         more = f" and {len(ranks) - _SHOWN_RANKS:,} more" if len(ranks) > _SHOWN_RANKS else ""
-        return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+        return f"ranks {shown}{more} {verb}" if len(ranks) > 1 else f"rank {shown} {verb}s"
 
 
 def _others(seam: Seam, cohort: Cohort, kind: Kind) -> Sequence[int]:

@@ -156,7 +156,7 @@ class TestFolding:
     def test_one_that_did_more_is_told(self) -> None:
         slices = recorded()
         short = replace(slices[3], nodes=slices[3].nodes[:-1])
-        with pytest.raises(UsageError, match=r"rank 0 issue broadcast .* as #2, which rank 3 never answer"):
+        with pytest.raises(UsageError, match=r"rank 0 issues broadcast .* as #2, which rank 3 never answers"):
             fold(MESH, slices_by_rank([*slices[:3], short], MESH))
 
     def test_the_same_job_on_more_ranks(self) -> None:
