@@ -14,6 +14,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import gaps
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
+from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.errors import CapsuleError
 
 
@@ -68,7 +69,16 @@ def findings(path: Path) -> Iterator[Finding]:
     if not damaged:  # what is known to be altered is not read any further
         yield from _parts(capsule)
         yield from _log(capsule)
+        yield from _memory(capsule)
     yield from _notes(capsule.manifest)
+
+
+def _memory(capsule: Capsule) -> Iterator[Finding]:
+    if any(name.startswith(layout.MEMORY + "/") for name in capsule.manifest.files):
+        try:
+            read_parts(capsule.path / layout.MEMORY)
+        except CapsuleError as error:
+            yield Finding(Severity.FATAL, layout.MEMORY, str(error))
 
 
 def _missing_parts(manifest: Manifest) -> Iterator[Finding]:

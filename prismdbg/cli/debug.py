@@ -19,8 +19,9 @@ from prismdbg.model.moment import Moment
 from prismdbg.session.line import VERBS
 from prismdbg.session.stop_line import stop_at_once
 from prismdbg.workflows.debugger import Debugger, Settings, debug
-from prismdbg.workflows.pack import opened
+from prismdbg.workflows.pack import opened, read_manifest
 from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.span import require_inside
 from prismdbg.workflows.travel import Travel, open_travel
 
 
@@ -50,11 +51,13 @@ def command(
     On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
     diverged, 6 when the rank was lost, 124 when the time is over.
     """
+    if at is not None:
+        require_inside(read_manifest(capsule), at)
     if web:
-        return _in_browser(capsule, runtime, allow_writes, at, port)
+        return _in_browser(capsule, runtime, allow_writes, timeout, at, port)
     with opened(capsule) as whole:
         request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
-        if not plain and (code := _on_screen(request, capsule.name, at)) is not None:
+        if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
             return code
         with open_travel(request, lambda text: render.say(f"prismdbg: {text}")) as travel:
             render.say(f"recorded as: {whole.manifest.incident.text}")
@@ -77,21 +80,23 @@ def by_lines(
     return run_repl(make, lines, sys.stdout, program=program, echo=echo, patient=patient, strict=strict)
 
 
-def _on_screen(request: ReplayRequest, name: str, at: Moment | None) -> int | None:
+def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | None) -> int | None:
     """None where there is no terminal for it."""
     served = "TEXTUAL_DRIVER" in os.environ  # in a browser
     if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe waits for no screen's libraries
         return None
     from prismdbg_tui import start
 
-    return start.debug(request, name, sys.stderr, at) if start.on_terminal() else None
+    return start.debug(request, name, sys.stderr, bound_s, at) if start.on_terminal() else None
 
 
-def _in_browser(capsule: Path, runtime: str | None, allow_writes: bool, at: Moment | None, port: int) -> int:
+def _in_browser(
+    capsule: Path, runtime: str | None, allow_writes: bool, bound_s: float, at: Moment | None, port: int
+) -> int:
     """Each visit runs a replay of its own."""
     from prismdbg_tui.web import serve
 
-    options = ["--runtime", runtime] if runtime else []
+    options = ["--timeout", f"{bound_s:g}", *(["--runtime", runtime] if runtime else [])]
     options += ["--allow-writes"] if allow_writes else []
     options += ["--at", str(at)] if at is not None else []
     return serve(["debug", str(capsule.absolute()), *options], port, sys.stderr)

@@ -19,6 +19,7 @@ from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.memory_trace import recorded_trace, replayed_trace
 from prismdbg.workflows.pack import opened
+from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.replay import ReplayRequest
 
 _BYS = [by.value for by in By]
@@ -63,8 +64,9 @@ def command(
 ) -> None:
     """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
 
-    A TRACE is what `record --memory` wrote into a RUN. A CAPSULE is replayed with the tracer on; blocks that are
-    older than the capsule are shown as "before A". What the communication backend allocates is told apart.
+    A TRACE is what `record --memory` wrote into a RUN and its capsules. A CAPSULE without one, or with --until or
+    --keep, is replayed with the tracer on; blocks that are older than it are shown as "before A". What the
+    communication backend allocates is told apart.
     """
     if export is not None:
         check_place(export)
@@ -103,6 +105,10 @@ def _trace(
     if folder is not None:
         return open_trace(folder)
     with opened(path) as capsule:
+        recorded = packed_trace(capsule) if until is None and keep is None else None
+        if recorded is not None:
+            render.say("as it was recorded, from the job's start")
+            return open_trace(recorded)
         request = ReplayRequest(capsule=capsule, runtime=runtime)
         return replayed_trace(request, render.say, until=until, timeout_s=timeout_s, keep=keep)
 

@@ -43,17 +43,16 @@ class Chosen:
             raise UsageError("--junit reports the checks of a script", hint="give --script, too")
         if self.lines is not None and self.as_json:
             raise UsageError("-x prints as the debugger does", hint="--script gives JSON")
-        if self.script is not None or self.lines is not None or self.source is not None:
-            if self.until is not None:
-                raise UsageError("--until is for a replay without more", hint="`run_to` in a script, until with -x")
-            if self.strict:
-                raise UsageError("--strict is for a replay that only compares")
+        more = self.script is not None or self.lines is not None or self.source is not None
+        if more and self.until is not None:
+            raise UsageError("--until is for a replay without more", hint="`run_to` in a script, until with -x")
 
     def request(self, capsule: Capsule) -> ReplayRequest:
         return ReplayRequest(
             capsule=capsule,
             runtime=self.runtime,
             allow_writes=self.allow_writes,
+            strict=self.strict,
             overlay=make_overlay(capsule, self.source) if self.source is not None else None,
         )
 

@@ -25,6 +25,7 @@ from prismdbg.session.notices import (
     Synthesized,
     Unlike,
 )
+from prismdbg.session.session import ON_THE_WAY
 from prismdbg.session.story import headline
 
 Json = dict[str, Any]
@@ -34,7 +35,6 @@ _WHY = {
     "parked": "where it was captured; nothing can be looked at before it goes on",
     "end of the log": "the record ends here; whoever answers from now on is synthesized",
 }
-_CARRIED_OUT = ("until", "next", "step")
 _ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
 
@@ -45,10 +45,15 @@ def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str
     if not call:
         return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
-    came = asked if asked and stop.reason in _CARRIED_OUT else stop.reason
-    reason = f"stop {', '.join(map(str, stop.stops))}" if stop.stops else came
+    came = asked if asked and stop.reason in ON_THE_WAY else stop.reason
+    reason = _reason(stop) if stop.stops else came
     reason += f", event {stop.event}" if stop.event else ""
     return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
+
+
+def _reason(stop: Stopped) -> str:
+    """`stop 1, 3`, or why else."""
+    return f"stop {', '.join(map(str, stop.stops))}" if stop.stops else stop.reason
 
 
 def own_line(frames: Sequence[Frame]) -> str:
@@ -74,7 +79,7 @@ def call_line(call: Json) -> str:
 
 
 def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
-    rows = [("moment", str(stop.moment)), ("stopped", stop.reason)]
+    rows = [("moment", str(stop.moment)), ("stopped", _reason(stop))]
     if stop.collective:
         rows.append(("op", str(stop.collective["profiling_name"])))
     for field in _ROWS:

@@ -1,7 +1,7 @@
 """Finds a hang while the job runs: a collective that does not complete within a bound, and who never issued it.
 
 A rank that is parked for a capture, and whoever waits for it, does not hang: while any rank is parked nothing is
-due, and after a release every wait counts from there.
+due, and that time counts for no wait.
 """
 
 from __future__ import annotations
@@ -81,15 +81,10 @@ class HangDetector:
 
     def due(self, now_ns: int) -> list[HangReport]:
         """Hangs whose longest wait has reached the bound, causes only. `now_ns` is CLOCK_MONOTONIC."""
-        if any(progress.is_parked for progress in self._ranks.values()):
-            return []
-        begun_ns = max((progress.released_ns for progress in self._ranks.values()), default=0)
-        # half the bound: whoever waits in consequence began later than the first
-        stuck = self._waits_since(now_ns - self._bound_ns // 2, begun_ns)
-        stalls = find_stalls(self._ranks, stuck)
+        stalls = self._stalls(now_ns)
         reports = []
         for stall in causes(stalls):
-            waited_ns = now_ns - max(stall.first.collective.time_created_ns, begun_ns)
+            waited_ns = self._elapsed(stall.first.collective.time_created_ns, now_ns)
             if waited_ns < self._bound_ns or self._key(stall) in self._reported:
                 continue
             behind = tuple(wait for other in stalls if other is not stall for wait in other.waits)
@@ -98,15 +93,34 @@ class HangDetector:
             self._reported |= {self._key(stall) for stall in stalls}
         return reports
 
-    def _waits_since(self, latest_ns: int, begun_ns: int) -> list[Wait]:
-        """Open collectives of ranks that still run, whose thread has issued nothing since `latest_ns`."""
+    def suspects(self, now_ns: int) -> bool:
+        """Whether somebody has waited for half the bound, and who never came is not parked."""
+        return bool(self._stalls(now_ns))
+
+    def _stalls(self, now_ns: int) -> list[Stall]:
+        """Half the bound: whoever waits in consequence began later than the first."""
+        if any(progress.is_parked for progress in self._ranks.values()):
+            return []
+        return find_stalls(self._ranks, self._waits_of(self._bound_ns // 2, now_ns))
+
+    def _waits_of(self, least_ns: int, now_ns: int) -> list[Wait]:
+        """Open collectives of ranks that still run, whose thread has issued nothing for so long."""
         return [
             Wait(progress.rank, collective)
             for progress in self._ranks.values()
             if not progress.has_ended and not progress.lost
             for collective in progress.open.values()
-            if max(progress.went_on_after(collective), begun_ns) <= latest_ns
+            if self._elapsed(progress.went_on_after(collective), now_ns) >= least_ns
         ]
+
+    def _elapsed(self, begun_ns: int, now_ns: int) -> int:
+        """Without the time in which a rank was held for an image."""
+        held_ns, upto_ns = 0, begun_ns
+        spans = (span for progress in self._ranks.values() for span in progress.held if span[1] > begun_ns)
+        for first_ns, last_ns in sorted(spans):  # of several ranks they may overlap
+            held_ns += max(last_ns - max(first_ns, upto_ns), 0)
+            upto_ns = max(upto_ns, last_ns)
+        return now_ns - begun_ns - held_ns
 
     def _key(self, stall: Stall) -> _Key:
         """Not by who waits: a rank of a hang that is reported may end, and the others still wait."""

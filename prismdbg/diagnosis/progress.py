@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_reader import Completion, Event, Note, RankLog, StepMark
 from prismdbg.diagnosis.meeting import RECEIVE, RECEIVE_ANY, SEND, Meeting
 from prismdbg.model.collective import Collective, Group, State
 
+MOST_HELD = 32
+
 
 @dataclass(slots=True)
 class Progress:
     """Memory is bounded by what is in flight, not by what has happened.
 
+    parked_ns: since when it is held for an image; held: from when to when it was, the last of them.
     lost: why the recording ended before the rank did; empty where it did not. has_died: said by whoever saw it, for
     the log cannot. An incident in a thread other than the main one does not end a rank.
     """
@@ -21,8 +25,8 @@ class Progress:
     groups: dict[str, Group] = field(default_factory=dict)
     open: dict[int, Collective] = field(default_factory=dict)
     last: Collective | None = None
-    is_parked: bool = False
-    released_ns: int = 0
+    parked_ns: int | None = None
+    held: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MOST_HELD))
     incident: Note | None = None
     exit_code: int | None = None
     lost: str = ""
@@ -53,6 +57,11 @@ class Progress:
                 self._note(event)
             case StepMark():
                 pass
+
+    @property
+    def is_parked(self) -> bool:
+        """A rank that is gone, or no longer writes its log, does not say when its park is over."""
+        return self.parked_ns is not None and not self.has_ended and not self.lost
 
     @property
     def has_ended(self) -> bool:
@@ -93,9 +102,10 @@ class Progress:
     def _note(self, note: Note) -> None:
         match note.kind:
             case "parked":
-                self.is_parked = True
-            case "released":
-                self.is_parked, self.released_ns = False, note.time_ns
+                self.parked_ns = note.time_ns
+            case "released" if self.parked_ns is not None:
+                self.held.append((self.parked_ns, note.time_ns))
+                self.parked_ns = None
             case "incident" if not note.data.get("thread"):
                 self.incident = self.incident or note
             case "exit":

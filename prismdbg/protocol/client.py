@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
+from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
 
 
@@ -42,6 +43,7 @@ class AgentClient:
         self._connection = Connection(sock)
         self._events: deque[Message] = deque()
         self._next_id = 0
+        self.hello = Hello()
 
     def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: object) -> Message:
         """Sends one request and gives its reply. `AgentError` carries the agent's own words."""
@@ -55,12 +57,19 @@ class AgentClient:
                 self._events.append(message)
             elif message.get("id") == self._next_id:
                 if not message.get("ok"):
-                    raise AgentError(
-                        str(message.get("error", "the agent gave no reason")),
-                        hint=str(message.get("hint", "")),
-                        kind=str(message.get("kind", "")),
-                    )
+                    raise self._error(verb, message)
                 return message
+
+    def greet(self, timeout_s: float) -> None:
+        """Learns of which time the other end is."""
+        self.hello = Hello.parse(self.ask("hello", timeout_s=timeout_s))
+
+    def _error(self, verb: str, message: Message) -> AgentError:
+        text, hint = str(message.get("error", "the agent gave no reason")), str(message.get("hint", ""))
+        if text == unknown_verb(verb) and self.hello.age:
+            text = f"the recorder in the rank is {self.hello.age} than this prismdbg: {verb!r} is not there"
+            hint = "what it knows still works; for the rest capture the job again with this version"
+        return AgentError(text, hint=hint, kind=str(message.get("kind", "")))
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:
         """The next event, oldest first."""
@@ -108,7 +117,7 @@ def connect_when_ready(path: Path, *, bound_s: float, still_alive: Callable[[], 
         try:
             client = AgentClient(path, connect_timeout_s=2.0)
             try:
-                client.ask("hello", timeout_s=5.0)
+                client.greet(timeout_s=5.0)
                 return client
             except PrismError:
                 client.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
 from prismdbg.rank.tile_permission import TilePermission
 
@@ -28,7 +29,7 @@ class Agent:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.verbs: dict[str, Verb] = {"hello": lambda _: {}}
+        self.verbs: dict[str, Verb] = {"hello": lambda _: Hello().to_json()}
         self._clients: dict[int, tuple[Connection, threading.Lock]] = {}
         self._tiles = TilePermission()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -92,7 +93,7 @@ class Agent:
                 "id": number,
                 "ok": False,
                 "kind": UsageError.__name__,
-                "error": f"this agent does not know {name!r}",
+                "error": unknown_verb(name),
                 "hint": "verbs: " + ", ".join(sorted(self.verbs)),
             }
         try:

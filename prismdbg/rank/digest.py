@@ -12,7 +12,7 @@ from prismdbg.errors import UsageError
 from prismdbg.rank import fingerprint
 from prismdbg.rank.rendering import type_name
 from prismdbg.rank.sparse import dense_parts
-from prismdbg.rank.tensor_parts import local
+from prismdbg.rank.tensor_parts import countable, local
 
 MAX_PARTS = 100_000
 MAX_DEPTH = 8
@@ -31,7 +31,9 @@ def digest_of(value: Any) -> str:
 def _parts(value: Any, depth: int) -> Iterator[str]:
     value = local(value)
     if isinstance(value, torch.Tensor):
-        yield f"{value.dtype}{tuple(value.shape)}{fingerprint.of(dense_parts([value])):x}"
+        read = value.layout is torch.sparse_coo or countable(value)
+        content = f"{fingerprint.of(dense_parts([value])):x}" if read else "unread"
+        yield f"{value.dtype}{tuple(value.shape)}{content}"
     elif isinstance(value, torch.nn.Module):
         yield from _parts({**dict(value.named_parameters()), **dict(value.named_buffers())}, depth)
     elif depth < MAX_DEPTH and isinstance(value, dict):

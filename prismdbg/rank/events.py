@@ -19,7 +19,7 @@ from prismdbg.rank.gate import Aim, Gate, Stop
 from prismdbg.rank.gate import Stops as Mode
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
-from prismdbg.rank.stops import Stops, Watched, at_line
+from prismdbg.rank.stops import Stops, Watched, at_line, line_of
 from prismdbg.rank.surroundings import is_module, modules_around, own_frames, program_frame, stack_of
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind, Filter
@@ -37,6 +37,7 @@ class Events:
         self._writer: _Writer | None = None
         self._left = 0
         self._until: Moment | None = None
+        self._block = 0
         self._every = False
         self.number = 0
         self.before = 0
@@ -47,10 +48,13 @@ class Events:
         self._every = bool(wanted)
         self._left = int(wanted.get("count", 0))
         self._until = Moment.parse(str(wanted["until"])) if wanted.get("until") else None
+        self._block = int(wanted.get("block", 0))
         self._writer = _Writer(parse(str(wanted["writer_of"]))) if wanted.get("writer_of") else None
         if self._writer is not None and self._gate.current is not None:
             self._writer.look(None, self._gate.current.frame)
         filters = [Filter(every=True)] if self._every else []
+        if self._block:
+            filters.append(Filter(size_at_least_bytes=1))  # also of other threads
         if aim.stops in (Mode.APPLY, Mode.NOTE):
             filters += [_filter(one) for one in self._allocations]
         if filters:
@@ -85,12 +89,12 @@ class Events:
     def happened(self, event: Event) -> None:
         if event.op.startswith(OURS):
             return
-        reason = ""
         stops: tuple[int, ...] = ()
         frame = program_frame()
+        reason = self._allocates(event)
         if self._every and 0 in event.matched:
             self.number += 1
-            reason = self._stepped(event)
+            reason = self._stepped(event) or reason
             if self._writer is not None and event.kind is EventKind.OP:
                 self._writer.look(self._writer.last, frame)
                 self._writer.last = _told(event.op, event.moment, frame)
@@ -99,7 +103,14 @@ class Events:
             stops = self._hit(event, frame)
         if reason or stops:
             reason = reason or "stop"
-            self._gate.stop(Stop(reason, event.moment, _json(event), frame, names_of(event), stops=stops))
+            names = {**names_of(event), **line_of(frame)}
+            self._gate.stop(Stop(reason, event.moment, _json(event), frame, names, stops=stops))
+
+    def _allocates(self, event: Event) -> str:
+        if self._block and event.kind is EventKind.ALLOCATION and event.block == self._block:
+            self._block = 0
+            return "until"
+        return ""
 
     def _stepped(self, event: Event) -> str:
         if self._left:
@@ -120,7 +131,9 @@ class Events:
         ]
         if self._gate.aim.stops is Mode.NOTE:
             for one in hit:
-                self._gate.aim.noted.append({"moment": str(event.moment), "stop": one.number, "op": event.op})
+                self._gate.aim.noted.append(
+                    {"moment": str(event.moment), "stop": one.number, "op": event.op, "block": event.block}
+                )
             return ()
         admitted = self._stops.admitted(hit)
         for one in admitted:
@@ -177,12 +190,7 @@ class Asked:
         self._frame = frame
 
     def lookup(self, name: str) -> Any:
-        if name in ("file", "line"):
-            own = next(own_frames(self._frame), None)
-            if own is None:
-                return "" if name == "file" else 0
-            return own.f_code.co_filename if name == "file" else own.f_lineno
-        return self._names[name]
+        return line_of(self._frame)[name] if name in ("file", "line") else self._names[name]
 
 
 def names_of(event: Event) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
-from prismdbg.rank.call import Call
 from prismdbg.rank.gate import Finish, Gate
 from prismdbg.rank.gate import Stops as Mode
 from prismdbg.rank.quiet import quiet
@@ -33,29 +31,24 @@ class Halt:
 
 
 class Halts:
-    """`titles`: what a group may be called."""
-
-    def __init__(self, gate: Gate, publish: Callable[..., None], titles: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, gate: Gate, publish: Callable[..., None]) -> None:
         self._gate = gate
         self._publish = publish
-        self._titles = titles
         self._moment = Moment(0)
         self.stops = Stops(self._failed)
 
-    def before(self, call: Call, moment: Moment, identity: Identity, record: Collective | None) -> Halt:
+    def before(self, view: CallView) -> Halt:
         """Called before the answer, which may overwrite what is sent."""
-        self._moment = moment
+        self._moment = view.moment
         mode, finish = self._gate.aim.stops, self._gate.aim.finish
-        halt = Halt(CallView(call, moment, identity, record, self._titles(call.group_name)), "")
-        halt.reason = self._gate.reason_at(moment)
+        halt = Halt(view, self._gate.reason_at(view.moment))
         if finish is not None:
             self._finished(finish, halt, mode)
         elif mode in (Mode.APPLY, Mode.NOTE) and self.stops.watched:
             halt.hit, halt.waiting = self.stops.early(halt.view)
         if halt.reason or (mode is Mode.APPLY and (halt.hit or halt.waiting)):
             with quiet():
-                halt.before = [t.detach().clone() for t in call.inputs]
-            halt.view.inputs = halt.before
+                halt.view.inputs = halt.before = [t.detach().clone() for t in view.call.inputs]
         return halt
 
     def after(self, halt: Halt, event: dict[str, Any], synthesized: bool) -> str:

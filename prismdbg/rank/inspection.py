@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,10 +17,12 @@ from prismdbg.rank.digest import digest_of
 from prismdbg.rank.gate import Stop
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.rendering import render, short, type_name
-from prismdbg.rank.scope import environment
+from prismdbg.rank.scope import Program, environment, in_frames
+from prismdbg.rank.stops import HELD
 from prismdbg.rank.surroundings import locals_of
 from prismdbg.rank.tensor_parts import in_numbers, local
 
+HELD_HINT = "what the program holds is known of a rank that is traced: trace on"
 MAX_LOCALS = 200
 MAX_LINES = 400
 MAX_LINE = 400
@@ -112,16 +114,26 @@ class Names:
 
     def __init__(self, stop: Stop, frame: FrameType | None) -> None:
         self._own = stop.names
+        self._frame = frame
         self.locals = locals_of(frame)
         self._globals: Mapping[str, Any] = frame.f_globals if frame is not None else {}
 
     def lookup(self, name: str) -> Any:
-        for names in (self._own, self.locals, self._globals):
+        """The program's further frames come last, as in a stop's condition."""
+        if name in self._own:
+            return self._own[name]
+        if name == "local":
+            return Program(self.of_program)
+        try:
+            return self.of_program(name)
+        except KeyError:
+            raise KeyError(name, HELD_HINT if name in HELD else self._hint()) from None
+
+    def of_program(self, name: str) -> Any:
+        for names in (self.locals, self._globals):
             if name in names:
                 return names[name]
-        if name == "local":
-            return SimpleNamespace(**self.locals)
-        raise KeyError(name, self._hint())
+        return in_frames(name, self._frame)
 
     def _hint(self) -> str:
         known = [*self._own, *(n for n in self.locals if not n.startswith("_"))][:30]
@@ -144,8 +156,8 @@ def locals_at(stop: Stop, number: int) -> list[dict[str, str]]:
     """Names of the stop and of the frame, with what they are in one line each."""
     with quiet():
         names = locals_of(frame_at(stop, number))
-        listed = [("stop", name, value) for name, value in stop.names.items()]
-        listed += [("local", name, value) for name, value in names.items() if not name.startswith("__")]
+        listed = [("local", name, value) for name, value in names.items() if not name.startswith("__")]
+        listed += [("stop", name, value) for name, value in stop.names.items()]
         return [
             {"from": origin, "name": name, "type": type_name(value), "text": short(value)}
             for origin, name, value in listed[:MAX_LOCALS]

@@ -11,7 +11,7 @@ import torch
 
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.call import Call, Redispatch
@@ -20,14 +20,15 @@ from prismdbg.rank.counters import Counters
 from prismdbg.rank.departure import Departure
 from prismdbg.rank.events import Events
 from prismdbg.rank.gate import Gate, Stop
-from prismdbg.rank.halts import Halt, Halts
+from prismdbg.rank.halts import Halts
 from prismdbg.rank.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers
 from prismdbg.rank.place import Place
 from prismdbg.rank.quiet import ours, refuse_collective
-from prismdbg.rank.surroundings import modules_around, program_frame, stack_of
+from prismdbg.rank.stops import CallView
+from prismdbg.rank.surroundings import program_frame, stack_of
 from prismdbg.rank.tracing import tracer
-from prismdbg.rank.what_if import Assumption, WhatIf
 from prismdbg.rank.waits_in_replay import holds_issuer, watched
+from prismdbg.rank.what_if import Assumption, WhatIf
 from prismdbg.rank.works import finished
 
 STORY_EVENTS = 8
@@ -60,7 +61,7 @@ class Replayer:
         self.beyond_end = False
         self.tally = Tally()
         self.place = Place()
-        self.halts = Halts(gate, publish, self.titles)
+        self.halts = Halts(gate, publish)
         self.events: Events | None = None
         self._served = threading.Condition()
         self._threads: dict[int, int] = {}  # this process's threads, as the record numbers them
@@ -72,12 +73,12 @@ class Replayer:
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
         refuse_collective(call.spec.label)
         with ours():
-            answer = self._replayed(call)
+            answer, number = self._replayed(call)
             try:
-                return call.result(finished(call, answer.source, answer.failure))
-            finally:
                 if tracer.tells_waits() and answer.failure is None and not holds_issuer(call):
                     return call.result(watched(call, number, answer.source))
+                return call.result(finished(call, answer.source, answer.failure))
+            finally:
                 tracer.answered()
 
     def _replayed(self, call: Call) -> tuple[Answer, int]:
@@ -89,9 +90,10 @@ class Replayer:
         if self.events is not None:
             self.events.collective(call.spec.label, moment)
         sent = Sent(call)
-        record = None if self.beyond_end else self._expected(identity, moment, event, call, sent)
+        view = CallView(call, moment, identity, None, self.titles(call.group_name))
+        view.record = record = None if self.beyond_end else self._expected(view, event, sent)
         self.place.sends(moment, identity, sent.fingerprint)
-        halt = self.halts.before(call, moment, identity, record)
+        halt = self.halts.before(view)
         answer = self._answer(call, record, moment, event)
         self.place.receives(moment, record, answer.synthesized)
         if self.events is not None:
@@ -116,19 +118,17 @@ class Replayer:
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error
 
-    def _expected(
-        self, identity: Identity, moment: Moment, event: dict[str, Any], call: Call, sent: Sent
-    ) -> Collective | None:
+    def _expected(self, view: CallView, event: dict[str, Any], sent: Sent) -> Collective | None:
         """The record this call is; stops where the log ends or the call is not the recorded one."""
         if self.departed:
-            if moment > self._by_id[self.end].moment:
-                self._end_of_log(moment, event, call)
+            if view.moment > self._by_id[self.end].moment:
+                self._end_of_log(view, event)
             return None
-        record = self._by_identity.get(identity)
+        record = self._by_identity.get(view.identity)
         if record is not None and record.record_id <= self.end:
-            differences = compare(call, record, self.tally, self.strict, sent)
+            differences = compare(view.call, record, self.tally, self.strict, sent)
             if differences:
-                self._diverged(record, moment, event, call, differences)
+                self._diverged(record, view, event, differences)
             if self.departed or any(d.structural for d in differences):  # what was recorded answers another call
                 self.tally.served.add(record.record_id)
                 return None
@@ -137,17 +137,17 @@ class Replayer:
             extra = Difference(
                 field="call",
                 expected=f"{len(missing)} recorded collectives still to come",
-                actual=str(identity),
+                actual=str(view.identity),
             )
-            self._diverged(None, moment, event, call, [extra])
+            self._diverged(None, view, event, [extra])
             self.beyond_end = not self.departed
         else:
-            self._end_of_log(moment, event, call)
+            self._end_of_log(view, event)
         return None
 
-    def _end_of_log(self, moment: Moment, event: dict[str, Any], call: Call) -> None:
-        told = {"event": "end_of_log", "moment": str(moment), "tally": self.tally_json()}
-        self._stop("end of the log", moment, event, call, told)
+    def _end_of_log(self, view: CallView, event: dict[str, Any]) -> None:
+        told = {"event": "end_of_log", "moment": str(view.moment), "tally": self.tally_json()}
+        self._stop("end of the log", view, event, told)
         self.beyond_end = True
 
     def _serve(self, record: Collective) -> None:
@@ -213,17 +213,13 @@ class Replayer:
         raise AssertionError("the last source answers every call")
 
     def _diverged(
-        self,
-        record: Collective | None,
-        moment: Moment,
-        event: dict[str, Any],
-        call: Call,
-        differences: list[Difference],
+        self, record: Collective | None, view: CallView, event: dict[str, Any], differences: list[Difference]
     ) -> None:
-        group = [r for r in self._log.collectives if r.group == call.group_name and r.record_id in self.tally.served]
+        name = view.call.group_name
+        group = [r for r in self._log.collectives if r.group == name and r.record_id in self.tally.served]
         told: dict[str, Any] = {
             "event": "diverged",
-            "moment": str(moment),
+            "moment": str(view.moment),
             "expected": collective_to_json(record) if record is not None else None,
             "actual": {**event, "frames": stack_of(program_frame())},
             "differences": [
@@ -234,9 +230,9 @@ class Replayer:
             "tally": self.tally_json(),
         }
         if self.departure is not None:
-            self._departs(moment, told)
+            self._departs(view.moment, told)
             return
-        self._stop("diverged", moment, event, call, told)
+        self._stop("diverged", view, event, told)
 
     def _departs(self, moment: Moment, told: dict[str, Any]) -> None:
         """Told once; the rank goes on."""
@@ -246,30 +242,18 @@ class Replayer:
     def _stop(
         self,
         reason: str,
-        moment: Moment,
+        view: CallView,
         event: dict[str, Any],
-        call: Call,
-        told: dict[str, Any] | None,
-        halt: Halt | None = None,
-        answer: Answer | None = None,
+        told: dict[str, Any] | None = None,
+        *,
+        stops: tuple[int, ...] = (),
+        answered: bool = False,
     ) -> None:
-        frame = program_frame()
-        names = {
-            "input": (halt.before if halt is not None else []) or call.inputs,
-            "out": call.outputs,
-            "op": call.spec.label,
-            "group": self.titles(call.group_name)[-1],
-            "step": moment.step,
-            "synthesized": answer.synthesized if answer is not None else False,
-        }
-        if tracer.is_armed():
-            names["allocated"] = names["total"] = tracer.allocated()
-        around = modules_around(frame)
-        event = {**event, "module": around[-1] if around else ""}
-        stops = halt.stops if halt is not None else ()
+        names = view.names()
+        event = {**event, "module": names["module"]}
         if reason == "diverged":
-            stops = self.halts.stops.of_kind("divergence", names.__getitem__, frame)
-        self._gate.stop(Stop(reason, moment, event, frame, names, told, answered=answer is not None, stops=stops))
+            stops = self.halts.stops.of_kind("divergence", names.__getitem__, view.frame)
+        self._gate.stop(Stop(reason, view.moment, event, view.frame, names, told, answered=answered, stops=stops))
 
     def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
         """A work issued before A that had not completed: the recorded answer if there is one, else synthesized."""

@@ -18,6 +18,7 @@ from prismdbg.rank.microscope import Microscope
 from prismdbg.rank.peers import RecordedPeers
 from prismdbg.rank.replayer import Replayer
 from prismdbg.rank.steps import COUNTER
+from prismdbg.rank.stops import line_of
 from prismdbg.rank.surroundings import innermost
 from prismdbg.rank.tracing import tracer
 
@@ -71,7 +72,7 @@ class Replaying:
             frame = innermost(error.__traceback__)
             at = self.counters.moment
             names = {"exception": error, "type": report["type"], "text": report["text"]}
-            names |= {"step": at.step, "collective": at.collective, "moment": str(at)}
+            names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
             numbers = self.replayer.halts.stops.of_kind("exception", names.__getitem__, frame)
             self.gate.stop(Stop("exception", self.counters.moment, {}, frame, names, told, stops=numbers))
 

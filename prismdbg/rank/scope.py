@@ -32,7 +32,7 @@ def environment_of(own: Callable[[str], Any], frame: FrameType | None) -> Enviro
         try:
             return own(name)
         except KeyError:
-            return Program(frame) if name == "local" else in_frames(name, frame)
+            return Program(lambda other: in_frames(other, frame)) if name == "local" else in_frames(name, frame)
 
     return environment(lookup)
 
@@ -40,12 +40,12 @@ def environment_of(own: Callable[[str], Any], frame: FrameType | None) -> Enviro
 class Program:
     """`local`: what the program calls by a name, whatever the event calls by it."""
 
-    def __init__(self, frame: FrameType | None) -> None:
-        self._frame = frame
+    def __init__(self, lookup: Callable[[str], Any]) -> None:
+        self._lookup = lookup
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return in_frames(name, self._frame)
+            return self._lookup(name)
         except KeyError:
             raise AttributeError(f"the program has no {name!r} here") from None
 

@@ -27,7 +27,8 @@ from prismdbg.rank.tracing import tracer
 CHEAP = frozenset(
     ["op", "group", "axis", "seq", "bytes", "dtype", "step", "collective", "moment", "peer", "module", "file", "line"]
 )
-NEEDS_ANSWER = frozenset(["out", "synthesized"])
+SHOWN = ("input", "out", "synthesized", *sorted(CHEAP))
+HELD = ("allocated", "total")  # of a rank that is traced
 ABSENT = "absent"
 MEMORY = frozenset(["allocated", "size", "total", "reason"])  # of allocations; the first and third of any moment
 
@@ -88,6 +89,11 @@ class CallView:
             self._modules = modules_around(self.frame)
         return self._modules
 
+    def names(self) -> dict[str, Any]:
+        """All of them, for who stands here: an expression sees the same names wherever it is typed."""
+        found = {name: self.cheap(name) for name in SHOWN}
+        return found | ({name: self.cheap(name) for name in HELD} if tracer.is_armed() else {})
+
     def cheap(self, name: str) -> Any:
         """`KeyError` for what is not of the call."""
         match name:
@@ -115,10 +121,7 @@ class CallView:
             case "module":
                 return self.modules[-1] if self.modules else ""
             case "file" | "line":
-                own = next(own_frames(self.frame), None)
-                if own is None:
-                    return "" if name == "file" else 0
-                return own.f_code.co_filename if name == "file" else own.f_lineno
+                return line_of(self.frame)[name]
             case "input":
                 return self.inputs
             case "out":
@@ -249,6 +252,12 @@ class Stops:
             else:
                 kept.append(one)
         return kept
+
+
+def line_of(frame: FrameType | None) -> dict[str, Any]:
+    """The program's own innermost line, by the names that expressions know it by."""
+    own = next(own_frames(frame), None)
+    return {"file": own.f_code.co_filename if own else "", "line": own.f_lineno if own else 0}
 
 
 def at_line(frame: FrameType | None, file: str, line: int) -> bool:

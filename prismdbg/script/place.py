@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prismdbg.errors import UsageError
+from prismdbg.expr.place import ExpressionError
 
 _SHOWN = 100
 
@@ -29,6 +30,8 @@ class Place:
         """What `check` complains of, it complains of here."""
         try:
             check(*arguments)
+        except ExpressionError as error:  # it has a caret of its own
+            raise UsageError(f"{self}: {error}", hint=error.hint) from None
         except UsageError as error:
             raise self.complaint(str(error), hint=error.hint) from None
 

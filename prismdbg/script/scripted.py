@@ -18,7 +18,7 @@ from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.session import notices
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
-from prismdbg.session.stop_check import check, doubt
+from prismdbg.session.stop_check import check, check_value, doubt
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.compare import Outcome, Verdict, judge
 from prismdbg.workflows.debugger import Debugger, Settings, debug
@@ -88,12 +88,17 @@ def check_span(script: Script, capsule: Capsule) -> None:
         script.place.guard(refuse_outside, script.run_to, manifest.moment_a, script.run_to)
 
 
-def check_stops(script: Script, known: Known) -> None:
-    """`UsageError` points at the first stop, or thing forbidden, that can never be: a name that nobody has."""
+def check_names(script: Script, known: Known) -> None:
+    """`UsageError` points at the first entry that can never be: a stop, a thing forbidden or a value with a name that
+    nobody has."""
     for stop in script.stop_at:
         stop.place.guard(_check_stop, spec_of(stop), known)
     for forbidden in script.forbid:
         forbidden.place.guard(check, forbidding(forbidden), known)
+    for expected in script.expect:
+        expected.place.guard(check_value, expected.that, known)
+    for record in script.record:
+        record.place.guard(check_value, record.value, known)
 
 
 def _check_stop(spec: StopSpec, known: Known) -> None:
@@ -107,7 +112,7 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
     began = time.monotonic()
     check_span(script, request.capsule)
     free = request.may_depart or bool(script.peers)  # then what the record knows may not be all that there will be
-    check_stops(script, NOTHING if free else known_names(request.capsule))
+    check_names(script, NOTHING if free else known_names(request.capsule))
     request = replace(request, peers=tuple(_to_json(assumed) for assumed in script.peers))
     try:
         with open_travel(request, say) as travel:

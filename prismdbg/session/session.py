@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.errors import UsageError
@@ -34,6 +34,7 @@ MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 PARKED = "parked"
 END_OF_LOG = "end of the log"
+ON_THE_WAY = ("until", "next", "step", "spacing")
 GONE_HINT = "restart, or any way back, brings it again"
 
 
@@ -55,6 +56,7 @@ class Session:
         self._end_record = end_record
         self.recorded = tuple(recorded)
         self.phase = Phase.RUNNING
+        self.verb = ""  # that is carried out
         self.moment = Moment(0)
         self.visited: list[Stopped] = []
         self.visits = Visits()
@@ -129,6 +131,15 @@ class Session:
         self.finished = self.raised = None
         self._last_stop = 0
         self._stopped(parse_stop(reply, str(reply["stopped"])))
+
+    def arrives(self, stops: tuple[int, ...] = ()) -> Stopped | None:
+        """Where the rank stands, with the verb as the reason where a run to a moment was only its way there. `stops`:
+        those whose hit this place is, where they were noted on a way back."""
+        stop = self.stop
+        if stop is not None and stop.reason in ON_THE_WAY and (stops or self.verb):
+            reason = "stop" if stops or stop.stops else self.verb
+            self.visited[-1] = replace(stop, reason=reason, stops=stops or stop.stops)
+        return self.stop
 
     def lost(self, why: str) -> None:
         """The rank or its agent is gone. After the program's end that is as it should be."""

@@ -23,8 +23,8 @@ NAMES: dict[StopKind, frozenset[str]] = {
     StopKind.PEER: _OF_A_CALL,
     StopKind.CHANGE: _OF_A_CALL,
     StopKind.ALLOCATION: _OF_AN_ALLOCATION,
-    StopKind.EXCEPTION: frozenset(["exception", "type", "text", "step", "collective", "moment"]),
-    StopKind.DIVERGENCE: frozenset(["input", "out", "op", "group", "step", "synthesized"]),
+    StopKind.EXCEPTION: frozenset(["exception", "type", "text", "step", "collective", "moment", "file", "line"]),
+    StopKind.DIVERGENCE: _OF_A_CALL,
 }
 _EVERY_NAME = frozenset().union(*NAMES.values())
 _CALLS = ("op", "group", "seq", "file", "module")
@@ -51,7 +51,15 @@ def check(spec: StopSpec, known: Known) -> None:
 
 def check_names(expression: Expression, kind: StopKind, known: Known) -> None:
     """Names are the event's, or the program's; which words the program has is known by its source."""
-    mine = NAMES[kind]
+    _check(expression, NAMES[kind], f"the event ({kind})", known)
+
+
+def check_value(expression: Expression, known: Known) -> None:
+    """As `check_names`, of what is asked at stops of any kind."""
+    _check(expression, _EVERY_NAME, "a stop", known)
+
+
+def _check(expression: Expression, mine: frozenset[str], whose: str, known: Known) -> None:
     for node in tree.walk(expression.root):
         if not isinstance(node, tree.Name) or node.name in mine or node.name == "local":
             continue
@@ -68,7 +76,7 @@ def check_names(expression: Expression, kind: StopKind, known: Known) -> None:
         raise complaint(
             expression.text,
             node.column,
-            f"neither the event ({kind}) nor the program has the name {node.name!r}",
+            f"neither {whose} nor the program has the name {node.name!r}",
             hint=f"{hint}; a name of the program: local.NAME",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import build_slice
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.runtime.environment import Environment
 from prismdbg.workflows import rank_half
+from prismdbg.workflows.packed_memory import add_trace
 from prismdbg.workflows.rank_paths import rank_paths
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
@@ -80,8 +82,11 @@ def assemble(parts: Ingredients) -> Capsule:
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
+        after_b = min((r.moment for r in log.collectives if r.moment > b), default=None)
+        left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
+        notes = (*parts.notes, left_out) if left_out else parts.notes
         whole_from = replayable_from(records, log, segments) if records else a
-        return writer.finish(_manifest(parts, log, rank, records, (a, b, whole_from)))
+        return writer.finish(_manifest(replace(parts, notes=notes), log, rank, records, (a, b, whole_from)))
 
 
 def _records(log: RankLog, parts: Ingredients) -> list[Collective]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
-from prismdbg.workflows.capture import Say, Taken, socket_of, take_image
+from prismdbg.workflows.capture import PATIENT, Patience, Say, Taken, socket_of, take_image
 from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
 
 KEPT = 2
@@ -49,13 +49,13 @@ def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda checkpoint: checkpoint.past_records)
 
 
-def take(run: RunFolder, folder: Path, say: Say) -> Checkpoint:
+def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -> Checkpoint:
     """A new checkpoint of a live rank; whole or not there. Drops what is older than the last two."""
     home = run.checkpoints / folder.name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = home / f".partial-{secrets.token_hex(4)}"
     try:
-        taken = take_image(folder, partial / "images", say)
+        taken = take_image(folder, partial / "images", say, patience)
         write_json(partial / "checkpoint.json", _describe(taken))
         whole = home / str(taken.moment)
         shutil.rmtree(whole, ignore_errors=True)  # taken there before: a rank that waits does not get on

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -27,6 +28,7 @@ from prismdbg.workflows.journeys import Journeys
 from prismdbg.workflows.known_names import known_names
 from prismdbg.workflows.looks import Looks
 from prismdbg.workflows.memory_verbs import MemoryVerbs
+from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.searches import Searches
 from prismdbg.workflows.stop_verbs import StopVerbs
 from prismdbg.workflows.ways import Ways
@@ -54,19 +56,24 @@ class Debugger:
         how_it_ended: Callable[[], str] = lambda: "",
         arrivals: Arrivals | None = None,
         known: Callable[[], Known] = lambda: NOTHING,
+        memory: Path | None = None,
+        strict: bool = False,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
-        `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against."""
+        `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
+        capsule's own memory trace. `strict`: as `ReplayRequest` has it."""
         self.session = Session(end_record, recorded)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
-        self.looks = Looks(self.driver, arrivals)
+        self.driver.strict = strict
         ways = Ways(self.driver)
+        self.looks = Looks(self.driver, ways.need_trace, arrivals)
         self._journeys = Journeys(self.driver, self.looks, ways)
+        self._memory = MemoryVerbs(self.driver, ways, memory)
         self._verbs: dict[Verb, Callable[[Line], Answer]] = {
             **self._journeys.verbs(),
             **self.looks.verbs(),
             **StopVerbs(self.driver, self.looks, known).verbs(),
-            **MemoryVerbs(self.driver, ways).verbs(),
+            **self._memory.verbs(),
             **Searches(self.driver, self.looks, ways).verbs(),
             Verb.HELP: _help,
             Verb.QUIT: lambda _: answers.Ended(),
@@ -81,6 +88,7 @@ class Debugger:
         line = parse_line(text)
         if line.verb not in self._verbs:
             raise UsageError(f"{line.verb} cannot be done in this replay")
+        self.session.verb = str(line.verb)
         return self._carry_out(lambda: self._verbs[line.verb](line))
 
     def poll(self, timeout_s: float) -> None:
@@ -120,6 +128,9 @@ class Debugger:
     def tally(self) -> Json:
         return self.looks.tally()
 
+    def memory_folder(self) -> Path | None:
+        return self._memory.folder
+
     def choose_frame(self, outwards: int) -> answers.Stack:
         return self.looks.choose_frame(outwards)
 
@@ -156,7 +167,7 @@ class OnlyForward:
         self.client = client
         self.checkpoints: tuple[Checkpoint, ...] = (Checkpoint(number=0, moment=Moment(0), size_bytes=0, cost_s=0.0),)
 
-    def save(self, moment: Moment) -> Checkpoint:
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
 
     def return_to(self, number: int) -> None:
@@ -175,6 +186,9 @@ class Live(Travel, Protocol):
     @property
     def end_record(self) -> int: ...
 
+    @property
+    def strict(self) -> bool: ...
+
 
 def debug(
     travel: Live, tell: Tell, *, settings: Settings | None = None, how_it_ended: Callable[[], str] = lambda: ""
@@ -189,6 +203,8 @@ def debug(
         how_it_ended=how_it_ended,
         arrivals=Arrivals.of_capsule(travel.capsule),
         known=cache(lambda: known_names(travel.capsule)),
+        memory=packed_trace(travel.capsule),
+        strict=travel.strict,
     )
 
 

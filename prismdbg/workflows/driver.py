@@ -26,6 +26,7 @@ LOOK_S = 0.2
 PROGRESS_S = 1.0
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
+CANNOT_TRACE = "what happens between collectives cannot be traced"
 MADE_EVENTS = ("diverged", "exception", "end of the log")
 
 Json = dict[str, Any]
@@ -64,6 +65,7 @@ class Driver:
     ) -> None:
         self.travel = travel
         self.session = session
+        self.strict = False
         self.traces = False
         self.switched_off = False  # by who debugs: where it is needed again, that is said
         self._tell = tell
@@ -106,6 +108,13 @@ class Driver:
         self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True), images=images)
         return self.wait(Run(Moment.parse(until) if until else None, silent, images))
 
+    def require_tracer(self) -> None:
+        """`FacilityError` where nothing can be traced, before anything is given up for it."""
+        try:
+            self.ask(Ask("trace", {"can": True, "cache": str(cache_dir())}))
+        except AgentError as error:
+            raise FacilityError(f"{CANNOT_TRACE}: {error}", hint=error.hint) from None
+
     def trace(self) -> None:
         """Operators, allocations and frees are traced from here on, also after each way back."""
         try:
@@ -113,9 +122,7 @@ class Driver:
                 self.ask(Ask("trace", {"on": True, "cache": str(cache_dir())}))
         except AgentError as error:
             self.traces = False
-            raise FacilityError(
-                f"what happens between collectives cannot be traced: {error}", hint=error.hint
-            ) from None
+            raise FacilityError(f"{CANNOT_TRACE}: {error}", hint=error.hint) from None
         self.traces, self.switched_off = True, False
 
     def trace_off(self) -> None:
@@ -212,6 +219,8 @@ class Driver:
         due_in_s = self.images.due_in_s if images else None
         if due_in_s is not None:
             arguments["pause_after_s"] = due_in_s
+        if self.strict:
+            arguments["strict"] = True
         self.ask(Ask(ask.verb, arguments, resumes=True))
         self.session.resumed()
         self.images.runs()

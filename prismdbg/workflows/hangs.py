@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prismdbg.capsule.log_reader import Event
 from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
+from prismdbg.workflows.capture import PATIENT, Patience
 from prismdbg.workflows.incidents import attempt_of, seconds
 
 
@@ -11,7 +12,8 @@ class HangWatch:
     """`bound` as in `--trigger hang=30s`; empty for none."""
 
     def __init__(self, bound: str) -> None:
-        self._detector = HangDetector(int(seconds(bound) * NS_PER_S)) if bound else None
+        self._bound_s = seconds(bound) if bound else 0.0
+        self._detector = HangDetector(int(self._bound_s * NS_PER_S)) if bound else None
 
     def feed(self, folder: str, event: Event) -> None:
         if self._detector is not None:
@@ -20,6 +22,16 @@ class HangWatch:
     def died(self, folder: str) -> None:
         if self._detector is not None:
             self._detector.died(int(folder.partition(".")[0]), attempt_of(folder))
+
+    @property
+    def patience(self) -> Patience:
+        """With a rank of which an image is to be taken: a hang must not be told later for it."""
+        if not self._bound_s:
+            return PATIENT
+        return Patience(park_s=min(PATIENT.park_s, self._bound_s / 2), drain_s=min(PATIENT.drain_s, self._bound_s / 4))
+
+    def suspects(self, now_ns: int) -> bool:
+        return self._detector is not None and self._detector.suspects(now_ns)
 
     def due(self, now_ns: int) -> list[HangReport]:
         return self._detector.due(now_ns) if self._detector is not None else []

@@ -28,7 +28,7 @@ class Travel(Protocol):
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]: ...
 
-    def save(self, moment: Moment) -> Checkpoint: ...
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint: ...
 
     def return_to(self, number: int) -> None: ...
 
@@ -76,13 +76,14 @@ class ImageKeeper:
         if not self._taken_at_s:
             self.save(moment, asked=False)
 
-    def save(self, moment: Moment, *, asked: bool) -> None:
-        """Of the rank as it stands, in the gate. That it cannot be done is said once, and raised where it was asked."""
+    def save(self, moment: Moment, *, asked: bool, number: int | None = None) -> None:
+        """Of the rank as it stands, in the gate. That it cannot be done is said once, and raised where it was asked.
+        `number`: as `Travel.save` takes it."""
         if not asked and (self.why_none or not self._wanted):
             return
         began = time.monotonic()
         try:
-            made = self._travel.save(moment)
+            made = self._travel.save(moment, number)
         except FacilityError as error:
             if asked:
                 raise
@@ -102,6 +103,11 @@ class ImageKeeper:
 
     def returned_to(self, number: int) -> None:
         self._clock_s, self._since = self._taken_at_s.get(number, 0.0), None
+
+    @property
+    def asked_for(self) -> tuple[Checkpoint, ...]:
+        """Those that a person wants, ascending by moment."""
+        return tuple(kept for kept in self._travel.checkpoints if kept.number in self._asked_for)
 
     def forget_all(self) -> None:
         """Also those that were asked for."""

@@ -12,7 +12,7 @@ from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import MAX_COUNT, Ask, Phase
 from prismdbg.workflows.driver import Driver
 from prismdbg.workflows.looks import Looks
-from prismdbg.workflows.ways import Ways
+from prismdbg.workflows.ways import Past, Ways
 
 
 class Journeys:
@@ -113,7 +113,8 @@ class Journeys:
             count -= 1
             if not count:
                 return self._looks.arrived()
-        return self._to_last(self._ways.before(count))
+        before = self._ways.before(count)
+        return self._to_last(Past(moment=before) if before is not None else None)
 
     def _reverse_step(self, count: int) -> Answer:
         """Events are found again by their number since the last collective."""
@@ -145,11 +146,11 @@ class Journeys:
         self._ways.stands()
         return self._to_last(self._ways.last_hit(self._ways.here(), finish=self._session.enclosing()))
 
-    def _to_last(self, target: Moment | None) -> Answer:
-        if target is None:
+    def _to_last(self, past: Past | None) -> Answer:
+        if past is None:
             return self._to_origin()
-        self._ways.back_to(target)
-        return self._looks.arrived()
+        self._ways.back_to_hit(past)
+        return self._looks.arrived(stops=past.stops)
 
     def _to_origin(self) -> Answer:
         if not self._ways.at_origin:

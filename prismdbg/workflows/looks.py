@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prismdbg.errors import PrismError, RankLost
+from prismdbg.expr.parser import parse
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
@@ -18,8 +19,11 @@ Json = dict[str, Any]
 
 
 class Looks:
-    def __init__(self, driver: Driver, arrivals: Arrivals | None = None) -> None:
+    """`trace`: sees to it that the rank is traced up to where it stands."""
+
+    def __init__(self, driver: Driver, trace: Callable[[], None], arrivals: Arrivals | None = None) -> None:
         self._driver = driver
+        self._trace = trace
         self._arrivals = arrivals
         self._session = driver.session
 
@@ -36,10 +40,10 @@ class Looks:
             Verb.PEERS: lambda _: answers.Peers(peers=self.peers()),
         }
 
-    def arrived(self, *, beginning: bool = False) -> answers.Arrived:
-        """Where the rank is now, with every watch."""
+    def arrived(self, *, beginning: bool = False, stops: tuple[int, ...] = ()) -> answers.Arrived:
+        """Where the rank is now, with every watch. `stops`: whose hit it went back to."""
         session = self._session
-        stop = session.stop
+        stop = session.arrives(stops)
         if stop is not None:
             session.visits.arrive(stop.moment)
         can_look = stop is not None and stop.reason != PARKED
@@ -71,8 +75,14 @@ class Looks:
 
     def value(self, text: str) -> Json:
         self._session.evaluate(text)  # refused before anything is asked
+        self.trace_for(text)
         self.know_frames()
         return dict(self._driver.ask(self._session.evaluate(text))["value"])
+
+    def trace_for(self, text: str) -> None:
+        """Only a rank that is traced knows what is allocated; `total` may be a name of the program's."""
+        if "allocated" in parse(text).names and not self._driver.traces:
+            self._trace()
 
     def local_names(self) -> tuple[Json, ...]:
         self.know_frames()

@@ -31,19 +31,46 @@ Shown = Live | Peak | Difference | Curve
 
 
 class MemoryVerbs:
-    def __init__(self, driver: Driver, ways: Ways) -> None:
+    """`recorded`: the trace that the capsule holds."""
+
+    def __init__(self, driver: Driver, ways: Ways, recorded: Path | None = None) -> None:
         self._driver = driver
         self._ways = ways
+        self._recorded = recorded
+        self._said = False
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {Verb.MEMORY: self._memory}
 
     def trace(self) -> MemoryTrace:
-        """Of what happened up to here; made first where there is none."""
-        self._driver.session.require_view()
+        """Of what happened up to here: of this rank where it is traced, else as it was recorded; made first where there
+        is none."""
+        session = self._driver.session
+        session.require_view()
+        if not self._driver.traces and self.recorded is not None:
+            if not self._said:
+                self._driver.say("memory as it was recorded, from the job's start; `trace on` traces this replay")
+                self._said = True
+            whole = open_trace(self.recorded)
+            return open_trace(self.recorded, whole.row_after(session.moment))
         self._ways.need_trace()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.client, status), int(status["records"]))
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the trace lies that tells of this place; None where there is none yet."""
+        if not self._driver.traces or self._driver.session.stop is None:
+            return self.recorded
+        return trace_folder(self._driver.travel.client, self._driver.ask(Ask("trace")))
+
+    @property
+    def recorded(self) -> Path | None:
+        """While this replay is the run that was recorded, and where the record reaches."""
+        session = self._driver.session
+        left = session.ever_diverged or session.departed is not None
+        beyond = bool(session.recorded) and session.moment > session.recorded[-1]
+        return None if left or beyond else self._recorded
 
     def _memory(self, line: Line) -> Answer:
         word, *rest = line.text.split() or ["live"]

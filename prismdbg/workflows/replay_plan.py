@@ -29,7 +29,7 @@ from prismdbg.workflows.source_overlay import Overlay
 class ReplayRequest:
     """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
     captured ones; `peers`: what is assumed of them, as `rank.what_if` reads it. With either the rank may leave the
-    record, and then goes on among synthesized peers."""
+    record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid, a time) count."""
 
     capsule: Capsule
     runtime: str = ""
@@ -37,6 +37,7 @@ class ReplayRequest:
     longest_s: float = 24 * 3600.0
     overlay: Overlay | None = None
     peers: tuple[dict[str, Any], ...] = ()
+    strict: bool = False
 
     @property
     def may_depart(self) -> bool:

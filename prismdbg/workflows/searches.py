@@ -83,10 +83,11 @@ class Searches:
             after = self._ways.before(1)
             writer = self._writer(text, after, here) if after is not None else None
         if writer is None:
-            found = self._ways.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
-            if found is None:
+            last = self._ways.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
+            if last is None:
                 self._ways.back_to(here)
                 raise UsageError(f"{text} was not written between the capsule's beginning and {here}")
+            found = last.moment
             self._ways.back_to(found)
             after = self._ways.before(1)
             writer = self._writer(text, after, found) if after is not None else None

@@ -11,7 +11,7 @@ from prismdbg.session.answers import Answer
 from prismdbg.session.known import Known
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import PARKED
-from prismdbg.session.stop_check import check, check_names, doubt
+from prismdbg.session.stop_check import check, check_names, check_value, doubt
 from prismdbg.session.stop_line import parse_stop
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.session.watches import Watched
@@ -65,6 +65,8 @@ class StopVerbs:
 
     def _watch(self, line: Line) -> Answer:
         if line.text:
+            check_value(parse(line.text), self._known())
+            self._looks.trace_for(line.text)
             added = self._session.watches.add(line.text)
             if line.insists:
                 self._stops.add(StopSpec(kind=StopKind.CHANGE, expression=added.text))

@@ -167,18 +167,22 @@ class Supervisor:
             self._ledger.problem(str(error), error.hint)
 
     def _take_checkpoints(self) -> None:
-        """Of every rank that has come past a multiple of `every` since its last one; none while an incident settles,
-        for a checkpoint may drop what lies before it."""
+        """Of every rank that has come past a multiple of `every` since its last one, one at a look: what happens
+        meanwhile is seen first. None while an incident settles or a hang is near, for a checkpoint may drop what lies
+        before it."""
         every = self._policy.checkpoint_every
+        if not every or self._incidents.settling or self._hangs.suspects(time.monotonic_ns()):
+            return
         for name, step in self._steps.items():
-            due = every and step // every > self._checkpointed.get(name, 0) // every
-            if due and not self._incidents.settling and self._processes[name].is_alive():
+            due = step // every > self._checkpointed.get(name, 0) // every
+            if due and self._processes[name].is_alive():
                 self._take_checkpoint(name, step, every)
+                return
 
     def _take_checkpoint(self, name: str, step: int, every: int) -> None:
         self._checkpointed[name] = step
         try:
-            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None)
+            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, self._hangs.patience)
         except PrismError as error:
             if self._processes[name].is_alive():  # else it came to its end meanwhile
                 self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)

@@ -47,6 +47,7 @@ class Travel:
         self.runtime: str = runtime.name
         self.output: Path = plan.spec.output
         self.why_no_images = why_not
+        self.strict = request.strict
         self.end_record = last_record(self.capsule)
         self.first_record = 0
         self.on_cut: Callable[[int], None] = lambda _: None
@@ -89,15 +90,15 @@ class Travel:
         a, cost_s = self.capsule.manifest.moment_a, time.monotonic() - began
         self._checkpoints[ORIGIN] = Checkpoint(number=ORIGIN, moment=a, size_bytes=0, cost_s=cost_s)
 
-    def save(self, moment: Moment) -> Checkpoint:
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         """Keeps the place where the rank stands now. `FacilityError` where no image can be taken; the rank stands on,
-        whatever is raised."""
+        whatever is raised. `number`: that of an image that was forgotten, where this one takes its place."""
         if self.why_no_images:
             hint = "going back starts the program again"
             raise FacilityError(f"no image can be taken: {self.why_no_images}", hint=hint)
         self._images.require_room(self._expected_bytes())
-        number, began = self._next, time.monotonic()
-        self._next += 1
+        number, began = number or self._next, time.monotonic()
+        self._next = max(self._next, number + 1)
         answer = self._save_alone(number)
         if answer.refusal:
             self._images.remove(number)

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
 from prismdbg.session.session import PARKED, Phase
 from prismdbg.session.stops import StopSpec
 from prismdbg.workflows.driver import Driver, Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Something that lies behind. block: of an allocation, by which it is found again; stops: the session's, whose hit
+    it was."""
+
+    moment: Moment
+    block: int = 0
+    stops: tuple[int, ...] = ()
 
 
 class Ways:
@@ -76,8 +88,25 @@ class Ways:
         if leg.until is not None and not (self._session.moment >= leg.until and self.at_origin):
             self._driver.run(self._session.resume(until=str(leg.until)), stops="ignore", silent=True)
 
+    def back_to_hit(self, past: Past) -> None:
+        """Exactly there; an older rank, which knows no blocks, comes to the operator that allocated it."""
+        if not past.block:
+            self.back_to(past.moment)
+            return
+        self._back_to_collective_before(past.moment)
+        ask = self._session.resume(until=str(past.moment), events={"block": past.block})
+        self._driver.run(ask, stops="ignore", silent=True)
+        stop = self._session.stop
+        if stop is None or stop.collective.get("block") != past.block:
+            self.back_to(past.moment)
+
     def _back_between(self, moment: Moment) -> None:
-        """To an operator: from the last collective before it. Before a step's first one that is a step's before."""
+        """To an operator: from the last collective before it."""
+        self._back_to_collective_before(moment)
+        self.between(until=str(moment))
+
+    def _back_to_collective_before(self, moment: Moment) -> None:
+        """Before a step's first one that is a step's before."""
         self.need_trace()
         collective = Moment(moment.step, moment.collective)
         self.back_to(collective)
@@ -87,7 +116,6 @@ class Ways:
                 self._driver.return_to(0)
             else:
                 self.back_to(before)
-        self.between(until=str(moment))
 
     def back_to_event(self, collective: Moment, number: int) -> None:
         """The number-th event after a collective; 0 is the collective."""
@@ -97,23 +125,61 @@ class Ways:
 
     def need_trace(self) -> None:
         """Everything is traced up to here: where it was not, the rank is run again from A. Traced from one and the same
-        place, events have the same numbers each time; images of an untraced rank are of no use any more."""
+        place, events have the same numbers each time; images of an untraced rank are of no use any more, and those
+        that a person asked for are taken again."""
         if self._driver.traces:
             return
-        session = self._session
-        session.require_stop()
-        here = session.moment
+        self._session.require_stop()
+        self._driver.require_tracer()
+        here, kept = None if self.at_origin else self._session.moment, self._driver.images.asked_for
         if self._driver.switched_off:
             self._driver.say("traced again: what is asked for lies between collectives")
+        if kept:
+            self._driver.say(f"the rank runs again from the beginning, traced; {_listed(kept)} taken again on the way")
         self._driver.images.forget_all()
-        if not self.at_origin:
+        if here is not None:
             self._driver.say_progress("running again from the beginning, traced", here)
             self._driver.return_to(0)
         try:
             self._driver.trace()
+            self._take_again(kept)
         finally:
-            if session.moment < here:
-                self._driver.run(session.resume(until=str(here)), stops="ignore", silent=True)
+            self._again_at(here)
+
+    def _take_again(self, kept: Sequence[Checkpoint]) -> None:
+        """Images of the traced rank, at the same moments and under the same numbers. What is lost is said."""
+        left, why = list(kept), "given up"
+        try:
+            for checkpoint in kept:
+                self._on_to(checkpoint.moment)
+                if self._session.stop is None or self._session.moment != checkpoint.moment:
+                    why = f"the rank came to {self._session.moment} instead"
+                    return
+                self._driver.images.save(checkpoint.moment, asked=True, number=checkpoint.number)
+                del left[0]
+        except FacilityError as error:
+            why = str(error)
+        finally:
+            if left:
+                self._driver.say(f"{_listed(left)} gone: {why}; goto MOMENT still comes there")
+
+    def _again_at(self, here: Moment | None) -> None:
+        """None: the origin."""
+        if here is None:
+            if not self.at_origin:
+                self._driver.return_to(0)
+        elif self._session.phase is Phase.STOPPED and (self.at_origin or self._session.moment < here):
+            self._on_to(here)
+        elif self._session.stop is None or self._session.moment != here:
+            self.back_to(here)
+
+    def _on_to(self, moment: Moment) -> None:
+        """Forwards, in silence; to an operator where they are traced, else to the collective before it."""
+        collective = Moment(moment.step, moment.collective)
+        if self.at_origin or self._session.moment < collective:
+            self._driver.run(self._session.resume(until=str(collective)), stops="ignore", silent=True)
+        if moment.op and self._driver.traces and self._session.moment < moment:
+            self.between(until=str(moment))
 
     def before(self, count: int) -> Moment | None:
         """The count-th collective before here, from where the rank stands; None where the beginning is nearer."""
@@ -135,16 +201,15 @@ class Ways:
 
         up_to_here: those at this very place count, too.
         """
+        stood = self._session.stop
+        block = _block(stood.collective) if stood is not None and stood.moment == here else 0
         for leg in windows(self._driver.travel.checkpoints, here):
             self._driver.return_to(leg.checkpoint)
             began = self._session.moment
             arguments = {"finish": finish} if finish is not None else {}
             ask = self._session.resume(until=str(leg.until), **arguments)
             hits = self._driver.run(ask, stops="note", silent=True, only=only)
-            past = [
-                hit for hit in hits if (at := Moment.parse(str(hit["moment"]))) < here or (up_to_here and at == here)
-            ]
-            if past:
+            if past := [hit for hit in hits if _is_past(hit, here, block, up_to_here)]:
                 return past, began
         return [], None
 
@@ -155,11 +220,15 @@ class Ways:
         finish: Json | None = None,
         *,
         up_to_here: bool = False,
-    ) -> Moment | None:
+    ) -> Past | None:
         if self._session.stops.needs_trace and only is None and finish is None:
             self.need_trace()
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
-        return max((Moment.parse(str(hit["moment"])) for hit in hits), default=None)
+        if not hits:
+            return None
+        at = max(_order(hit) for hit in hits)
+        stops = {int(hit["stop"]) for hit in hits if _order(hit) == at}
+        return Past(moment=at[0], block=at[1], stops=tuple(sorted(number for number in stops if number > 0)))
 
     def _forward_to(self, moment: Moment) -> None:
         collective = Moment(moment.step, moment.collective)
@@ -176,6 +245,27 @@ class Ways:
         """On by events, not further than the next collective."""
         self._session.require_stop()
         self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
+
+
+def _order(hit: Json) -> tuple[Moment, int]:
+    """Blocks are numbered as they are made."""
+    return Moment.parse(str(hit["moment"])), int(hit.get("block", 0))
+
+
+def _is_past(hit: Json, here: Moment, block: int, up_to_here: bool) -> bool:
+    """block: where the rank stands at an allocation, of that one; what its operator allocated before is past, too."""
+    at, number = _order(hit)
+    return at < here or (at == here and (up_to_here or 0 < number < block))
+
+
+def _block(event: Json) -> int:
+    return int(event.get("block", 0)) if event.get("kind") == "allocation" else 0
+
+
+def _listed(kept: Sequence[Checkpoint]) -> str:
+    """`checkpoint 1 (2.3) is`."""
+    shown = ", ".join(f"{checkpoint.number} ({checkpoint.moment})" for checkpoint in kept)
+    return f"checkpoint {shown} is" if len(kept) == 1 else f"checkpoints {shown} are"
 
 
 def _bound(events: dict[str, object]) -> dict[str, str]:

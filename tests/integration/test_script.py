@@ -177,7 +177,6 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
         (("--script", CI / "checks.yaml", "-x", "-"), "two ways"),
         (("--junit", "out.xml"), "give --script"),
         (("--script", CI / "checks.yaml", "--until", "3"), "run_to"),
-        (("--script", CI / "checks.yaml", "--strict"), "only compares"),
         (("-x", "-", "--json"), "--script gives JSON"),
     ],
 )

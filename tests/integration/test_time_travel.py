@@ -144,6 +144,33 @@ def test_a_step_back_is_the_event_before(nan_from_start: Taken) -> None:
         assert one.unlike() == []
 
 
+def test_back_to_an_allocation_itself_and_a_checkpoint_outlives_the_trace(nan_from_start: Taken) -> None:
+    with seat(nan_from_start.capsule, "local") as one:
+        one.at("goto 2.1")
+        one.debugger.do("checkpoint")
+        kept = max(kept.number for kept in one.travel.checkpoints)
+        one.debugger.do("break allocation mm")
+        seen = []
+        for _ in range(4):
+            one.at("continue")
+            stop = one.debugger.session.stop
+            assert stop is not None and stop.stops == (1,)
+            seen.append((str(stop.moment), stop.collective["block"], stop.collective["size_bytes"]))
+        assert len(set(seen)) == 4
+        for expected in reversed(seen[:-1]):
+            one.at("reverse-continue")
+            stop = one.debugger.session.stop
+            assert stop is not None and stop.collective["kind"] == "allocation"
+            assert (str(stop.moment), stop.collective["block"], stop.collective["size_bytes"]) == expected
+            assert (stop.reason, stop.stops) == ("stop", (1,)) and stop.event > 0
+        one.at("step")
+        assert one.at("reverse-step") == seen[0][0]
+        assert one.at(f"restart {kept}") == "2.1"
+        assert one.travel.client.ask("trace")["on"], "the image is of the traced rank"
+        assert one.at("continue") == seen[0][0]
+        assert one.unlike() == []
+
+
 def test_who_wrote_and_who_allocated(nan_from_start: Taken) -> None:
     with seat(nan_from_start.capsule, "local") as one:
         one.at("goto 5.1")

@@ -46,6 +46,7 @@ class SimulatedRank:
     place: Place = field(default_factory=Place)
     stops: list[Json] = field(default_factory=list)
     saved: dict[int, Place] = field(default_factory=lambda: {0: Place()})
+    saved_traced: dict[int, bool] = field(default_factory=dict)
     returns: list[int] = field(default_factory=list)
     _events: deque[Json] = field(default_factory=deque)
     _told: Json = field(default_factory=dict)
@@ -101,13 +102,16 @@ class SimulatedRank:
         ]
         return tuple(sorted(found, key=lambda kept: (kept.moment, kept.number)))
 
-    def save(self, moment: Moment) -> Checkpoint:
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         if not self.images:
             raise FacilityError("no criu here")
         assert moment == self._moment(self.place.at)
-        self.saved[self._next] = self.place
-        self._next += 1
-        return Checkpoint(number=self._next - 1, moment=moment, size_bytes=1000, cost_s=0.0)
+        number = number or self._next
+        assert number not in self.saved
+        self.saved[number] = self.place
+        self.saved_traced[number] = self.traced
+        self._next = max(self._next, number + 1)
+        return Checkpoint(number=number, moment=moment, size_bytes=1000, cost_s=0.0)
 
     def return_to(self, number: int) -> None:
         self.place, self.alive = self.saved[number], True

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from prismdbg import errors
-from prismdbg.protocol.client import AgentClient, AgentError
+from prismdbg.protocol.client import AgentClient, AgentError, connect_when_ready
+from prismdbg.protocol.hello import Hello
 from prismdbg.rank.agent import Agent
 
 
@@ -50,3 +51,29 @@ def test_the_words_are_the_agents_own(agent: Agent) -> None:
 
 def test_a_kind_of_a_newer_agent_is_a_failure() -> None:
     assert AgentError("x", kind="ErrorOfTomorrow").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ({}, "is older than this prismdbg: 'microscope' is not there"),
+        ({"protocol": 1, "version": "0.0.9"}, "is older (0.0.9) than this prismdbg: 'microscope' is not there"),
+        ({"protocol": 9, "version": "2.0"}, "is newer (2.0) than this prismdbg"),
+        ({"protocol": "nonsense", "version": ["x"]}, "is older than this prismdbg"),
+        (Hello().to_json(), "this agent does not know 'microscope'"),
+    ],
+)
+def test_a_verb_that_the_recorder_of_a_capsule_does_not_know(agent: Agent, says: dict[str, Any], words: str) -> None:
+    agent.verbs["hello"] = lambda _: dict(says)
+    with connect_when_ready(agent.path, bound_s=10.0, still_alive=lambda: True) as client:
+        with pytest.raises(AgentError) as caught:
+            client.ask("microscope", nan_only=True)
+        assert words in str(caught.value) and caught.value.exit_code == 2
+        assert "capture the job again" in caught.value.hint or says == Hello().to_json()
+        with pytest.raises(AgentError, match="parked already"):
+            client.ask("usage")
+
+
+def test_both_ends_say_of_which_time_they_are(agent: Agent) -> None:
+    with connect_when_ready(agent.path, bound_s=10.0, still_alive=lambda: True) as client:
+        assert client.hello == Hello() and client.hello.age == ""

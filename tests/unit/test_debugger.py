@@ -283,3 +283,60 @@ def test_a_trace_that_was_switched_off_and_is_needed_is_said() -> None:
     for line in ("trace off", "trace on"):
         bench.debugger.do(line)
     assert len(bench.of(notices.Said)) == 1, "asked for in so many words"
+
+
+def test_checkpoints_are_taken_again_of_the_traced_rank_under_their_numbers() -> None:
+    bench = Bench(spaced=2, spacing_s=0.0)
+    for line in ("goto 1.1", "checkpoint", "goto 3.1", "checkpoint", "goto 2.1"):
+        bench.at(line) if line.startswith("goto") else bench.debugger.do(line)
+    wanted = {c.number: c.moment for c in bench.of(notices.CheckpointMade) if c.asked}
+    bench.told.clear()
+    assert bench.at("step") == "2.2"
+    assert {n: bench.rank._moment(bench.rank.saved[n].at) for n in wanted} == wanted
+    assert all(bench.rank.saved_traced[n] for n in bench.rank.saved if n)
+    assert {c.number: c.moment for c in bench.of(notices.CheckpointMade) if c.asked} == wanted
+    (said,) = bench.of(notices.Said)
+    assert "(1.1)" in said.text and "(3.1) are taken again" in said.text
+    assert [bench.at(f"restart {number}") for number in wanted] == ["1.1", "3.1"]
+
+
+def test_a_checkpoint_that_cannot_be_taken_again_is_said() -> None:
+    bench = Bench()
+    bench.at("next 2")
+    bench.debugger.do("checkpoint")
+    bench.at("next")
+    bench.rank.images = False
+    bench.told.clear()
+    assert bench.at("step") == "1.1"
+    assert [said.text for said in bench.of(notices.Said) if "gone" in said.text] == [
+        "checkpoint 2 (0.2) is gone: no criu here; goto MOMENT still comes there"
+    ]
+
+
+def test_nothing_is_given_up_for_a_trace_that_cannot_be_had() -> None:
+    bench = Bench(can_trace=False)
+    bench.at("next 2")
+    bench.debugger.do("checkpoint")
+    bench.at("next 2")
+    with pytest.raises(Exception, match="cannot be traced"):
+        bench.debugger.do("step")
+    assert bench.rank.returns == [] and bench.at("restart 2") == "0.2"
+
+
+def test_checkpoints_are_taken_again_from_the_beginning_too() -> None:
+    bench = Bench()
+    bench.at("next 2")
+    bench.debugger.do("checkpoint")
+    bench.at("restart 0")
+    assert bench.at("step") == "0.1"
+    assert bench.at("restart 2") == "0.2"
+
+
+def test_how_strictly_is_compared_is_said_with_every_run() -> None:
+    rank = SimulatedRank()
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, strict=True)
+    debugger.begin()
+    for line in ("next 3", "rn", "continue"):
+        debugger.do(line)
+    runs = [arguments for verb, arguments in rank.asked if verb == "resume"]
+    assert len(runs) >= 3 and all(run["strict"] is True for run in runs)

@@ -179,6 +179,52 @@ class TestWhatIsNone:
         assert after(job, 29) == []
         assert len(after(job, 31)) == 1
 
+    def test_a_park_stops_the_clock_and_does_not_put_it_back(self) -> None:
+        job = Job(3)
+        job.call(without={2}, done=False)
+        for rank in (0, 1):
+            job.now_ns += 10 * NS_PER_S
+            job.note(rank, "parked")
+            job.now_ns += BOUND_NS
+            job.note(rank, "released")
+
+        assert after(job, 9) == []
+        (report,) = after(job, 11)
+        assert "waited 31 s" in report.text
+
+    def test_parks_of_several_ranks_at_once_count_once(self) -> None:
+        job = Job(3)
+        job.call(without={2}, done=False)
+        for rank in (0, 1):
+            job.note(rank, "parked")
+            job.now_ns += 10 * NS_PER_S
+        for rank in (0, 1):
+            job.note(rank, "released")
+            job.now_ns += 10 * NS_PER_S
+
+        assert after(job, 19) == []
+        assert len(after(job, 21)) == 1
+
+    def test_a_rank_that_dies_while_it_is_parked_holds_nobody(self) -> None:
+        job = Job(3)
+        job.note(2, "parked")
+        job.call(without={2}, done=False)
+        detector = watch(job)
+        assert detector.due(job.now_ns + 2 * BOUND_NS) == []
+        detector.died(2)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.never_came == (2,)
+
+    def test_a_hang_is_suspected_after_half_the_bound(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+
+        assert not detector.suspects(job.now_ns + 14 * NS_PER_S)
+        assert detector.suspects(job.now_ns + 16 * NS_PER_S)
+
     def test_a_work_that_nobody_waits_for(self) -> None:
         """An isend that was never waited for stays open while the message arrives and training goes on."""
         job = Job(2)

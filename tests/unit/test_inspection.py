@@ -64,8 +64,13 @@ def test_frames_further_out() -> None:
 
     stop = inner()
     assert evaluate_at(stop, "outer", 1)["value"] == "seen from outside"
-    with pytest.raises(UsageError, match="no name 'outer'"):
-        evaluate_at(stop, "outer", 0)
+    assert evaluate_at(stop, "outer", 0)["value"] == "seen from outside", "as in a stop's condition"
+    assert evaluate_at(stop, "local.outer", 0)["value"] == "seen from outside"
+    with pytest.raises(UsageError, match="no name 'otter'"):
+        evaluate_at(stop, "otter", 0)
+    with pytest.raises(UsageError, match="no name 'allocated'") as refused:
+        evaluate_at(stop, "allocated > 2GiB")
+    assert "trace on" in refused.value.hint
     for number in (-1, 10_000):
         with pytest.raises(UsageError):
             evaluate_at(stop, "outer", number)
@@ -295,9 +300,9 @@ def test_a_defaultdict_does_not_grow() -> None:
 def test_locals_say_what_they_are() -> None:
     listed = locals_at(stop_at(frame_with({"x": torch.ones(2, 3), "n": "text"}), out=[torch.ones(1)]), 0)
     assert [(item["from"], item["name"], item["text"]) for item in listed] == [
-        ("stop", "out", "list of 1"),
         ("local", "x", "float32[2, 3] cpu"),
         ("local", "n", "'text'"),
+        ("stop", "out", "list of 1"),
     ]
 
 

@@ -18,6 +18,7 @@ from prismdbg.rank.call import Call
 from prismdbg.rank.gate import Gate, Stop
 from prismdbg.rank.halts import FINISH, Halts
 from prismdbg.rank.microscope import Microscope
+from prismdbg.rank.stops import CallView
 
 
 class Walk:
@@ -26,7 +27,7 @@ class Walk:
     def __init__(self, count: int = 9) -> None:
         self.told: list[dict[str, Any]] = []
         self.gate = Gate(lambda event, **data: self.told.append({"event": event, **data}))
-        self.halts = Halts(self.gate, self.gate._publish, lambda name: (name, "dp"))
+        self.halts = Halts(self.gate, self.gate._publish)
         self.thread = threading.Thread(target=self._run, args=(count,), daemon=True)
         self.thread.start()
         self.wait(1)
@@ -38,7 +39,8 @@ class Walk:
             call = SimpleNamespace(
                 spec=OPS["allreduce_"], inputs=[tensor], outputs=[tensor], sent=[], received=[], group_name="0", root=-1
             )
-            halt = self.halts.before(cast(Call, call), moment, Identity("0", number), None)
+            view = CallView(cast(Call, call), moment, Identity("0", number), None, ("0", "dp"))
+            halt = self.halts.before(view)
             if reason := self.halts.after(halt, {"profiling_name": "all_reduce"}, synthesized=False):
                 self.gate.stop(Stop(reason, moment, {"at": number}, None, {}, answered=True, stops=halt.stops))
 

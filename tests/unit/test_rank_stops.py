@@ -20,8 +20,9 @@ from prismdbg.rank.stops import CallView, Stops
 from prismdbg.rank.surroundings import program_frame
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind
+from prismdbg.session.stop_check import NAMES
 from prismdbg.session.stop_line import parse_stop
-from prismdbg.session.stops import StopList
+from prismdbg.session.stops import StopKind, StopList
 
 
 def call(op: str = "allreduce_", *tensors: torch.Tensor, root: int = -1) -> Call:
@@ -301,3 +302,10 @@ def test_the_programs_own_names_are_local() -> None:
     assert step() == [1, 2]
     assert [number for number, _ in bench.failed] == [3]
     assert "the program has no 'nothing_like_it'" in bench.failed[0][1]
+
+
+def test_a_stop_knows_every_name_that_a_condition_knows() -> None:
+    names = view(call("broadcast_", torch.ones(3), root=1)).names()
+    assert frozenset(names) >= NAMES[StopKind.COLLECTIVE] - {"allocated", "total"}
+    assert (names["op"], names["group"], names["bytes"], names["moment"]) == ("broadcast", "dp", 12, "3.2")
+    assert names["file"] == __file__ and names["dtype"] == "float32"

@@ -77,7 +77,8 @@ def test_an_operator_is_looked_for_by_its_line_where_its_number_is_another_ones(
     rank, told = SimulatedRank(), list[notices.Notice]()
     debugger = Debugger(rank, told.append, settings=Settings(bound_s=0.05))
     driver: Driver = debugger.driver
-    ways, looks = Ways(driver), Looks(driver)
+    ways = Ways(driver)
+    looks = Looks(driver, ways.need_trace)
     at = {9: ("aten::slice", DATA), 10: ("aten::select", DATA), 11: ("aten::select", TRAIN)}
 
     def stand(op: int) -> None:

@@ -8,7 +8,7 @@ from simulated_rank import SimulatedRank
 from prismdbg.errors import UsageError
 from prismdbg.model.collective import Group
 from prismdbg.script.reader import read
-from prismdbg.script.scripted import check_stops
+from prismdbg.script.scripted import check_names
 from prismdbg.session import notices
 from prismdbg.session.answers import Help
 from prismdbg.session.known import NOTHING, Known
@@ -100,8 +100,9 @@ def test_the_debugger_refuses_warns_and_helps() -> None:
     assert [notice.text for notice in told if isinstance(notice, notices.Said)] == [
         "no recorded collective comes by train.py:9999; there they come by the lines 57, 61"
     ]
-    with pytest.raises(UsageError, match="'byts'"):
-        debugger.do("condition 1 byts > 3")
+    for line in ("condition 1 byts > 3", "watch byts"):
+        with pytest.raises(UsageError, match="'byts'"):
+            debugger.do(line)
     answer = debugger.do("help break")
     assert isinstance(answer, Help)
     assert all(word in answer.more for word in ("bytes", "outer_op", "first_nan", "GiB", "local.NAME"))
@@ -114,12 +115,14 @@ def test_the_debugger_refuses_warns_and_helps() -> None:
         ("stop_at:\n - {name: here, when: byts > 3}", "'byts'"),
         ("stop_at:\n - {name: here, line: 'train.py:9999'}", "by the lines 57, 61"),
         ("forbid:\n - {when: byts > 3}", "'byts'"),
+        ("expect:\n - {that: byts > 3, at: 1.1}", "'byts'"),
+        ("record:\n - {name: it, value: byts, at: 1.1}", "'byts'"),
     ],
 )
 def test_a_script_is_refused_before_anything_starts(entry: str, words: str) -> None:
-    text = f"{entry}\nexpect:\n - {{that: step == 1, at: 1.1}}\n"
+    text = entry if "expect" in entry else f"{entry}\nexpect:\n - {{that: step == 1, at: 1.1}}\n"
     script = read(text.encode(), "checks.yaml")
     with pytest.raises(UsageError, match=words) as refused:
-        check_stops(script, KNOWN)
-    assert str(refused.value).startswith("checks.yaml:2:")
-    check_stops(script, NOTHING)
+        check_names(script, KNOWN)
+    assert str(refused.value).startswith("checks.yaml:2:") and str(refused.value).count("^") == 1
+    check_names(script, NOTHING)

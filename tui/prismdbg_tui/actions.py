@@ -80,6 +80,8 @@ ACTIONS: tuple[Action, ...] = (
     _look("next_hit", "full_stop", "cursor to the hit after"),
     _look("memory_by", "i", "live memory by stack, module, size, age, operator"),
     _look("memory_mark", "x", "memory: what came and went between here and the cursor; once more: all of it"),
+    _look("memory_step", "X", "memory: what came and went since the same place one step before"),
+    _look("memory_shape", "e", "memory: a tree, or areas (a treemap)"),
     _line("lane_before", "left_square_bracket", "the group or rank before: only its collectives"),
     _line("lane_after", "right_square_bracket", "the group or rank after: only its collectives"),
     _line("lanes", "l", "a lane a group, or a lane a rank"),

@@ -140,6 +140,12 @@ class Deeds:
     def memory_mark(self) -> None:
         self._app.glance.memory.change_mark(self._sight.moment)
 
+    def memory_step(self) -> None:
+        self._app.glance.memory.mark_a_step_before(self._sight.moment)
+
+    def memory_shape(self) -> None:
+        self._app.panes.memory.change_shape()
+
     def breakpoint(self) -> None:
         """Set, or taken away where one is."""
         sight = self._sight

@@ -54,9 +54,9 @@ class Looker:
 
     @property
     def trace(self) -> Path | None:
-        """What `record --memory` left of this rank, where the capsule still lies in its run."""
+        """What `record --memory` left of this rank, in the capsule or, where it still lies there, in its run."""
         if not self._run_looked_for:
-            self._run_looked_for, self._trace = True, _trace_of_run(self._capsule)
+            self._run_looked_for, self._trace = True, _trace_of(self._capsule)
         return self._trace
 
     def memory(self, request: MemoryRequest) -> MemoryLooked:
@@ -66,9 +66,12 @@ class Looker:
         return self._sources.around(frames[frame]) if frames else SourceView(note="no stack was recorded here")
 
 
-def _trace_of_run(capsule: Capsule) -> Path | None:
+def _trace_of(capsule: Capsule) -> Path | None:
     from prismdbg.workflows.memory_trace import recorded_trace
+    from prismdbg.workflows.packed_memory import packed_trace
 
+    if (packed := packed_trace(capsule)) is not None:
+        return packed
     run = capsule.path.resolve().parent.parent
     try:
         return recorded_trace(run, capsule.manifest.rank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg_tui.memory_looking import MemoryRequest
 from prismdbg_tui.memory_view import GroupBy
@@ -24,6 +25,13 @@ class MemorySight:
 
     def change_mark(self, moment: Moment) -> None:
         self.since = moment if self.since is None else None
+        self._ask()
+
+    def mark_a_step_before(self, moment: Moment) -> None:
+        """What is more at the same place than it was a step ago has leaked."""
+        if not moment.step:
+            raise UsageError("there is no step before this one")
+        self.since = Moment(moment.step - 1, moment.collective)
         self._ask()
 
     def request(self, folder: Path | None, at: Moment | None) -> MemoryRequest:

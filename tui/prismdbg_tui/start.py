@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.model.moment import Moment
-from prismdbg.session.answers import Phase
 
 if TYPE_CHECKING:
     from prismdbg.workflows.debugger import Debugger
@@ -42,12 +41,13 @@ def look(capsule: Capsule, name: str, at: Moment | None = None) -> int:
     return PrismApp(capsule, name, keys=read_keys(config_file()), at=at).run() or 0
 
 
-def debug(request: ReplayRequest, name: str, talk: TextIO, at: Moment | None = None) -> int:
-    """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left."""
+def debug(request: ReplayRequest, name: str, talk: TextIO, bound_s: float, at: Moment | None = None) -> int:
+    """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
+    long the rank may run without another collective."""
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.keymap import config_file, read_keys
 
-    live = live_rank(request, at)
+    live = live_rank(request, bound_s, at)
     app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()), at=at)
     try:
         code = app.run() or 0
@@ -59,28 +59,25 @@ def debug(request: ReplayRequest, name: str, talk: TextIO, at: Moment | None = N
     return code or app.state.exit_code
 
 
-def live_rank(request: ReplayRequest, at: Moment | None = None) -> LiveRank:
+def live_rank(request: ReplayRequest, bound_s: float = 600.0, at: Moment | None = None) -> LiveRank:
     from prismdbg.session.stop_line import stop_at_once
     from prismdbg.workflows.debugger import debug as debug_capsule
-    from prismdbg.workflows.driver import Tell
+    from prismdbg.workflows.driver import Settings, Tell
     from prismdbg.workflows.travel import open_travel
     from prismdbg_tui.live import LiveRank
 
     def debugger(travel: Travel, tell: Tell) -> Debugger:
-        return debug_capsule(travel, tell, how_it_ended=lambda: _how_it_ended(travel))
+        settings = Settings(bound_s=bound_s)
+        return debug_capsule(travel, tell, settings=settings, how_it_ended=lambda: _how_it_ended(travel))
 
     first = (*stop_at_once(request.capsule.manifest.incident.kind), *((f"goto {at}",) if at else ()))
     return LiveRank(lambda say: open_travel(request, say), debugger, first, _trace)
 
 
 def _trace(debugger: Debugger) -> str:
-    """Where this side sees what the rank's tracer writes."""
-    from prismdbg.workflows.memory_trace import trace_folder
-
-    if not debugger.driver.traces or debugger.session.phase is not Phase.STOPPED:
-        return ""
-    client = debugger.driver.travel.client
-    return str(trace_folder(client, client.ask("trace")))
+    """Where this side sees what the rank's tracer writes, or wrote when it was recorded."""
+    folder = debugger.memory_folder()
+    return str(folder) if folder is not None else ""
 
 
 def _how_it_ended(travel: Travel) -> str:

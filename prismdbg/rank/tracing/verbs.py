@@ -18,8 +18,11 @@ def tracing_verbs(beside: Path, where: Callable[[], tuple[int, int]]) -> dict[st
     written: list[Path | None] = [None]
 
     def trace(message: Message) -> Message:
+        cache = Path(str(message["cache"])) if message.get("cache") else None
+        if message.get("can"):
+            tracer.require(cache)
+            return _status(written[0])
         if message.get("on"):
-            cache = Path(str(message["cache"])) if message.get("cache") else None
             path = Path(str(message["path"])) if message.get("path") else _unused(beside)
             armed = tracer.arm(path, cache_dir=cache)
             tracer.stands_at(*where(), tracer.main_thread())

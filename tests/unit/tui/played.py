@@ -118,7 +118,7 @@ class PlayedTravel:
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         return tuple(self._checkpoints)
 
-    def save(self, moment: Moment) -> Checkpoint:
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         made = Checkpoint(number=len(self._checkpoints), moment=moment, size_bytes=1 << 20, cost_s=0.2)
         self._checkpoints.append(made)
         return made

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from played import PlayedRank, screen_of, until
 from prismdbg_tui.app import PrismApp
 from prismdbg_tui.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory_looking import MemoryLooker, MemoryRequest
 from prismdbg_tui.memory_view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.messages import MemoryLooked
+from prismdbg_tui.squares import squares
+from prismdbg_tui.treemap_drawing import MapInk, draw_map, node_at
 from textual.pilot import Pilot
 from tiny_trace import TinyTrace
 
@@ -68,6 +73,72 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
         assert app.glance.memory.since == Moment(0, 1)
         await pilot.press("x")
         assert app.glance.memory.since is None
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+LEAVES = tuple(MemoryNode(label=f"aten::mm at m.py:{n}", size_bytes=100 * n, blocks=1) for n in (4, 2))
+NODES = (
+    MemoryNode(label="layers.0", size_bytes=600, blocks=2, children=LEAVES),
+    MemoryNode(label="head", size_bytes=300, blocks=1),
+    MemoryNode(label="before A", size_bytes=90, blocks=1, quiet=True),
+    MemoryNode(label="crumbs", size_bytes=1, blocks=1),
+)
+MAP_INK = MapInk(background="#000000", block="#0000ff", quiet="#888888", more="#ff0000", less="#00ff00")
+
+
+@given(
+    shares=st.lists(st.integers(0, 10**12), max_size=30),
+    width=st.integers(0, 120),
+    height=st.integers(0, 60),
+)
+def test_areas_fill_the_pane_and_do_not_overlap(shares: list[int], width: int, height: int) -> None:
+    shares.sort(reverse=True)
+    boxes = squares(shares, width, height)
+    assert len(boxes) == len(shares)
+    covered = [0] * (width * height)
+    for box in boxes:
+        assert box.x >= 0 and box.y >= 0 and box.x + box.width <= width and box.y + box.height <= height
+        for y in range(box.y, box.y + box.height):
+            for x in range(box.x, box.x + box.width):
+                covered[y * width + x] += 1
+    assert set(covered) <= ({1} if sum(shares) else {0})
+
+
+@pytest.mark.parametrize(("width", "height"), [(78, 8), (20, 3), (1, 1), (160, 40)])
+def test_a_treemap_is_as_large_as_its_pane(width: int, height: int) -> None:
+    lines = draw_map(NODES, width, height, MAP_INK, signed=False).plain.split("\n")
+    assert [len(line) for line in lines] == [width] * height
+
+
+def test_a_treemap_names_its_areas_also_without_colour() -> None:
+    shown = draw_map(NODES, 78, 12, MAP_INK, signed=False).plain
+    assert all(word in shown for word in ("600 B layers.0", "300 B head", "400 B aten::mm at m.py:4"))
+    assert node_at(NODES, 78, 12, 3, 0) is NODES[0]
+    assert node_at(NODES, 78, 12, 3, 3) in LEAVES
+    gone = draw_map((replace(NODES[1], size_bytes=-300), NODES[0]), 60, 8, MAP_INK, signed=True).plain
+    assert "+600 B layers.0" in gone and "-300 B head" in gone
+
+
+def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -> None:
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("v")
+        app.post_message(MemoryLooked(view))
+        await until(lambda: app.panes.memory.shown is view, pilot)
+        memory = app.panes.memory
+        await pilot.press("e")
+        await until(lambda: memory.map.display and "layers.0" in str(memory.map.visual), pilot)
+        assert not memory.blocks.display
+        await pilot.click(memory.map, offset=(2, 0))
+        await until(lambda: "600 B layers.0" in str(memory.border_subtitle), pilot)
+        await pilot.press("e")
+        assert memory.blocks.display and not memory.map.display
+        await pilot.press("G", "X")
+        assert app.glance.memory.since == Moment(app.sight.moment.step - 1, app.sight.moment.collective)
+        await pilot.press("x", "g", "X")
+        assert app.glance.memory.since is None, "the first step has none before it"
 
     screen_of(part, tmp_path, PlayedRank())
 

@@ -8,6 +8,8 @@ from rich.text import Text
 from textual.widgets import Static
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.session.line import Verb
+from prismdbg.session.session import ON_THE_WAY
 from prismdbg_tui import figures
 from prismdbg_tui.colors import color
 from prismdbg_tui.views import Phase, State
@@ -66,7 +68,7 @@ class Header(Static):
         """Why it stands there, where that is not simply what one asked for."""
         if self._state.hit_here:
             return f"stop {', '.join(map(str, self._state.hit_here))}"
-        return "" if self._state.reason in ("next", "until", "step", "spacing") else self._state.reason
+        return "" if self._state.reason in (*Verb, *ON_THE_WAY) else self._state.reason
 
     def _share(self) -> str:
         """How far it came, where that is known."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
@@ -15,9 +17,11 @@ from prismdbg_tui.colors import color
 from prismdbg_tui.curve_drawing import LABEL, CurveInk, draw_curve, point_of
 from prismdbg_tui.memory_view import MemoryNode, MemoryView
 from prismdbg_tui.messages import MomentChosen
+from prismdbg_tui.widgets.treemap import Treemap
 
 _BAR = 8
 _MOST_OPEN = 3  # so many of the largest are open at first
+_Path = tuple[str, ...]  # labels from the root on
 
 
 class CurvePane(Static):
@@ -52,15 +56,15 @@ class CurvePane(Static):
             self.post_message(MomentChosen(curve.moments[point]))
 
 
-class Blocks(Tree[None]):
-    """Groups of blocks; the arrow keys and the mouse open and close them."""
+class Blocks(Tree[_Path]):
+    """Groups of blocks; the arrow keys and the mouse open and close them. What is open stays so at another moment."""
 
     def __init__(self) -> None:
-        super().__init__("", id="blocks")
+        super().__init__("", data=(), id="blocks")
         self.show_root = False
         self.guide_depth = 2
 
-    def render_label(self, node: TreeNode[None], base_style: Style, style: Style) -> Text:
+    def render_label(self, node: TreeNode[_Path], base_style: Style, style: Style) -> Text:
         """In its own colours also under the cursor; what cannot be opened stands where the others do."""
         sign = ("▼ " if node.is_expanded else "▶ ") if node.allow_expand else "  "
         label = Text.assemble((sign, "dim"), node.label if isinstance(node.label, Text) else str(node.label))
@@ -68,20 +72,28 @@ class Blocks(Tree[None]):
         return label
 
     def fill(self, nodes: tuple[MemoryNode, ...], *, signed: bool) -> None:
+        known = {node.data: node.is_expanded for node in self.root.children}
+        chosen = self.cursor_node.data if self.cursor_node is not None else None
         self.clear()
         most = max((abs(node.size_bytes) for node in nodes), default=0) or 1
         for number, node in enumerate(nodes):
-            self._add(self.root, node, most, signed=signed, is_open=number < _MOST_OPEN)
+            self._add(self.root, node, most, signed=signed, is_open=known.get((node.label,), number < _MOST_OPEN))
         self.root.expand()
         if nodes:
-            self.cursor_line = 0
+            self.cursor_line = self._line_of(chosen)
 
-    def _add(self, parent: TreeNode[None], node: MemoryNode, most: int, *, signed: bool, is_open: bool) -> None:
+    def _line_of(self, path: _Path | None) -> int:
+        """0 for what is not there, or not seen."""
+        rows = (self.get_node_at_line(line) for line in range(self.last_line + 1))
+        return next((line for line, node in enumerate(rows) if node is not None and node.data == path), 0)
+
+    def _add(self, parent: TreeNode[_Path], node: MemoryNode, most: int, *, signed: bool, is_open: bool) -> None:
         label = self._label(node, most, _BAR if parent.is_root else _BAR - self.guide_depth, signed=signed)
+        path = (*(parent.data or ()), node.label)
         if not node.children:
-            parent.add_leaf(label)
+            parent.add_leaf(label, path)
             return
-        branch = parent.add(label, expand=is_open)
+        branch = parent.add(label, path, expand=is_open)
         for child in node.children:
             self._add(branch, child, most, signed=signed, is_open=False)
 
@@ -106,25 +118,54 @@ class Memory(Vertical):
         super().__init__(id="memory", classes="pane")
         self.border_title = "Memory"
         self.curve, self.note, self.blocks = CurvePane(), Static("", id="memory-note"), Blocks()
+        self.map = Treemap()
+        self.as_map = False
         self.shown = MemoryView()
 
     def compose(self) -> ComposeResult:
         yield self.curve
         yield self.note
         yield self.blocks
+        yield self.map
+
+    def on_mount(self) -> None:
+        self.map.display = False
+
+    @property
+    def inner(self) -> Widget:
+        """What takes the keys."""
+        return self.map if self.as_map else self.blocks
+
+    def change_shape(self) -> None:
+        """A tree, or areas."""
+        had_focus = self.inner.has_focus
+        self.as_map = not self.as_map
+        self._show(self.shown, fill=True)
+        if had_focus:
+            self.inner.focus()
+
+    def on_treemap_chosen(self, message: Treemap.Chosen) -> None:
+        self.border_subtitle = escape(message.label)
 
     def show(self, view: MemoryView) -> None:
+        same = view.nodes == self.shown.nodes and (view.since is None) == (self.shown.since is None)
+        self._show(view, fill=not same)
+
+    def _show(self, view: MemoryView, *, fill: bool) -> None:
         self.shown = view
-        self.curve.display = self.blocks.display = view.curve is not None
+        self.curve.display = view.curve is not None
+        self.blocks.display = view.curve is not None and not self.as_map
+        self.map.display = view.curve is not None and self.as_map
         self.set_class(view.curve is None, "-empty")
         self.note.update(self._note(view))
         self.curve.show(view)
-        self.blocks.fill(view.nodes, signed=view.since is not None)
+        if fill:
+            (self.map if self.as_map else self.blocks).fill(view.nodes, signed=view.since is not None)
         self.border_subtitle = "" if view.curve is None else f"by {view.by}"
 
     def again(self) -> None:
         """In the theme's colours of now."""
-        self.show(self.shown)
+        self._show(self.shown, fill=True)
 
     def _note(self, view: MemoryView) -> Text:
         if view.curve is None:

@@ -1,0 +1,58 @@
+"""The memory trace of `record --memory` as a part of a capsule: written when it is made, found when it is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from prismdbg.capsule import layout, memory_format
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.model.moment import Moment
+
+MOST_BYTES = 1 << 30
+_COUNT_AT = memory_format.HEADER.size - 16  # of the records that are there; zeros follow
+_RECORD = memory_format.RECORD.size
+_PLACE = np.dtype({"names": ["step", "collective"], "formats": ["<u4"] * 2, "offsets": [32, 36], "itemsize": _RECORD})
+
+
+def packed_trace(capsule: Capsule) -> Path | None:
+    folder = capsule.path / layout.MEMORY
+    return folder if is_trace(folder) else None
+
+
+def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
+    """What was traced before the collective `end`, or all; a rank that lives may write on meanwhile. Gives a note where
+    there is a trace that is too large for a capsule."""
+    if not is_trace(folder):
+        return ""
+    segments = sorted(folder.glob("memory.*.seg"))
+    size = sum(path.stat().st_size for path in segments)
+    if size > MOST_BYTES:
+        return f"the memory trace of {size >> 20} MiB was left in the run: `prismdbg memory RUN` shows it"
+    for path in segments:
+        data = path.read_bytes()
+        kept = cut(data, end)
+        if kept:
+            writer.add_bytes(f"{layout.MEMORY}/{path.name}", kept)
+        if len(kept) < len(data):
+            break
+    for path in sorted(folder.glob("events.*.seg")):  # last: every number in a record has its name in here
+        writer.add_file(f"{layout.MEMORY}/{path.name}", path)
+    return ""
+
+
+def cut(segment: bytes, end: Moment | None) -> bytes:
+    """The segment as far as it is written and lies before `end`; nothing of one that was made a moment ago."""
+    head = memory_format.HEADER
+    if len(segment) < head.size or segment[: len(memory_format.MAGIC)] != memory_format.MAGIC:
+        return b""
+    count = min(int(head.unpack_from(segment)[-1]), (len(segment) - head.size) // _RECORD)
+    if end is not None:
+        rows = np.frombuffer(segment, dtype=_PLACE, count=count, offset=head.size)
+        step, collective = rows["step"], rows["collective"]
+        late = np.flatnonzero((step > end.step) | ((step == end.step) & (collective >= end.collective)))
+        count = int(late[0]) if len(late) else count
+    records = segment[head.size : head.size + count * _RECORD]
+    return segment[:_COUNT_AT] + count.to_bytes(8, "little") + segment[_COUNT_AT + 8 : head.size] + records

@@ -1,0 +1,117 @@
+"""The images of `--checkpoint-every`: when the supervisor takes one, and what is kept of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from prismdbg.checkpoint.criu import DumpReport
+from prismdbg.model.moment import Moment
+from prismdbg.workflows import checkpoints
+from prismdbg.workflows.capture import PATIENT, Patience, Taken
+from prismdbg.workflows.checkpoints import KEPT, Checkpoint, list_checkpoints
+from prismdbg.workflows.hangs import HangWatch
+from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.workflows.supervisor import Policy, Supervisor
+
+MOMENTS = [Moment(4, 2), Moment(8, 2), Moment(8, 2), Moment(12, 2)]
+
+
+class Agent:
+    """Of a rank that only hears from where on it must keep its payloads."""
+
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def __init__(self, _: Path) -> None: ...
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        self.asked.append((verb, arguments))
+        return {}
+
+
+@pytest.fixture
+def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Moment]]:
+    """The moments at which the next images are taken; each holds its number."""
+    moments = list(MOMENTS)
+    taken = iter(range(len(moments)))
+
+    def take_image(_folder: Path, images: Path, _say: object, _patience: Patience) -> Taken:
+        number = next(taken)
+        images.mkdir(parents=True)
+        (images / "pages-1.img").write_text(str(number))
+        report = DumpReport(images=images, images_bytes=1, frozen_ns=1, pages_bytes=1)
+        return Taken(
+            images=images, moment=moments[number], past_records=10 * moments[number].step,
+            in_flight=(), report=report, paused_ns=1,
+        )  # fmt: skip
+
+    monkeypatch.setattr(checkpoints, "take_image", take_image)
+    monkeypatch.setattr(checkpoints, "socket_of", lambda folder: folder)
+    monkeypatch.setattr(checkpoints, "AgentClient", Agent)
+    Agent.asked.clear()
+    yield moments
+
+
+def test_a_second_one_at_the_same_moment_takes_the_firsts_place(rank: list[Moment], tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    folder = run.ranks / "0"
+    made = [checkpoints.take(run, folder, print) for _ in MOMENTS[:3]]
+    assert [str(one.moment) for one in made] == ["4.2", "8.2", "8.2"]
+    kept = list_checkpoints(run, folder)
+    assert [one.moment for one in kept] == [Moment(4, 2), Moment(8, 2)], "the one before is not dropped for it"
+    assert (kept[1].images / "pages-1.img").read_text() == "2"
+    assert {path.name for path in (run.checkpoints / "0").iterdir()} == {"4.2", "8.2"}, "nothing half-made"
+    checkpoints.take(run, folder, print)
+    assert [one.moment for one in list_checkpoints(run, folder)] == [Moment(8, 2), Moment(12, 2)]
+    assert len(list_checkpoints(run, folder)) == KEPT
+    assert Agent.asked[-1] == ("keep_from", {"step": 8})
+
+
+class Watched:
+    """A supervisor of two ranks that have come past a checkpoint's step."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, hang: str) -> None:
+        self.taken: list[tuple[str, Patience]] = []
+        monkeypatch.setattr(checkpoints, "take", self._take)
+        job = subprocess.Popen([sys.executable, "-c", ""])
+        job.wait()
+        self.supervisor = Supervisor(
+            RunFolder(folder), Policy(triggers={"hang": hang}, checkpoint_every=5), job, lambda _: None
+        )
+        self.supervisor._steps = {"0": 5, "1": 5}
+        self.supervisor._processes = {name: SimpleNamespace(is_alive=lambda: True) for name in "01"}  # type: ignore[dict-item]
+
+    def _take(self, _run: RunFolder, folder: Path, _say: object, patience: Patience) -> Checkpoint:
+        self.taken.append((folder.name, patience))
+        return Checkpoint(path=folder, moment=Moment(5), past_records=1, in_flight=(), paused_ns=1, images_bytes=1)
+
+    def look(self) -> list[str]:
+        self.supervisor._take_checkpoints()
+        return [name for name, _ in self.taken]
+
+
+def test_one_at_a_look_and_no_longer_than_a_hang_may_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    assert [watched.look() for _ in range(3)] == [["0"], ["0", "1"], ["0", "1"]]
+    assert {patience for _, patience in watched.taken} == {Patience(park_s=5.0, drain_s=2.5)}
+    assert HangWatch("").patience == HangWatch("10m").patience == PATIENT
+
+
+def test_none_while_somebody_waits_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    with monkeypatch.context() as patch:
+        patch.setattr(HangWatch, "suspects", lambda _self, now_ns: now_ns <= time.monotonic_ns())
+        assert watched.look() == []
+    assert watched.look() == ["0"]

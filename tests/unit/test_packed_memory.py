@@ -1,0 +1,120 @@
+"""The memory trace of `record --memory` in a capsule: what goes in, and what is looked at instead of a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simulated_rank import SimulatedRank
+from test_assemble import run_folder
+from traces import TraceBuilder
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.capsule.memory_format import HEADER, RECORD
+from prismdbg.capsule.verify import Severity, findings, verify
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import CapsuleError
+from prismdbg.memory.trace import open_trace
+from prismdbg.model.moment import Moment
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.session import notices
+from prismdbg.session.answers import Memory
+from prismdbg.workflows import packed_memory
+from prismdbg.workflows.assemble import Ingredients, assemble
+from prismdbg.workflows.debugger import Debugger
+from prismdbg.workflows.packed_memory import cut, packed_trace
+
+
+def capsule_of(path: Path, last: Moment | None = None, *, capacity: int = 3) -> Capsule:
+    """Of a rank of two steps with three collectives each, every one followed by an allocation; traced."""
+    run = run_folder(path / "run")
+    folder = run.ranks / "0"
+    trace = TraceBuilder(folder / RANK_MEMORY, capacity=capacity)
+    for step in range(2):
+        for number in range(1, 4):
+            trace.now = Moment(step, number)
+            trace.allocate(100 * (step + 1), "aten::empty")
+    trace.write()
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    origin = Origin.START
+    return assemble(
+        Ingredients(run=run, folder=folder, output=path / "capsule", origin=origin, incident=incident, last_moment=last)
+    )
+
+
+def test_it_is_a_part_that_the_manifest_names(tmp_path: Path) -> None:
+    capsule = capsule_of(tmp_path)
+    folder = packed_trace(capsule)
+    assert folder is not None and len(open_trace(folder)) == 6
+    assert {name for name in capsule.manifest.files if name.startswith(layout.MEMORY)} == {
+        f"{layout.MEMORY}/{path.name}" for path in folder.iterdir()
+    }
+    assert all(finding.severity is Severity.NOTE for finding in verify(capsule.path))
+
+
+def test_what_lies_behind_b_stays_out(tmp_path: Path) -> None:
+    folder = packed_trace(capsule_of(tmp_path, Moment(1, 1)))
+    assert folder is not None
+    trace = open_trace(folder)
+    assert (len(trace), trace.end) == (4, Moment(1, 1))
+
+
+def test_a_damaged_one_is_found(tmp_path: Path) -> None:
+    capsule = capsule_of(tmp_path)
+    (capsule.path / layout.MEMORY / "memory.00000.seg").write_bytes(bytes(64))
+    assert [f.where for f in findings(capsule.path) if f.severity is Severity.FATAL]
+    with pytest.raises(CapsuleError):
+        verify(capsule.path)
+
+
+def test_one_that_is_too_large_stays_in_the_run_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_memory, "MOST_BYTES", 100)
+    capsule = capsule_of(tmp_path)
+    assert packed_trace(capsule) is None
+    assert any("was left in the run" in note for note in capsule.manifest.notes)
+
+
+@pytest.mark.parametrize("whole", [b"", bytes(64), b"PRSMMEM1"])
+def test_of_a_segment_that_was_made_a_moment_ago_nothing_is_taken(whole: bytes) -> None:
+    assert cut(whole, None) == b""
+
+
+def test_of_a_segment_that_is_written_meanwhile_only_whole_records_are_taken(tmp_path: Path) -> None:
+    trace = TraceBuilder(tmp_path / "trace")
+    trace.allocate(8)
+    trace.allocate(8)
+    trace.write()
+    whole = (tmp_path / "trace" / "memory.00000.seg").read_bytes()
+    torn = whole[: HEADER.size + RECORD.size + 3]
+    assert cut(torn, None) == cut(whole, None)[:48] + (1).to_bytes(8, "little") + torn[56 : HEADER.size + RECORD.size]
+
+
+def test_nothing_is_replayed_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = capsule_of(tmp_path)
+    assert main.run(["memory", str(capsule.path)]) == ExitCode.OK
+    shown = capsys.readouterr()
+    assert "as it was recorded" in shown.err and "900 B" in shown.out
+
+
+def test_the_debugger_reads_it_without_running_the_rank_again(tmp_path: Path) -> None:
+    rank, told = SimulatedRank(), list[notices.Notice]()
+    capsule = capsule_of(tmp_path)
+    debugger = Debugger(rank, told.append, recorded=rank.moments, memory=packed_trace(capsule))
+    debugger.begin()
+    debugger.do("next 2")
+    answer = debugger.do("memory")
+    assert isinstance(answer, Memory) and answer.answer.program_bytes == 200
+    peak = debugger.do("memory peak")
+    assert isinstance(peak, Memory) and (peak.answer.size_bytes, peak.answer.moment) == (200, Moment(0, 2))
+    assert not rank.traced and rank.returns == []
+    assert ["as it was recorded" in said.text for said in told if isinstance(said, notices.Said)] == [True]
+    assert debugger.memory_folder() == packed_trace(capsule)
+    debugger.do("goto 2.1")
+    assert debugger.memory_folder() == packed_trace(capsule)
+    debugger.session.ever_diverged = True
+    assert debugger.memory_folder() is None, "another run than the recorded one"
