@@ -21,10 +21,12 @@ def lines(measurement: Measurement) -> list[str]:
         f"{t.name}: latency {quantities.say_time(t.latency_ns)}, bandwidth {quantities.say_rate(t.rate)}"
         for t in cluster.tiers
     ]
+    eager = quantities.say_size(cluster.eager_bytes) if cluster.eager_bytes else "none"
     rows = [_operation(measurement, op) for op in dict.fromkeys(c.sample.op for c in compared)]
     worst = sorted(compared, key=lambda c: -abs(c.error))[:MOST_ROWS]
     return [
         *tiers,
+        f"a send does not wait for its receiver up to: {eager}",
         "",
         render.columns(("operation", "model", "median", "largest", "again"), rows, right=_RIGHT),
         "median, largest: the model's error; of a table, each size guessed from its neighbours.",
@@ -42,6 +44,7 @@ def values(measurement: Measurement) -> dict[str, Any]:
     return {
         "rounds": measurement.rounds,
         "taken_s": measurement.taken_s,
+        "eager_bytes": measurement.calibrated.cluster.eager_bytes,
         "unsupported": dict(measurement.unsupported),
         "tiers": {
             t.name: {"latency_ns": t.latency_ns, "bytes_per_s": t.rate, "tables": sorted(t.measured)}

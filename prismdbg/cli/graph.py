@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.page.page import page
 from prismdbg.predict.simulate import simulate
 from prismdbg.predict.timeline import Timeline
+from prismdbg.workflows.pass_errors import pass_errors
 
 _GRAPH = click.argument("graph", type=click.Path(path_type=Path, exists=True), metavar="GRAPH")
 _CLUSTER = click.option(
@@ -47,7 +48,7 @@ command.add_command(graph_gpt.command)
 @click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Draw it as one page, too.")
 def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page_path: Path | None) -> None:
     """How long an iteration takes, what fills it, and who is waited for."""
-    timeline = simulate(_read(graph), _cluster(cluster_path), trace=page_path is not None)
+    timeline = _simulated(graph, cluster_path, trace=page_path is not None)
     if page_path is not None:
         page_path.write_text(page(timeline, critical_path(timeline)), encoding="utf-8")
         render.say(f"{page_path}: {render.size(page_path.stat().st_size)}, for any browser")
@@ -69,7 +70,7 @@ def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page
 @click.option("--most", default=20, show_default=True, type=click.IntRange(1), help="So many rows.")
 def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool, most: int) -> None:
     """What the iteration's length is made of, by rank and operation."""
-    timeline = simulate(_read(graph), _cluster(cluster_path), trace=True)
+    timeline = _simulated(graph, cluster_path, trace=True)
     rows = report.path_rows(critical_path(timeline))
     if as_json:
         render.emit_json({**_values(timeline), "critical_path": [asdict(row) for row in rows]})
@@ -108,7 +109,7 @@ def what_if_command(
     changes = what_if_options.changes(**changed)
     if changes == Changes() and not order:
         raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
-    before = simulate(job, cluster)
+    before = _with_errors(simulate(job, cluster), graph)
     after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
     if as_json:
         render.emit_json({"before": _values(before), "after": _values(after)})
@@ -132,8 +133,8 @@ def what_if_command(
 @click.option("--rank", "ranks", multiple=True, type=int, help="This rank, too, beside one of each class.")
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""
-    timeline = simulate(_read(graph), _cluster(cluster_path), keep=Keep.ALL if ranks else Keep.FIRST)
-    perfetto.write(timeline, output, ranks)
+    timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
+    perfetto.write(timeline, output, ranks, critical_path(timeline))
     size = render.size(output.stat().st_size)
     render.say(f"{output}: {kind}, {len(timeline.teams)} classes of {timeline.graph.mesh.world:,} ranks, {size}")
     render.say("\n".join(timeline.fidelity.lines()))
@@ -148,6 +149,17 @@ def _cluster(path: Path | None) -> ClusterModel:
         return cluster_file.read(path)
     render.say("no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a rank between them are assumed")
     return example()
+
+
+def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRST, trace: bool = False) -> Timeline:
+    return _with_errors(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
+
+
+def _with_errors(timeline: Timeline, graph: Path) -> Timeline:
+    """Of a run's own graph, how far paced ranks were off."""
+    errors = pass_errors(graph) if graph.is_dir() else ()
+    fidelity = replace(timeline.fidelity, errors=(*timeline.fidelity.errors, *errors))
+    return replace(timeline, fidelity=fidelity)
 
 
 def _heading(timeline: Timeline) -> list[str]:

@@ -67,12 +67,18 @@ class Calibrated:
 
 
 def calibrate_model(
-    samples: Sequence[Sample], tiers: Sequence[tuple[str, int]], ranks_per_node: int, *, origin: Calibration
+    samples: Sequence[Sample],
+    tiers: Sequence[tuple[str, int]],
+    ranks_per_node: int,
+    *,
+    origin: Calibration,
+    eager_bytes: int = 0,
 ) -> Calibrated:
     """`tiers`: name and span, the nearest first. origin: machine, backend and date; its fits are filled in here."""
     model = ClusterModel(
         tiers=tuple(Tier(name=name, spans=spans, latency_ns=0, rate=0) for name, spans in tiers),
         ranks_per_node=ranks_per_node,
+        eager_bytes=eager_bytes,
         is_measured=True,
     )
     for number, tier in enumerate(model.tiers):

@@ -12,15 +12,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from prismdbg.errors import UsageError
 from prismdbg.predict.entries import Entries
 from prismdbg.predict.folding import Difference, first_difference, shape_of
-from prismdbg.predict.job_graph import position
 from prismdbg.predict.kinds import Kinds
 from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.origin import Standing, Standings
 
 Run = Callable[[int], Entries]
 MOST_BASES = 256
@@ -53,19 +49,6 @@ class RankClasses:
     probed: tuple[str, ...]
     classes: tuple[FoundClass, ...]
     ran: tuple[int, ...]
-
-    def standings(self) -> Standings:
-        """By position: whether a rank ran itself, or what it rests on that it does as others did."""
-        bases = self.kinds.bases()
-        by_kind = np.full(len(bases), Standing.ASSUMED, dtype=np.uint8)
-        for each in self.classes:
-            if each.checked_with:
-                by_kind[[bases.index(base) for base in each.bases if base in bases]] = Standing.CHECKED
-        found = by_kind[self.kinds.by_position()]
-        mesh = self.kinds.mesh
-        for rank in self.ran:
-            found[position(mesh, rank)] = Standing.OWN
-        return found
 
 
 def find_classes(

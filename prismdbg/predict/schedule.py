@@ -23,9 +23,16 @@ _KINDS = {
 
 
 def schedule_of(
-    timeline: Timeline, rank: int, arrivals: Arrivals, *, step: int = 0, first_step: int = 0, contention_ppm: int = 0
+    timeline: Timeline,
+    rank: int,
+    arrivals: Arrivals,
+    *,
+    step: int = 0,
+    first_step: int = 0,
+    last_step: int | None = None,
+    contention_ppm: int = 0,
 ) -> Schedule:
-    """Memory events are left out. `arrivals`: of this timeline, made once for all ranks."""
+    """Memory events are left out. `arrivals`: of this timeline, made once for all ranks. last_step: None for `step`."""
     of_rank = timeline.of(rank)
     team, place = timeline.team_of(rank)
     lanes = _Lanes(timeline, rank, team)
@@ -41,6 +48,7 @@ def schedule_of(
         rank=rank,
         step=step,
         first_step=first_step,
+        last_step=step if last_step is None else last_step,
         iteration_ns=iteration_ns(of_rank),
         streams=of_rank.entries.streams,
         channels=tuple(lanes.lanes),

@@ -25,6 +25,7 @@ ITEM_BYTES = 4
 SMALL_BYTES = 1 << 20  # up to here a size is measured more than once in a round
 REPEATS = 3
 WAIT_S = 60.0
+LATE_S = 0.03  # so much later a receiver comes, to see whether its sender waits for it
 _PR_SET_PDEATHSIG = 1
 
 
@@ -132,8 +133,9 @@ class Measuring:
         try:
             cases = self._cases()
             rounds = self._measure(cases)
+            eager_bytes = self._eager_bytes([case for case in cases if case.op == "send" and case.ranks == (0, 1)])
             spans = self._gather(cases)
-            return self._found(cases, spans, rounds) if self._rank == 0 else None
+            return {**self._found(cases, spans, rounds), "eager_bytes": eager_bytes} if self._rank == 0 else None
         finally:
             self._dist.destroy_process_group()
 
@@ -252,6 +254,27 @@ class Measuring:
         flag = self._torch.tensor([float(says)])
         self._dist.broadcast(flag, 0, group=self._all)
         return bool(flag.item())
+
+    def _eager_bytes(self, sends: list[Case]) -> int:
+        """The largest size up to which every send is over although its receiver is not there yet; 0 for none."""
+        largest = 0
+        for case in sorted(sends, key=lambda case: case.size_bytes):
+            took_s = min(self._send_to_late(case) for _ in range(REPEATS))
+            if self._stops(took_s > LATE_S / 2):
+                break
+            largest = case.size_bytes
+        return largest
+
+    def _send_to_late(self, case: Case) -> float:
+        """How long the sender stood."""
+        self._dist.barrier(group=self._all)
+        began = time.monotonic()
+        if self._rank == 1:
+            time.sleep(LATE_S)
+        if case.run is not None:
+            case.run()
+            self._sync()
+        return time.monotonic() - began
 
     # what came of it
 

@@ -152,11 +152,10 @@ def _environment() -> dict[str, str]:
 def _failure(found: json_border.Fields | None, ended: Finished) -> FacilityError:
     if found is not None and found.has("error"):
         return FacilityError(f"collectives cannot be measured: {found.text('error')}", hint=found.text("hint"))
-    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
-    telling = [
-        line for line in lines if "Error" in line and "ChildFailedError" not in line and "error_file" not in line
-    ]
-    said = (telling or lines or ["nothing was said"])[-1]
+    said, _, _ = ended.output.partition("failed (exitcode")  # then torchrun reports at length
+    lines = [line.strip() for line in said.splitlines()[:-1] if line.strip()] or ["nothing was said"]
+    telling = [line for line in lines if "Error" in line]
+    said = (telling or lines)[-1]
     return FacilityError(
         f"the job that measures collectives ended with code {ended.returncode}: {said[:300]}",
         hint="does a job of yours run over this backend here? try --ranks 2 --quick",
@@ -175,8 +174,9 @@ def _measurement(request: CalibrateRequest, found: json_border.Fields, taken_s: 
         date=time.strftime("%Y-%m-%d"),
         fits={},
     )
+    eager_bytes = found.integer("eager_bytes")
     return Measurement(
-        calibrated=calibrate_model(samples, tiers, per_node, origin=origin),
+        calibrated=calibrate_model(samples, tiers, per_node, origin=origin, eager_bytes=eager_bytes),
         rounds=found.integer("rounds"),
         taken_s=taken_s,
         unsupported=found.text_map("unsupported"),

@@ -16,6 +16,7 @@ from prismdbg.predict.changes import Changes
 from prismdbg.predict.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
 from prismdbg.predict.curve import Curve, nearest
 from prismdbg.predict.transfer import SEND, Geometry, collective_ns, point_to_point_ns
+from prismdbg.rank.calibration import Plan, taken_ns
 
 SIZES = tuple(256 << shift for shift in range(0, 20, 2))
 ORIGIN = Calibration(machine="none", backend="formula", date="2026-01-01", fits={})
@@ -239,3 +240,24 @@ def test_quantities_are_said_exactly(value: int) -> None:
     assert quantities.size_bytes(quantities.say_size(value)) == value
     assert quantities.rate(quantities.say_rate(value)) == value
     assert quantities.percent_ppm(quantities.say_percent(value)) == value
+
+
+class TestWhatARankMeasures:
+    def test_from_the_last_arrival_to_the_last_end(self) -> None:
+        spans = [(100, 900), (300, 800)]
+        assert taken_ns(spans, "all_reduce", has_one_clock=True) == 600
+        assert taken_ns(spans, "all_reduce", has_one_clock=False) == 500, "who came last was through soonest"
+        assert taken_ns(spans, "broadcast", has_one_clock=False) == 800, "a root may be through before all others"
+
+    def test_groups_inside_a_node_and_across(self) -> None:
+        plan = Plan(backend="gloo", ops=(), groups=(2, 4), sizes=(), nodes=3, rounds=1, bound_s=1, pin=False, result="")
+        assert plan.group_ranks(4) == [
+            (0, 1),
+            (0, 1, 2, 3),
+            (0, 4),
+            tuple(range(8)),
+            (0, 4, 8),
+            tuple(range(12)),
+        ]
+        assert replace(plan, nodes=1).group_ranks(4) == [(0, 1), (0, 1, 2, 3)]
+        assert replace(plan, result="elsewhere").digest == plan.digest != replace(plan, rounds=2).digest

@@ -122,10 +122,44 @@ class TestPerfetto:
         assert computed * 1000 == pytest.approx(int(slow.computed_ns[6]))
         assert trace["otherData"]["fidelity"] == slow.fidelity.lines()
 
+    def test_the_critical_path_has_a_thread_a_rank_and_arrows_between_them(self, slow: Timeline) -> None:
+        parts = critical_path(slow)
+        found = [e for e in perfetto.events(slow, critical=parts) if e["pid"] == 2 * 16]
+        slices = sorted((e for e in found if e["ph"] == "X"), key=lambda e: e["ts"])
+        arrows = [e for e in found if e["ph"] in "sf"]
+
+        assert {e["args"]["name"] for e in found if e["name"] == "thread_name"} == {
+            slow.graph.mesh.say(part.rank) for part in parts
+        }
+        assert sum(e["dur"] for e in slices) == pytest.approx(slow.iteration_ns / 1000)
+        assert all(a["ts"] + a["dur"] == pytest.approx(b["ts"]) for a, b in pairwise(slices)), "no gaps"
+        hops = [(a["tid"], b["tid"]) for a, b in pairwise(slices) if a["tid"] != b["tid"]]
+        assert [(s["tid"], f["tid"]) for s, f in zip(arrows[::2], arrows[1::2], strict=True)] == hops != []
+        for arrow in arrows:  # each within a slice of its thread, or nothing is drawn
+            assert any(s["tid"] == arrow["tid"] and s["ts"] <= arrow["ts"] < s["ts"] + s["dur"] for s in slices)
+
+    def test_as_the_format_wants_it(self, slow: Timeline) -> None:
+        wanted = {
+            "X": {"name", "cat", "pid", "tid", "ts", "dur"},
+            "M": {"name", "pid", "tid", "args"},
+            "C": {"name", "pid", "ts", "args"},
+            "s": {"name", "cat", "id", "pid", "tid", "ts"},
+            "f": {"name", "cat", "id", "pid", "tid", "ts", "bp"},
+            "b": {"name", "cat", "id", "pid", "tid", "ts"},
+            "e": {"name", "cat", "id", "pid", "tid", "ts"},
+        }
+        found = list(perfetto.events(slow, [6], critical_path(slow)))
+        assert {e["ph"] for e in found} >= {"X", "M", "C", "s", "f"}
+        for event in found:
+            assert wanted[event["ph"]] <= event.keys(), event
+            assert all(event.get(name, 0) >= 0 for name in ("pid", "tid", "ts", "dur"))
+        begun = [e["id"] for e in found if e["ph"] == "b"]
+        assert begun == [e["id"] for e in found if e["ph"] == "e"] and len(set(begun)) == len(begun)
+
     def test_nothing_of_a_thread_overlaps(self, slow: Timeline) -> None:
         """Else Perfetto draws one inside the other."""
         threads = defaultdict(list)
-        for event in perfetto.events(slow):
+        for event in perfetto.events(slow, critical=critical_path(slow)):
             if event["ph"] == "X":
                 threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
         assert len(threads) > 8

@@ -1,0 +1,119 @@
+"""Collectives really measured under torchrun, and everything that can go wrong before there is a cluster file."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from waiting import wait_for
+
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import FacilityError, WaitTimeout
+from prismdbg.predict import cluster_file
+from prismdbg.workflows import calibrate as workflow
+from prismdbg.workflows.calibrate import CalibrateRequest, Measurement, calibrate
+
+pytestmark = pytest.mark.job
+
+FEW = CalibrateRequest(
+    groups=(2,), sizes=(1 << 10, 1 << 16), ops=("all_reduce", "barrier", "send"), rounds=2, bound_s=5, pin=True
+)
+
+
+def silent(_text: str) -> None:
+    pass
+
+
+def measuring() -> list[psutil.Process]:
+    """What a calibration started, and what that started."""
+    return psutil.Process().children(recursive=True)
+
+
+def test_a_cluster_file_of_this_machine() -> None:
+    found = calibrate(FEW, silent)
+    assert isinstance(found, Measurement) and found.rounds >= 1 and not found.unsupported
+    samples = [compared.sample for compared in found.calibrated.compared]
+
+    assert {(s.op, s.size_bytes) for s in samples} == {
+        ("all_reduce", 1 << 10), ("all_reduce", 1 << 16), ("barrier", 0), ("send", 1 << 10), ("send", 1 << 16),
+    }  # fmt: skip
+    assert all(min(sample.times_ns) > 0 for sample in samples)
+    cluster = cluster_file.parse(found.text())
+    assert cluster == found.calibrated.cluster
+    assert cluster.is_measured and cluster.calibration is not None and "2 ranks, pinned" in cluster.calibration.machine
+    assert cluster.eager_bytes == 0, "gloo's send waits for its receiver"
+    assert measuring() == []
+
+
+def test_two_nodes_on_this_machine() -> None:
+    """Each is told the same but its number; the first has the result. Links between nodes are a tier of their own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        head = f"127.0.0.1:{free.getsockname()[1]}"
+    found: list[Measurement | None] = []
+
+    def node(number: int) -> None:
+        request = replace(FEW, sizes=(1 << 12,), rounds=1, pin=False, nodes=2, node_rank=number, head=head)
+        found.append(calibrate(request, silent))
+
+    nodes = [threading.Thread(target=node, args=[number]) for number in range(2)]
+    for thread in nodes:
+        thread.start()
+    for thread in nodes:
+        thread.join(120)
+    (measured,) = [each for each in found if each is not None]
+
+    assert len(found) == 2
+    assert [(t.name, t.spans) for t in measured.calibrated.cluster.tiers] == [("node", 2), ("network", 0)]
+    across = [c.sample.where for c in measured.calibrated.compared if c.sample.where.nodes == 2]
+    assert {(where.members, where.local, where.tier) for where in across} == {(2, 1, 1), (4, 2, 1)}
+
+
+class TestWhatGoesWrong:
+    @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be GPUs here")
+    def test_no_gpu(self) -> None:
+        with pytest.raises(FacilityError, match=r"has 0 GPUs, and 2 ranks|this torch has no backend nccl"):
+            calibrate(CalibrateRequest(backend="nccl", groups=(2,), bound_s=1), silent)
+
+    def test_a_job_that_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(workflow, "_PROGRAM", "prismdbg.no_such_program")
+        with pytest.raises(FacilityError, match=r"ended with code 1: .*No module named prismdbg.no_such_program"):
+            calibrate(FEW, silent)
+
+    def test_a_job_that_does_not_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(workflow, "START_BOUND_S", -2.9 * FEW.bound_s)
+        with pytest.raises(WaitTimeout, match="for the job that measures collectives; it was killed"):
+            calibrate(FEW, silent)
+        wait_for(lambda: measuring() == [], 20, "its ranks to be gone, too")
+
+    def test_no_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(workflow, "find_spec", lambda _name: None)
+        with pytest.raises(FacilityError, match="has no torch"):
+            calibrate(FEW, silent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--ranks", "1"), "a group needs two ranks"),
+        (("--sizes", "12 parsecs"), "is not a size"),
+        (("--nodes", "2"), "give --nodes and --head"),
+        (("--node-rank", "1"), "there is no node 1 of 1"),
+        (("--backend", "mpi"), "'mpi' is not one of"),
+        (("-o", "{tmp}/there"), "there exists"),
+        (("-o", "{tmp}/no/folder/c.yaml"), "is no folder"),
+    ],
+)
+def test_what_makes_no_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "there").touch()
+    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    code = main.run(["calibrate", "-o", str(tmp_path / "c.yaml"), *given])
+    assert (code, said in capsys.readouterr().err) == (ExitCode.USAGE, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
