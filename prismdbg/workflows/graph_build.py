@@ -15,6 +15,7 @@ from prismdbg.predict.entries import Entries, Provenance
 from prismdbg.predict.folding import fold, fold_kinds
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.usual import usual
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.workflows.as_recorded import as_recorded
 from prismdbg.workflows.classes_file import read_classes
@@ -24,10 +25,13 @@ from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 from prismdbg.workflows.slice_entries import Source, entries_of
 from prismdbg.workflows.spreading import spread
 
+MOST_STEPS = 16  # that go into a median
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRequest:
-    """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one.
+    """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one,
+    of an emulation with the medians of the whole ones before it.
 
     as_recorded: every rank by itself, with the transfers that were recorded, on one clock.
     """
@@ -53,7 +57,17 @@ def build_graph(request: GraphRequest) -> JobGraph:
     provenance = Provenance.REAL if emulated else Provenance.RECORDED
     classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
     chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
-    recorded = {rank: iteration_of(log, mesh, step, provenance, folders[rank]) for rank, log in chosen.items()}
+    first = max(min(1, step), step - MOST_STEPS + 1) if emulated and request.step is None else step
+    recorded = {
+        rank: usual(
+            [
+                iteration_of(log, mesh, each, provenance, folders[rank])
+                for each in range(first, step + 1)
+                if each == step or recorded_step(log, each) is not None
+            ]
+        )
+        for rank, log in chosen.items()
+    }
     if classes is None:
         graph = fold(mesh, spread(mesh, recorded, request.alike))
     else:
