@@ -56,8 +56,8 @@ def command(
     its calls are the recorded ones; the replay only says which share of them each operator took. Operators shorter
     than 1/2000 of the step are put together with their neighbours.
 
-    A CAPSULE alone needs --alike, naming the axes along which all ranks do the same as it: with --mesh pp=4,dp=8,tp=2
-    --alike dp,tp a stage's ranks. Stages differ: put it into a run that has them, by --with.
+    A CAPSULE alone stands for ranks that all do the same: --mesh dp=64,tp=8 --alike dp,tp. Where ranks have roles, as
+    pipeline stages, put it into the graph of a run in which each role ran: RUN --with CAPSULE.
     """
     mesh = Mesh.parse(mesh_text) if mesh_text else None
     axes = tuple(name.strip() for name in alike.split(",")) if alike else ()

@@ -1,0 +1,121 @@
+"""`graph build` of a recorded job, of a rank captured from it, of an emulated one, and of both: memory to the byte."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chain import Taken, prismdbg
+from jobs import EXAMPLES
+
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.memory.peak import peak
+from prismdbg.memory.trace import open_trace
+from prismdbg.model.moment import Moment
+from prismdbg.predict import graph_file
+from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
+from prismdbg.predict.job_graph import JobGraph
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.workflows.recorded_step import last_whole_step
+from prismdbg.workflows.run_folder import RunFolder
+
+pytestmark = pytest.mark.job
+
+
+def built(*arguments: object, file: Path) -> JobGraph:
+    said = prismdbg("graph", "build", *arguments, "-o", file)
+    assert said.code == 0, said.err
+    return graph_file.load(file)
+
+
+def simulated(file: Path) -> dict[str, Any]:
+    said = prismdbg("graph", "simulate", file, "--json")
+    assert said.code == 0, said.err
+    return said.json
+
+
+def errors(file: Path) -> dict[str, float]:
+    """By component: the simulation against what was recorded."""
+    return {error["component"]: error["worst"] for error in simulated(file)["fidelity"]["errors"]}
+
+
+def labels(entries: Entries) -> Counter[str]:
+    computed = np.flatnonzero(entries.kind == Kind.COMPUTE)
+    return Counter(entries.texts[entries.label[entry]] for entry in computed)
+
+
+def computed_by(entries: Entries) -> set[Provenance]:
+    return {PROVENANCES[number] for number in entries.provenance[entries.kind == Kind.COMPUTE]}
+
+
+def test_a_recorded_step_simulated_takes_as_long_as_it_took(captured_live_native: Taken, tmp_path: Path) -> None:
+    run = captured_live_native.recording.run.path
+    graph = built(run, "--mesh", "dp=4", "--as-recorded", file=tmp_path / "graph.npz")
+    assert [c.name for c in graph.classes] == [f"rank {rank}" for rank in range(4)]
+    assert abs(errors(tmp_path / "graph.npz")["iteration"]) <= 0.01
+
+
+@pytest.mark.criu
+def test_a_captured_rank_among_8191_others(captured_live_native: Taken, tmp_path: Path) -> None:
+    capsule, file = captured_live_native.capsule, tmp_path / "graph.npz"
+    graph = built(capsule, "--mesh", "dp=4", "--alike", "dp", "--stretch", "dp=8192", "--runtime", "local", file=file)
+    (only,) = graph.classes
+    found = labels(only.entries)
+    assert {"aten::linear", "AddmmBackward0"} <= set(found), found
+    assert computed_by(only.entries) == {Provenance.REPLAYED}  # also what it waited for is known, so nothing is assumed
+    lines = {only.entries.texts[n] for n in only.entries.line[only.entries.communicates]}
+    assert all(line.startswith(str(EXAMPLES)) for line in lines), lines
+
+    log = read_log(RunFolder(captured_live_native.recording.run.path).latest(1))
+    marks = {mark.step: mark.time_ns for mark in log.steps}
+    step = last_whole_step([read_log(capsule / "prismdbg" / "log")])
+    own = (only.entries.kind == Kind.COMPUTE) & (only.entries.stream == 0)
+    assert 0 < only.entries.duration_ns[own].sum() <= marks[step + 1] - marks[step]
+
+    said = prismdbg("memory", capsule, "--runtime", "local", "--begin", step, "--end", step + 1, "--json")
+    assert said.json["peak_bytes"] == only.entries.peak_bytes()
+    assert simulated(file)["world"] == 8192
+    assert file.stat().st_size <= 1 << 20
+
+
+def test_a_capsule_from_its_log_alone(captured_live_native: Taken, tmp_path: Path) -> None:
+    file = tmp_path / "graph.npz"
+    graph = built(captured_live_native.capsule, "--mesh", "dp=4", "--alike", "dp", "--no-replay", file=file)
+    assert set(labels(graph.classes[0].entries)) == {"program"} and graph.classes[0].entries.peak_bytes() == 0
+
+    said = prismdbg("graph", "build", captured_live_native.capsule, "--mesh", "dp=8", "--alike", "dp", "--no-replay")
+    assert said.code == 2 and "the world has 4 ranks" in said.err
+    said = prismdbg(
+        "graph", "build", captured_live_native.capsule, "--mesh", "pp=2,dp=2", "--alike", "dp", "--no-replay"
+    )
+    assert said.code == 2 and "2 ranks have no class" in said.err
+    said = prismdbg("graph", "build", captured_live_native.capsule, "--as-recorded")
+    assert said.code == 2 and "--as-recorded is for a RUN" in said.err
+
+
+def test_an_emulated_rank_with_its_operators_and_its_memory_and_a_captured_one_in_its_place(
+    captured_live_native: Taken, tmp_path: Path
+) -> None:
+    run, file = tmp_path / "run", tmp_path / "graph.npz"
+    emulation = ("emulate", "-o", run, "--world", 4, "--mesh", "dp=4", "--steps", 3, "--memory", "--")
+    program = (sys.executable, EXAMPLES / "train_ddp.py", "--size", "1m", "--steps", "60", "--log-every", "1")
+    assert prismdbg(*emulation, *program).code == 0
+    graph = built(run, "--alike", "dp", file=file)
+    entries = graph.classes[0].entries
+    folder = RunFolder(run).latest(0)
+    step = last_whole_step([read_log(folder)])
+    highest = peak(open_trace(folder / RANK_MEMORY), Moment(step), Moment(step + 1))
+    assert highest is not None and entries.peak_bytes() == highest.size_bytes > 10**6
+    assert computed_by(entries) == {Provenance.REAL}
+    assert {"aten::linear", "AddmmBackward0"} <= set(labels(entries))
+
+    both = built(run, "--alike", "dp", "--with", captured_live_native.capsule, "--no-replay", file=file)
+    assert [(c.name, int((both.class_at == n).sum())) for n, c in enumerate(both.classes)] == [
+        ("as rank 0", 3),
+        ("captured rank 1", 1),
+    ]
+    assert simulated(file)["world"] == 4
