@@ -100,6 +100,11 @@ def test_events_are_told_to_whoever_filters_for_them(tmp_path: Path) -> None:
     assert report["quiet"] is True
 
 
+def test_operators_are_counted_alike_under_a_dispatch_mode(tmp_path: Path) -> None:
+    without, under = traced(tmp_path, "under_a_mode")["operators"]
+    assert without == under > 1
+
+
 def test_files_close_and_open_again_a_child_writes_nothing_and_a_full_disk_is_said(tmp_path: Path) -> None:
     report = traced(tmp_path, "files")
     assert report["child"] == 0

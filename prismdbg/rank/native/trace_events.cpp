@@ -10,6 +10,9 @@
 namespace prismdbg {
 namespace {
 
+// What torch calls its way into a dispatch mode written in Python, around operators that nobody observes.
+constexpr std::string_view kMode = "PythonDispatchMode";
+
 // What runs in this scope is the tracer's own.
 class Reporting {
  public:
@@ -53,7 +56,7 @@ void Tracer::outermost_begins(ThreadTrace& thread) {
   if (name.starts_with(kCollectives)) {  // it has a moment of its own
     return;
   }
-  if (!place().is_here()) {
+  if (name == kMode || !place().is_here()) {
     return;
   }
   place().next_op();

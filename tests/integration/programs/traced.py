@@ -1,5 +1,6 @@
 """A process that traces itself: `traced.py CACHE FOLDER PART`. Writes what it saw to FOLDER/report.json."""
 
+import contextlib
 import gc
 import json
 import os
@@ -147,6 +148,27 @@ def told() -> dict[str, object]:
         torch.rand(FLOATS).sum().item()
     report["quiet"] = before == {name: tracer.stats()[name] for name in before}
     return report
+
+
+def under_a_mode() -> dict[str, object]:
+    """A step of an optimizer, with and without a dispatch mode: its hooks make operators that nobody observes."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Passes(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            return func(*args, **(kwargs or {}))
+
+    trainer = Trainer()
+    trainer.step()
+    arm()
+    counts = []
+    for step, mode in ((1, contextlib.nullcontext()), (2, Passes())):
+        F.cross_entropy(trainer.model(trainer.x), trainer.y).backward()
+        tracer.moved(step, 0)
+        with mode:
+            trainer.optimizer.step()
+        counts.append(tracer.op_count())
+    return {"operators": counts}
 
 
 def files() -> dict[str, object]:
