@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.cli import render
+from prismdbg.cli.answer_text import answer_text
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.replay_chosen import CANNOT_TELL, Chosen, cannot_tell
 from prismdbg.errors import PrismError
@@ -100,6 +101,7 @@ def to_json(result: Scripted, code: int, overlay: Overlay | None) -> dict[str, A
         "reached": str(findings.reached) if findings.reached is not None else None,
         "cut_short": findings.cut_short or None,
         "checks": [check.to_json() for check in findings.checks],
+        "places": [place.to_json() for place in findings.places],
         "records": [record.to_json() for record in findings.records],
         "notes": [*findings.notes, *(verdict.notes if verdict is not None else ())],
         "outcome": verdict.outcome if verdict is not None else None,
@@ -143,6 +145,9 @@ def show(result: Scripted, capsule: Path) -> None:
     findings = result.findings
     for check in findings.checks:
         _show_check(check, capsule)
+    for place in findings.places:
+        found = answer_text(place.answer) if place.answer is not None else f"not found: {place.why}"
+        render.emit(f"back to    {place.name}: {found}")
     for record in findings.records:
         render.emit(f"recorded   {record.name} at {record.moment}: {record.text}{_assumed(record.assumed)}")
     for note in findings.notes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-from prismdbg.script.language import END, Forbid, Script, StopAt, When
+from prismdbg.script.language import END, BackTo, Forbid, GoBack, Script, StopAt, When
 from prismdbg.script.place import Place
 from prismdbg.session.stop_line import LABELS
 from prismdbg.session.stops import StopKind
@@ -15,13 +15,16 @@ _SPEAK_FOR_THEMSELVES = (StopKind.EXCEPTION, StopKind.NAN, StopKind.DIVERGENCE)
 
 def check(script: Script) -> None:
     """`UsageError` at the first entry that cannot be carried out."""
-    if not (script.expect or script.forbid or script.record):
+    if not (script.expect or script.forbid or script.record or script.back_to):
         raise script.place.complaint(
-            "the script asks for nothing", hint="it needs one of expect, forbid and record; `replay` alone compares"
+            "the script asks for nothing",
+            hint="it needs one of expect, forbid, record and back_to; `replay` alone compares",
         )
-    stops = {stop.name.text for stop in script.stop_at}
+    stops = {name for name, _ in _named_places(script)}
     for stop in script.stop_at:
         _check_stop(stop)
+    for past in script.back_to:
+        _check_back(past)
     for when in (*(entry.at for entry in script.expect), *(entry.at for entry in script.record)):
         _check_when(when, script, stops)
     for forbidden in script.forbid:
@@ -53,11 +56,16 @@ def _check_stop(stop: StopAt) -> None:
         raise stop.place.complaint("the key value belongs to `on: change`")
 
 
+def _check_back(past: GoBack) -> None:
+    if past.of is None and past.to is not BackTo.ORIGIN:
+        raise past.place.complaint(f"`to: {past.to}` needs the key of", hint="the value: model.head.weight")
+
+
 def _check_when(when: When, script: Script, stops: set[str]) -> None:
     place = when.place or script.place
     if when.moment is None and when.text != END and when.text not in stops:
-        known = f"stops here: {', '.join(sorted(stops))}" if stops else "there is no stop_at in this script"
-        raise place.complaint(f"there is no stop {when.text!r}", hint=known)
+        known = f"there are: {', '.join(sorted(stops))}" if stops else "stop_at and back_to name places"
+        raise place.complaint(f"there is no stop and no place {when.text!r}", hint=known)
     if when.moment is not None and script.run_to is not None and when.moment > script.run_to:
         raise place.complaint(f"{when.moment} is behind run_to, {script.run_to}")
 
@@ -73,10 +81,16 @@ def _check_forbidden(forbidden: Forbid) -> None:
 
 def _check_names(script: Script) -> None:
     """Reports are read by name."""
-    _check_different((stop.name.text, stop.place) for stop in script.stop_at)
+    _check_different(_named_places(script))
     _check_different((record.name, record.place) for record in script.record)
     expected = ((check.title, check.place) for check in script.expect)
     _check_different((*expected, *((check.title, check.place) for check in script.forbid)))
+
+
+def _named_places(script: Script) -> list[tuple[str, Place]]:
+    """What `at` may name."""
+    stops = [(stop.name.text, stop.place) for stop in script.stop_at]
+    return stops + [(past.name.text, past.place) for past in script.back_to]
 
 
 def _check_different(named: Iterable[tuple[str, Place]]) -> None:

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.model.moment import Moment
-from prismdbg.script.language import Expect, Forbid, Script
+from prismdbg.script.language import BackTo, Expect, Forbid, Script
+from prismdbg.session.answers import Allocated, Originated, Wrote
+from prismdbg.session.frames import own_frame
 
 Json = dict[str, Any]
 
@@ -88,11 +90,43 @@ class RecordedValue:
         }
 
 
+Past = Originated | Wrote | Allocated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPlace:
+    """A place in the past; `answer` is None where nothing was found, then `why` says so."""
+
+    name: str
+    to: BackTo
+    answer: Past | None
+    why: str = ""
+
+    def to_json(self) -> Json:
+        found: Json = {"name": self.name, "to": self.to, "moment": None, "op": None, "file": None, "line": None}
+        if self.answer is None:
+            return {**found, "why": self.why}
+        frames = self.answer.frames
+        own = frames[own_frame(frames)] if frames else None
+        found |= {"moment": str(self.answer.moment), "op": self.answer.op or None, "why": ""}
+        return found | ({"file": own.filename, "line": own.line} if own is not None else {})
+
+    @property
+    def text(self) -> str:
+        """In one line, for machines: `11.0.9 aten::select.int train.py:28`."""
+        found = self.to_json()
+        if self.answer is None:
+            return self.why
+        line = f"{str(found['file']).rsplit('/', 1)[-1]}:{found['line']}" if found["file"] else ""
+        return " ".join(part for part in (found["moment"], found["op"], line) if part)
+
+
 @dataclass(slots=True)
 class Findings:
     """Filled while the replay runs: whenever it is cut short, what is here is what is known."""
 
     checks: list[Finding] = field(default_factory=list)
+    places: list[FoundPlace] = field(default_factory=list)
     records: list[RecordedValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ending: Ending = Ending.NOT_STARTED

@@ -35,6 +35,7 @@ def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look) -> by
     )
     properties = {"ending": str(findings.ending), "reached": str(findings.reached or "")}
     properties |= {f"record.{record.name}@{record.moment}": record.text for record in findings.records}
+    properties |= {f"back_to.{place.name}": place.text for place in findings.places}
     listed = ElementTree.SubElement(head, "properties")
     for name, value in properties.items():
         ElementTree.SubElement(listed, "property", name=_text(name), value=_text(value))

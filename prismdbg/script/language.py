@@ -55,7 +55,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A moment, the name of a stop (then at each of its hits), or `end`."""
+    """A moment, the name of a stop (then at each of its hits) or of a place gone back to, or `end`."""
 
     text: str
     moment: Moment | None = None
@@ -92,13 +92,34 @@ class StopAt:
     once: Annotated[bool, "only the first hit"] = False
 
 
+class BackTo(StrEnum):
+    """What is looked for in the past."""
+
+    ORIGIN = "origin"  # where the first NaN or infinity came from
+    WRITE = "write"  # what wrote a value last
+    ALLOCATION = "allocation"  # what allocated its memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoBack:
+    """A place in the past. Once the replay has come to its end the rank is run back to it; `expect` and `record` may
+    name it."""
+
+    place: Place
+    name: Annotated[Name, "what `at` refers to"]
+    to: Annotated[BackTo, "where the first NaN or infinity came from, or what wrote or allocated a value last"]
+    of: Annotated[Expression | None, "the value; of an origin it may be left out: then of all that was sent"] = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect:
     """An expression that must be true."""
 
     place: Place
     that: Annotated[Expression, "the expression"]
-    at: Annotated[When, "a moment, a stop's name (at each hit, and there must be one), or end"]
+    at: Annotated[
+        When, "a moment, the name of a stop (at each hit, and there must be one) or of a place gone back to, or end"
+    ]
     name: Annotated[str, "what it is called in reports; else the expression"] = ""
 
     @property
@@ -127,7 +148,7 @@ class Record:
     place: Place
     name: Annotated[str, "what it is called in the report"]
     value: Annotated[Expression, "the expression"]
-    at: Annotated[When, "a moment, a stop's name (at each hit), or end"]
+    at: Annotated[When, "a moment, the name of a stop (at each hit) or of a place gone back to, or end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +179,7 @@ class Script:
     run_to: Annotated[Moment | None, "where the replay ends; else at the capsule's end"] = None
     peers: Annotated[tuple[Assume, ...], "what-if settings"] = ()
     stop_at: Annotated[tuple[StopAt, ...], "named stops"] = ()
+    back_to: Annotated[tuple[GoBack, ...], "named places in the past, looked for from where the replay ends"] = ()
     expect: Annotated[tuple[Expect, ...], "what must be true"] = ()
     forbid: Annotated[tuple[Forbid, ...], "what must never happen"] = ()
     record: Annotated[tuple[Record, ...], "values for the report"] = ()

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
-from prismdbg.session.answers import Phase
+from prismdbg.script.findings import Past
+from prismdbg.script.language import BackTo, GoBack
+from prismdbg.session.answers import Allocated, Originated, Phase, Wrote
 from prismdbg.session.session import Ask
 from prismdbg.session.stops import StopSpec
 from prismdbg.workflows.debugger import Debugger
@@ -32,13 +34,20 @@ class Stand:
     stops: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found in the past, where the rank stands now; None where it was lost on the way."""
+
+    stand: Stand
+    answer: Past | None
+
+
 class Rank(Protocol):
-    """Asked by the runner alone, in this order: begin once, trace or not, stops, then go and value by turns."""
+    """Asked by the runner alone, in this order: begin once, stops, then go and value by turns, at last find and
+    value."""
 
-    def begin(self) -> Stand: ...
-
-    def trace(self) -> None:
-        """What happens between collectives is followed from here on."""
+    def begin(self, *, traced: bool) -> Stand:
+        """`traced`: what happens between collectives is followed from here on."""
 
     def add_stop(self, spec: StopSpec) -> int:
         """Its number, by which a stand names it."""
@@ -51,6 +60,9 @@ class Rank(Protocol):
         """Of an expression where the rank stands, with `assumed` where it rests on synthesized peers; a `PrismError`
         says why it has none."""
 
+    def find(self, asked: GoBack) -> Found:
+        """Runs back, each time from where `go` came to at last; a `PrismError` says why there is no such place."""
+
 
 class DebuggedRank:
     """`deadline_s` by the monotonic clock: then a run is broken off, also in the midst of a computation."""
@@ -58,13 +70,13 @@ class DebuggedRank:
     def __init__(self, debugger: Debugger, deadline_s: float) -> None:
         self._debugger = debugger
         self._deadline_s = deadline_s
+        self._end: Moment | None = None
 
-    def begin(self) -> Stand:
+    def begin(self, *, traced: bool) -> Stand:
         self._debugger.begin()
+        if traced:
+            self._debugger.do("trace on")
         return self._stand()
-
-    def trace(self) -> None:
-        self._debugger.do("trace on")
 
     def add_stop(self, spec: StopSpec) -> int:
         return self._debugger.session.stops.add(spec).number
@@ -79,6 +91,20 @@ class DebuggedRank:
 
     def value(self, text: str) -> Json:
         return self._debugger.evaluate(text)
+
+    def find(self, asked: GoBack) -> Found:
+        here = self._debugger.session.moment
+        with self._bounded():
+            self._end = self._end or here
+            if here != self._end:
+                self._debugger.do(f"goto {self._end}")
+            answer = self._debugger.do(_question(asked))
+        stand = self._stand()
+        if isinstance(answer, Originated | Wrote | Allocated):
+            return Found(stand=stand, answer=answer)
+        if stand.phase is Phase.LOST:
+            return Found(stand=stand, answer=None)
+        raise self._over()  # it was given up
 
     def _stand(self) -> Stand:
         session = self._debugger.session
@@ -124,6 +150,12 @@ class DebuggedRank:
             return Moment.parse(str(self._debugger.driver.ask(Ask("progress"), LOOK_BOUND_S)["moment"]))
         except PrismError:
             return self._debugger.session.moment
+
+
+def _question(asked: GoBack) -> str:
+    text = asked.of.text if asked.of is not None else ""
+    words = {BackTo.ORIGIN: "origin", BackTo.WRITE: "who wrote", BackTo.ALLOCATION: "who allocated"}
+    return f"{words[asked.to]} {text}".rstrip()
 
 
 def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.expr.parser import Expression
 from prismdbg.model.moment import Moment
-from prismdbg.script.findings import Ending, Finding, Findings, Json, Outcome, RecordedValue
-from prismdbg.script.language import END, Record, Script, When
+from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Json, Outcome, RecordedValue
+from prismdbg.script.language import END, GoBack, Record, Script, When
 from prismdbg.script.operands import operands
 from prismdbg.script.rank import Rank, Stand
 from prismdbg.script.stops import forbidding, spec_of
@@ -37,12 +37,20 @@ class _Check:
 
 
 class Runner:
-    """`end`: B, where the replay ends that has no `run_to`."""
+    """`end`: B, where the replay ends that has no `run_to`. `ended` is called there, before the rank goes back."""
 
-    def __init__(self, rank: Rank, script: Script, end: Moment, findings: Findings) -> None:
+    def __init__(
+        self,
+        rank: Rank,
+        script: Script,
+        end: Moment,
+        findings: Findings,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._rank = rank
         self._script = script
         self._findings = findings
+        self._ended = ended
         self._end = script.run_to or end
         findings.announce(script)
         found = iter(findings.checks)
@@ -57,7 +65,9 @@ class Runner:
         findings.ending = Ending.BROKEN
         try:
             self._prepare()
-            findings.ending = self._to_the_end()
+            ending = self._to_the_end()
+            self._ended()
+            findings.ending = self._go_back() if ending is Ending.COMPLETE else ending
         except WaitTimeout as error:
             findings.ending, findings.cut_short = Ending.TIMEOUT, str(error)
         except RankLost as error:
@@ -78,9 +88,7 @@ class Runner:
             self._findings.notes.append(f"stop {entry}: {text}")
 
     def _prepare(self) -> None:
-        self._findings.reached = self._rank.begin().moment
-        if self._needs_trace:
-            self._rank.trace()
+        self._findings.reached = self._rank.begin(traced=self._needs_trace).moment
         for stop in self._script.stop_at:
             self._add(spec_of(stop), stop.name.text)
         for entry, check in zip(self._script.forbid, self._forbids, strict=True):
@@ -104,6 +112,29 @@ class Runner:
         if self._script.run_to is not None:
             return Ending.COMPLETE
         return self._reach(None) or Ending.COMPLETE
+
+    def _go_back(self) -> Ending:
+        for asked in self._script.back_to:
+            try:
+                found = self._rank.find(asked)
+            except (RankLost, WaitTimeout):
+                raise
+            except PrismError as error:
+                self._not_found(asked, str(error))
+                continue
+            if found.answer is None:
+                return Ending.LOST
+            name = asked.name.text
+            self._findings.places.append(FoundPlace(name=name, to=asked.to, answer=found.answer))
+            self._look(found.stand, _at(name))
+        return Ending.COMPLETE
+
+    def _not_found(self, asked: GoBack, why: str) -> None:
+        name = asked.name.text
+        self._findings.places.append(FoundPlace(name=name, to=asked.to, answer=None, why=why))
+        for check in self._expects:
+            if check.at is not None and _at(name)(check.at):
+                check.finding.fail(None, f"there is no such place: {why}")
 
     def _targets(self) -> list[Moment]:
         whens = [*(entry.at for entry in self._script.expect), *(entry.at for entry in self._script.record)]
@@ -140,7 +171,7 @@ class Runner:
                 hit.finding.fail(stand.moment, "it happened")
                 self._explain(hit, stand)
             elif hit is not None:
-                self._look(stand, lambda when, name=hit: when.moment is None and when.text == name)  # type: ignore[misc]
+                self._look(stand, _at(hit))
 
     def _unnumbered(self, stand: Stand) -> list[int]:
         """Stops that wait for what every debugged rank stops at."""
@@ -206,6 +237,10 @@ class Runner:
         except PrismError as error:
             return None, f"it has no value: {error}"
         return value, value_line(value)
+
+
+def _at(name: str) -> Due:
+    return lambda when: when.moment is None and when.text == name
 
 
 def _is_assumed(value: Json | None) -> bool:

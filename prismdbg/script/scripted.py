@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.errors import PrismError, RankLost, UsageError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Run, judge_fix
@@ -136,13 +136,14 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     recorded = debugger.session.recorded
     listener.nan_stop = debugger.session.stops.add(StopSpec(kind=StopKind.NAN, log_only=True)).number
     capsule = request.capsule
-    listener.runner = Runner(DebuggedRank(debugger, deadline_s), script, capsule.manifest.moment_b, result.findings)
+    rank, end, affected = DebuggedRank(debugger, deadline_s), capsule.manifest.moment_b, _Affected(debugger, listener)
+    listener.runner = Runner(rank, script, end, result.findings, affected.look)
     try:
         listener.runner.run()
     finally:
-        affected = _affected(debugger, listener)
+        affected.look()
         debugger.end()
-    _judge(capsule, script, result, listener, recorded, affected, request.may_depart)
+    _judge(capsule, script, result, listener, recorded, affected.moment, request.may_depart)
 
 
 def _judge(
@@ -182,14 +183,26 @@ def _judge(
         findings.ending = Ending.DIVERGED
 
 
-def _affected(debugger: Debugger, listener: Listener) -> Moment | None:
-    """From the rank while it stands, else as it said at its end."""
-    try:
-        tally: dict[str, Any] = debugger.tally()
-    except (PrismError, RankLost):
-        tally = listener.verdict.tally
-    text = tally.get("affected")
-    return Moment.parse(text) if text else None
+class _Affected:
+    """Where the first answer came that was not the recorded one; looked for once, before the rank goes back."""
+
+    def __init__(self, debugger: Debugger, listener: Listener) -> None:
+        self._debugger = debugger
+        self._listener = listener
+        self._looked = False
+        self.moment: Moment | None = None
+
+    def look(self) -> None:
+        """From the rank while it stands, else as it said at its end."""
+        if self._looked:
+            return
+        self._looked = True
+        try:
+            tally: dict[str, Any] = self._debugger.tally()
+        except PrismError:
+            tally = self._listener.verdict.tally
+        text = tally.get("affected")
+        self.moment = Moment.parse(text) if text else None
 
 
 def _how_it_ended(travel: Travel) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.script.language import Answers, Count, Script, Seconds, SourceLine
+from prismdbg.script.language import Answers, BackTo, Count, Script, Seconds, SourceLine
 from prismdbg.script.nodes import MAX_SCRIPT_BYTES
 from prismdbg.script.reader import read, read_file
 from prismdbg.script.schema import json_schema
@@ -35,12 +35,17 @@ stop_at:
   - name: head
     on: change
     value: model.head.weight
+back_to:
+  - {name: born, to: origin}
+  - {name: last write, to: write, of: model.head.weight}
 expect:
   - name: the loss is a number
     that: finite(out) and op == "all_reduce"
     at: loss
   - that: step == 19
     at: 19.1
+  - that: op == "aten::div"
+    at: born
 forbid:
   - on: exception
   - when: nan(input)
@@ -76,7 +81,10 @@ def test_a_whole_script() -> None:
         StopKind.COLLECTIVE, "all_reduce", SourceLine("train.py", 61), Count(2),
     )  # fmt: skip
     assert head.on is StopKind.CHANGE and head.value is not None and head.value.text == "model.head.weight"
-    assert [check.title for check in read_.expect] == ["the loss is a number", "step == 19"]
+    assert [check.title for check in read_.expect] == ["the loss is a number", "step == 19", 'op == "aten::div"']
+    born, write = read_.back_to
+    assert (born.name.text, born.to, born.of) == ("born", BackTo.ORIGIN, None)
+    assert write.to is BackTo.WRITE and write.of is not None and write.of.text == "model.head.weight"
     assert [check.title for check in read_.forbid] == ["never exception", "no NaN leaves"]
     assert read_.record[0].value.text == "out[0] / 4"
 
@@ -105,7 +113,7 @@ def test_a_moment_is_what_is_written_not_a_number() -> None:
         (expecting("that: finite(out) and sin(1)\n    at: end"), "2:27", "sin"),
         (expecting('that: "1 2"\n    at: end'), "2:14", "not expected"),
         (expecting("that: step\n    at: 12.x"), "3:9", "is not a moment"),
-        (expecting("that: step\n    at: losss"), "3:9", "there is no stop 'losss'"),
+        (expecting("that: step\n    at: losss"), "3:9", "there is no stop and no place 'losss'"),
         (expecting("that: step\n    at: 3.1\n    name: 7"), "4:11", "put it in quotes"),
         ("run_to: 2\n" + expecting("that: step\n    at: 3.1"), "4:9", "behind run_to"),
         ("time_limit: 0\n", "1:13", "number of seconds"),
@@ -118,6 +126,10 @@ def test_a_moment_is_what_is_written_not_a_number() -> None:
         ("stop_at: [{name: a, seq: 1.5}]\n", "1:26", "whole number"),
         ("stop_at: [{name: a}, {name: a}]\n" + expecting("{that: step, at: a}"), "1:22", "the name of the one at"),
         ("stop_at: [{name: a, on: peer}]\n" + expecting("{that: step, at: a}"), "1:11", "needs the key peer"),
+        ("back_to: [{name: a, to: write}]\n", "1:11", "needs the key of"),
+        ("back_to: [{name: a}]\n", "1:11", "the key 'to' is missing"),
+        ("back_to: [{name: a, to: birth}]\n", "1:25", "none of origin, write, allocation"),
+        ("stop_at: [{name: a}]\nback_to: [{name: a, to: origin}]\n", "2:11", "the name of the one at"),
         ("forbid: [{on: allocation}]\n", "1:10", "needs the key when"),
         ("forbid: [{on: nan}, {on: nan}]\n", "1:21", "give each its own"),
         ("peers: [{late: 2, missing: true}]\nforbid: [{on: nan}]\n", "1:9", "late or missing"),

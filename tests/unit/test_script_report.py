@@ -11,12 +11,15 @@ import pytest
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli.replay_script import exit_code, look_command
 from prismdbg.errors import UsageError
+from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.script.findings import Ending, Finding, Findings, Outcome, RecordedValue
+from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Outcome, RecordedValue
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.junit import junit, write_junit
+from prismdbg.script.language import BackTo
 from prismdbg.script.scripted import Scripted
 from prismdbg.script.value_line import truth, value_line
+from prismdbg.session.answers import Originated
 from prismdbg.session.notices import Departed, ProgramRaised
 from prismdbg.workflows.compare import Outcome as Compared
 from prismdbg.workflows.compare import Verdict
@@ -67,6 +70,18 @@ def test_a_case_that_was_not_decided_says_why() -> None:
     )
     assert error is not None
     assert (error.get("type"), error.get("message")) == ("out of time", "not decided: it was not over in time")
+
+
+def test_places_gone_back_to_are_properties() -> None:
+    answer = Originated(
+        asked_at=Moment(2), moment=Moment(1, 0, 9), op="aten::select.int", born=False, what="NaN", seen_at=Moment(1, 1),
+        frames=(Frame("/job/train.py", 28, "item"),), exact=True, stop=None,
+    )  # fmt: skip
+    places = [FoundPlace(name="born", to=BackTo.ORIGIN, answer=answer)]
+    places += [FoundPlace(name="no", to=BackTo.WRITE, answer=None, why="x was not written")]
+    properties = {p.get("name"): p.get("value") for p in parsed(found(finding(), places=places)).iter("property")}
+    assert properties["back_to.born"] == "1.0.9 aten::select.int train.py:28"
+    assert properties["back_to.no"] == "x was not written"
 
 
 def test_recorded_values_are_properties() -> None:

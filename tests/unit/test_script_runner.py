@@ -11,13 +11,15 @@ import pytest
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.expr.evaluator import Environment, evaluate
 from prismdbg.expr.parser import parse
+from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
+from prismdbg.script.language import GoBack
 from prismdbg.script.operands import operands
-from prismdbg.script.rank import Stand
+from prismdbg.script.rank import Found, Stand
 from prismdbg.script.reader import read
 from prismdbg.script.runner import Runner
-from prismdbg.session.answers import Phase
+from prismdbg.session.answers import Originated, Phase
 from prismdbg.session.stops import StopSpec
 
 Json = dict[str, Any]
@@ -41,12 +43,9 @@ class FakeRank:
     asked: list[str] = field(default_factory=list)
     traced: bool = False
 
-    def begin(self) -> Stand:
+    def begin(self, *, traced: bool) -> Stand:
+        self.traced = traced
         return Stand(phase=Phase.STOPPED, moment=Moment(0), reason="start")
-
-    def trace(self) -> None:
-        assert self.at < 0, "from the beginning on"
-        self.traced = True
 
     def add_stop(self, spec: StopSpec) -> int:
         self.stops.append(spec)
@@ -64,6 +63,18 @@ class FakeRank:
             if moment > END:
                 return Stand(phase=Phase.STOPPED, moment=moment, reason="end of the log")
         return Stand(phase=Phase.FINISHED, moment=self.moments[-1])
+
+    def find(self, asked: GoBack) -> Found:
+        """Everything came from 1.2."""
+        if asked.of is not None and asked.of.text == "nowhere":
+            raise UsageError("there is no NaN and no infinity in nowhere up to 3.2")
+        self.at = 1
+        frames = (Frame("/v/site-packages/torch/x.py", 9, "f"), Frame("/job/train.py", 28, "item"))
+        answer = Originated(
+            asked_at=self.moments[-1], moment=Moment(1, 2), op="aten::div.Tensor", born=True, what="NaN",
+            seen_at=Moment(2, 1), frames=frames, exact=True, stop=None,
+        )  # fmt: skip
+        return Found(stand=Stand(phase=Phase.STOPPED, moment=Moment(1, 2), reason="until"), answer=answer)
 
     def value(self, text: str) -> Json:
         self.asked.append(text)
@@ -252,6 +263,48 @@ def test_a_passed_end_is_gone_beyond_only_when_asked() -> None:
     assert rank.moments[rank.at] == Moment(3, 2)
     with pytest.raises(PrismError):
         rank.value("nothing")
+
+
+BACK = "back_to:\n - {name: born, to: origin}\n - {name: no, to: write, of: nowhere}\n"
+
+
+def test_at_its_end_the_rank_goes_back_and_is_looked_at_there() -> None:
+    text = BACK + "expect:\n - {that: loss == 2, at: born}\n - {that: loss == 6, at: end}\n"
+    findings = carried_out(text.replace("at: end", "at: 3.2") + "record:\n - {name: l, value: loss, at: born}\n")
+    assert [check.outcome for check in findings.checks] == [Outcome.HELD, Outcome.HELD]
+    assert [(str(r.moment), r.text) for r in findings.records] == [("1.2", "2")]
+    assert (findings.ending, findings.reached) == (Ending.COMPLETE, Moment(3, 2))
+    born, no = findings.places
+    assert born.to_json() == {
+        "name": "born", "to": "origin", "moment": "1.2", "op": "aten::div.Tensor", "file": "/job/train.py", "line": 28,
+        "why": "",
+    }  # fmt: skip
+    assert born.text == "1.2 aten::div.Tensor train.py:28"
+    assert no.to_json()["moment"] is None and no.text.startswith("there is no NaN")
+
+
+def test_an_expectation_at_a_place_that_is_not_there_failed() -> None:
+    found = only(carried_out(BACK + "expect:\n - {that: loss > 0, at: no}\n"))
+    assert (found.outcome, found.moment, found.hits) == (Outcome.FAILED, None, 0)
+    assert found.message == "there is no such place: there is no NaN and no infinity in nowhere up to 3.2"
+
+
+@pytest.mark.parametrize(
+    ("fate", "ending"),
+    [(raises(WaitTimeout("late")), Ending.TIMEOUT), (stops_at("2.1", reason="diverged"), Ending.DIVERGED)],
+)
+def test_who_does_not_come_to_the_end_does_not_go_back(fate: Callable[[], Stand], ending: Ending) -> None:
+    findings = carried_out(BACK + "expect:\n - {that: loss > 0, at: born}\n", FakeRank({Moment(2, 1): fate}))
+    assert (findings.ending, findings.places, only(findings).outcome) == (ending, [], Outcome.UNDECIDED)
+
+
+def test_a_rank_that_is_lost_on_the_way_back_is_lost() -> None:
+    class Lost(FakeRank):
+        def find(self, asked: GoBack) -> Found:
+            return Found(stand=Stand(phase=Phase.LOST, moment=Moment(1, 2)), answer=None)
+
+    findings = carried_out(BACK + "expect:\n - {that: loss > 0, at: born}\n", Lost())
+    assert (findings.ending, only(findings).outcome) == (Ending.LOST, Outcome.UNDECIDED)
 
 
 @pytest.mark.parametrize(
