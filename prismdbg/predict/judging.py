@@ -118,12 +118,20 @@ class _Doubts:
             "how much computation and communication slow each other: the cluster file says nothing of it"
             if by_formula and self._overlaps()
             else "",
-            "absolute times of computation: durations were assumed" if "computation" in assumed else "",
+            self._assumed_computation() if "computation" in assumed else "",
             "how long a single operator took: recorded is the time between two calls, its parts are a replay's"
             if ("computation", Provenance.REPLAYED) in found
             else "",
             "memory peaks: sizes were assumed" if "memory" in assumed else "",
         ]
+
+    def _assumed_computation(self) -> str:
+        if self.origin.source in (Source.RECORDED, Source.EMULATED):
+            return (
+                "when a rank waited for what is asynchronous, where its log does not say it: it is taken to have "
+                "computed until that was there"
+            )
+        return "absolute times of computation: durations were assumed"
 
     def _calibrated(self, calibration: Calibration) -> str:
         """The worst of the operations that are used."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,6 +125,51 @@ class TestTransfers:
         between = 2 * 3 * 100 + 2 * 3 * 1000 // 4
 
         assert collective_ns(cluster, "all_reduce", 8000, where) == 2 * inside + between
+
+    @given(st.integers(2, 512), st.integers(0, 1 << 30), st.integers(0, 10**6))
+    def test_trees_count_levels(self, members: int, size_bytes: int, latency_ns: int) -> None:
+        """L for each of ceil(log2 n) levels and S/B, up and down for an all-reduce."""
+        tier = Tier(name="only", spans=0, latency_ns=latency_ns, rate=10**9)
+        cluster = ClusterModel(tiers=(tier,), algorithms={"default": (Choice(Algorithm.TREE),)})
+        levels = math.ceil(math.log2(members))
+
+        assert collective_ns(cluster, "all_reduce", size_bytes, flat(members)) == 2 * (levels * latency_ns + size_bytes)
+        assert collective_ns(cluster, "reduce", size_bytes, flat(members)) == levels * latency_ns + size_bytes
+
+    def test_a_tree_is_quicker_for_small_messages_and_a_ring_for_large_ones(self) -> None:
+        tiers = (Tier(name="only", spans=0, latency_ns=1000, rate=10**9),)
+        ring, tree = (
+            ClusterModel(tiers=tiers, algorithms={"default": (Choice(a),)}) for a in (Algorithm.RING, Algorithm.TREE)
+        )
+        for members in (8, 64):
+            small, large = (
+                [collective_ns(cluster, "all_reduce", size_bytes, flat(members)) for cluster in (ring, tree)]
+                for size_bytes in (8, 1 << 28)
+            )
+            assert small[0] > small[1] and large[0] < large[1]
+
+    @given(st.integers(2, 16), st.integers(2, 8), st.integers(1, 1 << 20))
+    def test_hierarchical_moves_a_parts_ring_between_nodes(self, nodes: int, local: int, part_bytes: int) -> None:
+        """Inside nodes that cost nothing: the ring of `nodes` over 1/local of the bytes."""
+        size_bytes = part_bytes * local
+        tiers = (
+            Tier(name="in", spans=local, latency_ns=0, rate=0),
+            Tier(name="out", spans=0, latency_ns=7, rate=10**9),
+        )
+        where = Geometry(members=nodes * local, tier=1, nodes=nodes, local=local, sharing=0)
+        cluster = ClusterModel(tiers=tiers, algorithms={"all_reduce": (Choice(Algorithm.HIERARCHICAL),)})
+        ring = 2 * (nodes - 1) * 7 - (-2 * (nodes - 1) * part_bytes // nodes)
+
+        assert collective_ns(cluster, "all_reduce", size_bytes, where) == ring
+
+    def test_groups_that_leave_a_node_share_its_links(self) -> None:
+        tiers = (
+            Tier(name="in", spans=4, latency_ns=0, rate=0),
+            Tier(name="out", spans=0, latency_ns=0, rate=10**9, node_rate=2 * 10**9),
+        )
+        for sharing, factor in ((1, 1), (2, 1), (4, 2), (8, 4)):
+            where = Geometry(members=2, tier=1, nodes=2, local=1, sharing=sharing)
+            assert collective_ns(ClusterModel(tiers=tiers), "all_reduce", 1000, where) == 1000 * factor
 
     def test_a_nodes_links_are_shared(self) -> None:
         tiers = (

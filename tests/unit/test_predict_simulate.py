@@ -184,6 +184,58 @@ class TestStreams:
         assert simulate(graph, SECOND_A_GB).ended_ns.tolist() == [5110, 5100]
 
 
+class TestWhatIfByHand:
+    """Two nodes of two; each rank computes 1000 ns, reduces 4000 bytes in its node, then 400 with the other node."""
+
+    CLUSTER = ClusterModel(
+        tiers=(
+            Tier(name="near", spans=2, latency_ns=10, rate=4 * 10**9),
+            Tier(name="far", spans=0, latency_ns=100, rate=10**9, node_rate=10**9),
+        ),
+        ranks_per_node=2,
+    )
+    NEAR = 2 * 10 + 4000 // 4  # a ring of two: 2(n-1) L + 2(n-1)/n S/B
+    FAR = 2 * 100 + 2 * 400  # the two groups that leave a node share its links: half of the rate each
+
+    def graph(self) -> JobGraph:
+        writer = EntryWriter()
+        writer.compute(700, "F0 attention")
+        writer.compute(300, "F0 mlp")
+        writer.collective("all_reduce", "tp", 4000)
+        writer.collective("all_reduce", "dp", 400)
+        return job("dp=2,tp=2", (writer, range(4)))
+
+    def changed_by(self, changes: Changes, graph: JobGraph | None = None) -> int:
+        before = simulate(self.graph(), self.CLUSTER)
+        assert before.iteration_ns == 1000 + self.NEAR + self.FAR
+        return simulate(graph or self.graph(), self.CLUSTER, changes).iteration_ns - before.iteration_ns
+
+    def test_a_slow_rank(self) -> None:
+        assert self.changed_by(Changes(compute_ppm={2: 1_250_000})) == 250
+        assert self.changed_by(Changes(compute_ppm={2: 1_250_000, 3: 1_250_000})) == 250, "not once for each"
+
+    def test_a_slow_link(self) -> None:
+        """Rank 1 takes part in its node's group and in one across: both take twice as long."""
+        assert self.changed_by(Changes(link_ppm={1: 2_000_000})) == self.NEAR + self.FAR
+
+    def test_a_slow_tier(self) -> None:
+        assert self.changed_by(Changes(tier_ppm={"far": 3_000_000})) == pytest.approx(2 * self.FAR, abs=2)
+        assert self.changed_by(Changes(tier_ppm={"near": 500_000})) == -self.NEAR // 2
+
+    def test_a_faster_kernel(self) -> None:
+        assert self.changed_by(Changes(kernel_ppm={"* mlp": 500_000})) == -150
+        assert self.changed_by(Changes(kernel_ppm={"F0 *": 500_000})) == -500
+
+    def test_another_order_of_the_mesh(self) -> None:
+        """Then the large messages go between the nodes and the small ones stay inside."""
+        inside, between = 2 * 10 + 400 // 4, 2 * 100 + 2 * 4000
+        turned = self.graph().reordered(["tp", "dp"])
+        assert self.changed_by(Changes(), turned) == inside + between - self.NEAR - self.FAR
+
+    def test_a_delay(self) -> None:
+        assert self.changed_by(Changes(delays=(Delay(rank=3, delay_ns=777),))) == 777
+
+
 class TestWhatIf:
     GRAPH = gpt_job(Mesh.parse("pp=2,dp=8,tp=4"), GptShape(layers=4, hidden=1024, microbatches=4, vocabulary=800))
 
