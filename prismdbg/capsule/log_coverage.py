@@ -19,7 +19,7 @@ def gaps(log: RankLog, folder: Path, manifest: Manifest) -> Iterator[str]:
     """One sentence for each thing that is missing between A and B."""
     yield from _missing_records(log.collectives, manifest.moment_a, manifest.moment_b)
     start = max(manifest.moment_a, manifest.replayable_from)
-    wanted = [c for c in log.collectives if start <= c.moment <= manifest.moment_b and _needs_payload(c, log)]
+    wanted = [c for c in log.collectives if start <= c.moment <= manifest.moment_b and needs_payload(c, log)]
     yield from _missing_payloads(wanted, folder)
 
 
@@ -53,8 +53,9 @@ def _next(moment: Moment, found: Moment) -> int:
     return moment.collective + 1 if found.step == moment.step else 1
 
 
-def _needs_payload(collective: Collective, log: RankLog) -> bool:
-    if collective.state is not State.COMPLETED:
+def needs_payload(collective: Collective, log: RankLog) -> bool:
+    """Whether a replay can answer it only with the bytes that were received."""
+    if collective.state is not State.COMPLETED or collective.can_be_made_again:
         return False
     return receives(collective, log.rank, log.groups.get(collective.group))
 

@@ -69,7 +69,7 @@ class Manifest:
 
     replayable_from: the first moment from which everything the rank received is there; `moment_a` unless the window
     was too small, and past `moment_b` where nothing is there. `created_ns` counts from 1970. `notes` are sentences
-    for people.
+    for people. emulated: the mesh of a world that was not there, empty where the job was real.
     """
 
     created_ns: int
@@ -87,6 +87,7 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=_no_texts)
     hardware: Mapping[str, str] = field(default_factory=_no_texts)
     notes: tuple[str, ...] = ()
+    emulated: str = ""
     files: Mapping[str, FileEntry] = field(default_factory=_no_files)
     format: int = FORMAT
     oldest_reader: int = OLDEST_READER
@@ -131,6 +132,7 @@ class Manifest:
             "versions": dict(self.versions),
             "hardware": dict(self.hardware),
             "notes": list(self.notes),
+            **({"emulated": self.emulated} if self.emulated else {}),
             "files": {n: {"size_bytes": e.size_bytes, "sha256": e.sha256} for n, e in sorted(self.files.items())},
         }
 
@@ -170,6 +172,7 @@ def _from_fields(fields: Fields) -> Manifest:
         versions=MappingProxyType(fields.text_map("versions")),
         hardware=MappingProxyType(fields.text_map("hardware")),
         notes=fields.texts("notes"),
+        emulated=fields.text("emulated") if fields.has("emulated") else "",
         files=MappingProxyType(_files(fields)),
     )
     if version <= FORMAT:  # a newer writer may add fields that an older reader can do without

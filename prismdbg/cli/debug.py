@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment, seconds
 from prismdbg.cli.program import LiveProgram
 from prismdbg.cli.repl import PROMPT, Tell, run_repl
@@ -26,7 +27,8 @@ from prismdbg.workflows.travel import Travel, open_travel
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path))
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@RANK_OF_RUN
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="[default: the best there is]")
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option(
@@ -38,6 +40,7 @@ from prismdbg.workflows.travel import Travel, open_travel
 @click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Of --web.")
 def command(
     capsule: Path,
+    rank: int | None,
     runtime: str | None,
     allow_writes: bool,
     timeout: float,
@@ -48,9 +51,13 @@ def command(
 ) -> int:
     """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
 
+    Of a RUN, --rank chooses the rank: the newest capsule of it, or one made of what the run kept, which of an
+    emulated rank is always enough.
+
     On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
     diverged, 6 when the rank was lost, 124 when the time is over.
     """
+    capsule = capsule_at(capsule, rank)
     if at is not None:
         require_inside(read_manifest(capsule), at)
     if web:
@@ -61,6 +68,8 @@ def command(
             return code
         with open_travel(request, lambda text: render.say(f"prismdbg: {text}")) as travel:
             render.say(f"recorded as: {whole.manifest.incident.text}")
+            for note in whole.manifest.notes if whole.manifest.emulated else ():
+                render.say(note)
             typed = sys.stdin.isatty()
             lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
             first = [*stop_at_once(whole.manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]

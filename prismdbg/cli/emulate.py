@@ -30,6 +30,7 @@ from prismdbg.workflows.emulate_request import EmulateRequest
 )
 @click.option("--donor", type=click.Path(path_type=Path), metavar="RUN", help="An earlier run with values of peers.")
 @click.option("--donor-bytes", type=size, default="1GiB", show_default=True, help="Kept of what each rank sends.")
+@click.option("--window-bytes", type=size, default="4GiB", show_default=True, help="Kept of others' values, to debug.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the noise.")
 @click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
 @click.option("--ranks-per-node", type=click.IntRange(min=0), default=0, help="[default: torchrun's, else 8]")
@@ -44,6 +45,7 @@ def command(
     rules: tuple[str, ...],
     donor: Path | None,
     donor_bytes: int,
+    window_bytes: int,
     seed: int,
     memory: bool,
     ranks_per_node: int,
@@ -69,6 +71,7 @@ def command(
         per_node=ranks_per_node,
         donor=donor,
         donor_bytes=donor_bytes,
+        window_bytes=window_bytes,
         bound_s=timeout,
     )
     results = emulate(request, lambda text: render.say(f"prismdbg: {text}"))

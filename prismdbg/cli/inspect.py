@@ -9,16 +9,18 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.cli import render
+from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.workflows.pack import read_manifest
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path))
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@RANK_OF_RUN
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 @click.option("--files", is_flag=True, help="List every file too, with its size.")
-def command(capsule: Path, as_json: bool, files: bool) -> None:
+def command(capsule: Path, rank: int | None, as_json: bool, files: bool) -> None:
     """Say what CAPSULE, a folder or a packed file, holds. Reads the manifest only; `verify` checks the rest."""
-    manifest = read_manifest(capsule)
+    manifest = read_manifest(capsule_at(capsule, rank))
     if as_json:
         render.emit_json(manifest.to_json())
         return
@@ -34,6 +36,7 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
     return [
         ("job", manifest.job),
         ("rank", f"{manifest.rank} of {manifest.world_size}"),
+        *([("emulated", f"its world was not there: {manifest.emulated}")] if manifest.emulated else []),
         ("made", render.when(manifest.created_ns)),
         ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
         ("from", f"{manifest.moment_a} to {manifest.moment_b}"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import memory_text, render
+from prismdbg.cli.of_run import capsule_at
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
 from prismdbg.memory.curve import curve
@@ -104,7 +105,7 @@ def _trace(
     folder = recorded_trace(path, rank)
     if folder is not None:
         return open_trace(folder)
-    with opened(path) as capsule:
+    with opened(capsule_at(path, rank)) as capsule:
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:
             render.say("as it was recorded, from the job's start")

@@ -9,6 +9,7 @@ import click
 
 from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
 from prismdbg.cli.replay_chosen import CANNOT_TELL, Chosen, cannot_tell
@@ -41,7 +42,8 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path))
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@RANK_OF_RUN
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="[default: the best there is]")
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop there.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Carry out the checks in this file.")
@@ -59,6 +61,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 )  # fmt: skip
 def command(
     capsule: Path,
+    rank: int | None,
     runtime: str | None,
     until: Moment | None,
     script: Path | None,
@@ -79,7 +82,7 @@ def command(
     again, 1 when it does, and with --bisect 125 when the program fails otherwise (as `git bisect run` wants it).
     """
     chosen = Chosen(
-        capsule=capsule,
+        capsule=capsule_at(capsule, rank),
         runtime=runtime or "",
         until=until,
         script=script,
@@ -186,6 +189,8 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         render.say(f"recorded as: {incident}")
     for note in verdict.notes:
         render.say(note)
+    if tally.get("again"):
+        render.say("emulated: what its peers sent was made up, now as then; what values are is said of this run alone")
     if tally.get("object_notes"):
         render.say(f"{tally['object_notes']} pickled objects differ, as a pid or a time does; --strict counts them")
     if tally.get("synthesized"):

@@ -96,7 +96,10 @@ def tally_text(tally: Json) -> str:
     parts = [f"{tally['compared']} collectives ({tally['fingerprints']} with what they send)"]
     if tally.get("object_notes"):
         parts.append(f"{tally['object_notes']} pickled objects that differ")
-    parts.append(f"{tally['synthesized']} synthesized")
+    again = tally.get("again", 0)
+    parts.append(f"{again} made up as when it was emulated" if again else f"{tally['synthesized']} synthesized")
+    if again and tally["synthesized"]:
+        parts.append(f"{tally['synthesized']} otherwise")
     if tally.get("missing"):
         parts.append(f"{tally['missing']} still to come")
     return ", ".join(parts)

@@ -18,6 +18,8 @@ class Evidence:
     exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
     that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
     ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
+    emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
+    two ranks have nothing to do with each other.
     """
 
     logs: Mapping[int, RankLog]
@@ -29,6 +31,7 @@ class Evidence:
     ended_wall_ns: int = 0
     asked_only: tuple[int, ...] = ()
     gaps: tuple[str, ...] = ()
+    emulated: str = ""
 
     def progress(self) -> dict[int, Progress]:
         """A rank whose log breaks off is not held to what it lacks."""

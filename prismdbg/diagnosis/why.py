@@ -40,13 +40,9 @@ class Diagnosis:
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    verdicts = [
-        *find_failures(evidence),
-        *find_mismatches(evidence),
-        *find_stops(evidence),
-        *find_nonfinite(evidence),
-        *find_stragglers(evidence),
-    ]
+    verdicts = [*find_failures(evidence), *find_mismatches(evidence)]
+    if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
+        verdicts += [*find_stops(evidence), *find_nonfinite(evidence), *find_stragglers(evidence)]
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 
 
@@ -59,7 +55,13 @@ def _missing(evidence: Evidence) -> list[str]:
     if evidence.asked_only and (others := [rank for rank in without if rank not in evidence.asked_only]):
         lines.append(f"{rank_list(others)} {'was' if len(others) == 1 else 'were'} not to be recorded (--ranks)")
         without = [rank for rank in without if rank in evidence.asked_only]
-    if without:
+    if evidence.emulated:
+        lines += [
+            f"{len(evidence.logs)} of {evidence.known_world_size} ranks of {evidence.emulated} ran, each alone: of the "
+            "others nothing is said",
+            "what peers sent was made up: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
+        ]
+    elif without:
         lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")
     for rank, log in sorted(evidence.logs.items()):
         lines += [

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from prismdbg.capsule.log_format import STREAM
+from prismdbg.model import made_up
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.ops import OPS, OpSpec
@@ -39,6 +40,7 @@ class Call:
         "group_name",
         "inputs",
         "is_async",
+        "made",
         "outputs",
         "rank",
         "root",
@@ -60,6 +62,7 @@ class Call:
         self.root = int(self._argument(spec.root, -1))
         self.tag = int(self._argument(spec.tag, 0))
         self.synthesized = False  # whether the answer was assumed
+        self.made = made_up.NOT_KNOWN  # and how
         self.is_async = bool(self._argument(spec.async_op, spec.async_op is not None))
 
     def _argument(self, position: int | None, default: Any) -> Any:

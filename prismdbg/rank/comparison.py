@@ -43,6 +43,7 @@ class Tally:
     fingerprints: int = 0
     object_notes: int = 0
     synthesized: int = 0
+    again: int = 0  # synthesized as they were when the rank was emulated
     served: set[int] = field(default_factory=set)
 
 

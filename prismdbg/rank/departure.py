@@ -14,6 +14,14 @@ from prismdbg.rank.call import Call
 _OF_THE_ANSWER = frozenset(["out", "synthesized"])
 
 
+def rests_on(since: Moment | None, moment: Moment, names: Collection[str]) -> bool:
+    """Whether a value at `moment`, made of these names, may depend on the answer at `since`: everything after that, and
+    the answer itself."""
+    if since is None or moment < since:
+        return False
+    return moment > since or not _OF_THE_ANSWER.isdisjoint(names)
+
+
 @dataclass(slots=True)
 class Departure:
     """`left`: the first call that is not as recorded. `affected`: the first one after it that receives anything: what
@@ -30,11 +38,8 @@ class Departure:
         return first
 
     def assumes(self, moment: Moment, names: Collection[str]) -> bool:
-        """Whether a value at `moment`, made of these names, rests on what peers are assumed to send: everything after
-        the rank left the record, and the answer to the call in which it did."""
-        if self.left is None or moment < self.left:
-            return False
-        return moment > self.left or not _OF_THE_ANSWER.isdisjoint(names)
+        """Whether a value rests on what peers are assumed to send since the rank left the record."""
+        return rests_on(self.left, moment, names)
 
     def record_holds(self, call: Call, moment: Moment) -> bool:
         """Whether a recorded answer may be given to this call."""

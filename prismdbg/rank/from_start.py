@@ -27,9 +27,20 @@ def begin_replay(config: RankConfig) -> None:
     replaying = Replaying(Path(config.log), agent, counters)
     replaying.prepare()
     replaying.install()
-    alone.install()
     COUNTER.listen(replaying.on_step)
+    _install_world(config, replaying)
     COUNTER.install()
     triggers.install(replaying)
     replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
     replaying.hold("start")
+
+
+def _install_world(config: RankConfig, replaying: Replaying) -> None:
+    if "emulation" not in config.extra:
+        alone.install()
+        return
+    from prismdbg.rank.emulation.again import begin_again
+    from prismdbg.rank.emulation.settings import Emulation
+
+    settings = Emulation.from_json(config.extra["emulation"])
+    begin_again(settings, replaying.log.notes, replaying.replayer.sources)

@@ -32,7 +32,7 @@ def peers_at(stop: Stop, log: RankLog) -> dict[str, Any]:
         "title": log.groups[name].title if name in log.groups else name,
         "size": len(ranks),
         "members": members[:MAX_MEMBERS],
-        "recorded_ns": record.duration_ns if record is not None else None,
+        "recorded_ns": record.duration_ns if record is not None and not record.synthesized else None,
     }
 
 

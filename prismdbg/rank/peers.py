@@ -20,10 +20,12 @@ from prismdbg.rank.call import Call
 class Answer:
     """The outputs are filled. `synthesized`: by assumption, not by record. `source`: sender of a receive from any.
 
-    `failure`: nothing is filled, the collective failed when it was recorded and is to fail again.
+    `again`: it was synthesized when it was recorded, and is the same. `failure`: nothing is filled, the collective
+    failed when it was recorded and is to fail again.
     """
 
     synthesized: bool
+    again: bool = False
     source: int = -1
     failure: Failure | None = None
 
@@ -54,7 +56,7 @@ class RecordedPeers:
             if record.payload is None:
                 return None
             self.fill(call.received, record.payload)
-        return Answer(synthesized=False, source=record.source_rank)
+        return Answer(synthesized=record.synthesized, again=record.synthesized, source=record.source_rank)
 
     def fill(self, tensors: list[torch.Tensor], ref: PayloadRef) -> None:
         """Copies the payload into the tensors, one after another. `CapsuleError` where the sizes differ."""

@@ -99,8 +99,8 @@ def _looking(replaying: Replaying) -> dict[str, Verb]:
         digest = bool(message.get("digest", False))
 
         def value(stop: Stop) -> dict[str, Any]:
-            found, departure = evaluate_at(stop, text, frame, digest), replayer.departure
-            if departure is not None and departure.assumes(stop.moment, parse(text).names):
+            found = evaluate_at(stop, text, frame, digest)
+            if replayer.assumes(stop.moment, parse(text).names):
                 found["assumed"] = True
             return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.call import Call, Redispatch
 from prismdbg.rank.comparison import Difference, Sent, Tally, compare, describe_call
 from prismdbg.rank.counters import Counters
-from prismdbg.rank.departure import Departure
+from prismdbg.rank.departure import Departure, rests_on
 from prismdbg.rank.events import Events
 from prismdbg.rank.gate import Gate, Stop
 from prismdbg.rank.halts import Halts
@@ -59,6 +59,7 @@ class Replayer:
         self.departure: Departure | None = None
         self.what_if: WhatIf | None = None
         self.beyond_end = False
+        self._assumed_from: Moment | None = None  # of an emulated rank: the first that received anything
         self.tally = Tally()
         self.place = Place()
         self.halts = Halts(gate, publish)
@@ -95,7 +96,7 @@ class Replayer:
         self.place.sends(moment, identity, sent.fingerprint)
         halt = self.halts.before(view)
         answer = self._answer(call, record, moment, event)
-        self.place.receives(moment, record, answer.synthesized)
+        self.place.receives(moment, record, answer.synthesized and not answer.again)
         if self.events is not None:
             self.events.answered()
         if record is not None:
@@ -114,6 +115,11 @@ class Replayer:
     def departed(self) -> bool:
         """Whether the rank has left the record, so that everything later is assumed."""
         return self.departure is not None and self.departure.left is not None
+
+    def assumes(self, moment: Moment, names: Collection[str]) -> bool:
+        """Whether a value at `moment`, made of these names, rests on what peers are assumed to send."""
+        departed = self.departure is not None and self.departure.assumes(moment, names)
+        return departed or rests_on(self._assumed_from, moment, names)
 
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error
@@ -190,9 +196,13 @@ class Replayer:
             self.tally.synthesized += 1
             return answer
         answer = self._ask_sources(call, record)
-        if answer.synthesized:
+        if answer.synthesized and not answer.again:
             self.tally.synthesized += 1
             self._publish("synthesized", moment=event["moment"], collective=event)
+        if answer.again:
+            self.tally.again += 1
+            if self._assumed_from is None and any(t.numel() for t in call.received):
+                self._assumed_from = moment
         return answer
 
     def _await(
@@ -292,6 +302,7 @@ class Replayer:
             "fingerprints": tally.fingerprints,
             "object_notes": tally.object_notes,
             "synthesized": tally.synthesized,
+            **({"again": tally.again} if tally.again else {}),
             "missing": len(self.missing()),
             "affected": str(self.departure.affected) if self.departure and self.departure.affected else None,
         }

@@ -33,6 +33,8 @@ class Arrivals:
 
     @classmethod
     def of_capsule(cls, capsule: Capsule) -> Arrivals:
+        if capsule.manifest.emulated:  # each of its ranks ran alone, when its turn came
+            return cls(None)
         inject = capsule.rank().get("inject")
         run = RunFolder(Path(str(inject)).parent) if inject else None
         return cls(run if run is not None and run.run_json.is_file() else None)

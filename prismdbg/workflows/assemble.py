@@ -13,7 +13,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
-from prismdbg.capsule.log_coverage import receives
+from prismdbg.capsule.log_coverage import needs_payload
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.secrets import redact, redact_arguments
@@ -22,7 +22,7 @@ from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import build_slice
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.runtime.environment import Environment
@@ -36,7 +36,7 @@ from prismdbg.workflows.run_folder import RunFolder, read_json
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
     """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
-    `images`: of a process image, taken over."""
+    `images`: of a process image, taken over. `emulated`: the mesh of a world that was not there."""
 
     run: RunFolder
     folder: Path
@@ -49,6 +49,7 @@ class Ingredients:
     keep_images: bool = False
     last_moment: Moment | None = None
     notes: tuple[str, ...] = ()
+    emulated: str = ""
 
 
 def assemble(parts: Ingredients) -> Capsule:
@@ -139,7 +140,7 @@ def replayable_from(records: list[Collective], log: RankLog, segments: Container
     last = records[-1].moment
     start = Moment(last.step, last.collective + 1)
     for record in reversed(records):
-        if _needs_payload(record, log) and (record.payload is None or record.payload.segment not in segments):
+        if needs_payload(record, log) and (record.payload is None or record.payload.segment not in segments):
             break
         start = record.moment
     return start
@@ -148,13 +149,9 @@ def replayable_from(records: list[Collective], log: RankLog, segments: Container
 def kept_from_the_start(log: RankLog, folder: Path) -> bool:
     """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
     for record in sorted(log.collectives, key=lambda record: record.record_id):
-        if _needs_payload(record, log):
+        if needs_payload(record, log):
             return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
     return bool(log.collectives)
-
-
-def _needs_payload(record: Collective, log: RankLog) -> bool:
-    return record.state is State.COMPLETED and receives(record, log.rank, log.groups.get(record.group))
 
 
 def _manifest(
@@ -187,4 +184,5 @@ def _manifest(
         versions={k: str(v) for k, v in rank["versions"].items()},
         hardware={k: str(v) for k, v in rank["hardware"].items()},
         notes=tuple(notes),
+        emulated=parts.emulated,
     )

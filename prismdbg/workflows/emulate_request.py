@@ -14,6 +14,7 @@ class EmulateRequest:
     """`steps`: 0 runs the program to its own end. `per_node`: 0 takes torchrun's, else at most 8.
 
     donor: an earlier run, real or emulated, whose values peers may send. bound_s: for each run of a rank.
+    window_bytes: of what a rank received from others that ran; a replay makes everything else up again.
     """
 
     output: Path
@@ -27,7 +28,7 @@ class EmulateRequest:
     per_node: int = 0
     donor: Path | None = None
     donor_bytes: int = 1 << 30
-    window_steps: int = 0
+    window_bytes: int = 4 << 30
     memory: bool = False
     bound_s: float = 3600.0
 

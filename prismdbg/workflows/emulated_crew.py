@@ -31,7 +31,8 @@ class EmulatedCrew:
             socket_dir=str(sockets),
             run=str(run.path),
             cache_dir=str(cache_dir()),
-            window_steps=request.window_steps,
+            window_steps=-1 if request.window_bytes else 0,
+            window_bytes=request.window_bytes,
             memory=request.memory,
             nan_check=False,  # values stand on assumptions: nothing is claimed about them
             fingerprints=False,

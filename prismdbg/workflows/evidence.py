@@ -10,6 +10,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import LogReader, RankLog, fold
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.incidents import attempt_of
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
@@ -30,6 +31,7 @@ def gather(path: Path) -> Evidence:
     if not folders and not run.run_json.exists():
         raise UsageError(f"{path} holds no log", hint="give the folder that `prismdbg record -o` made")
     supervisor = _json(run.supervisor_json)
+    emulated = _emulated(run)
     alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _is_alive(folder)}
     silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
     return Evidence(
@@ -40,9 +42,19 @@ def gather(path: Path) -> Evidence:
         died_first=_died_first(supervisor, silent, max((attempt_of(folder.name) for folder in folders), default=0)),
         is_running=bool(alive),
         ended_wall_ns=time.time_ns() if alive else int(supervisor.get("ended_wall_ns", 0)),
-        asked_only=tuple(_json(run.config).get("ranks", ())),
-        gaps=tuple(_gaps(run, supervisor, bool(folders), bool(alive))),
+        asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
+        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(folders), bool(alive))),
+        emulated=emulated,
     )
+
+
+def _emulated(run: RunFolder) -> str:
+    """The mesh; empty for a run that was recorded, or of which that is not known."""
+    try:
+        found = read_emulated(run)
+    except UsageError:
+        return "a world that was not there"
+    return str(found.mesh) if found is not None else ""
 
 
 def _gaps(run: RunFolder, supervisor: dict[str, Any], has_logs: bool, is_running: bool) -> Iterator[str]:

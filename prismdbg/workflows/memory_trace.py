@@ -21,7 +21,8 @@ from prismdbg.workflows.run_folder import RunFolder, rank_of
 
 
 def recorded_trace(path: Path, rank: int | None) -> Path | None:
-    """The trace at `path`, which may be one, or a run in which that rank has one; None for neither."""
+    """The trace at `path`, which may be one, or a run in which that rank has one; None for neither, and for a rank that
+    was emulated without one: it can be run again."""
     if is_trace(path):
         return path
     if not RunFolder(path).run_json.is_file():
@@ -29,6 +30,8 @@ def recorded_trace(path: Path, rank: int | None) -> Path | None:
     traced = {rank_of(folder): folder / RANK_MEMORY for folder in RunFolder(path).rank_folders()}
     traced = {number: folder for number, folder in traced.items() if is_trace(folder)}
     wanted = min(traced, default=None) if rank is None else rank
+    if wanted not in traced and read_emulated(RunFolder.existing(path)) is not None:
+        return None
     if wanted not in traced:
         raise UsageError(
             f"{path} has no memory trace" + (f" of rank {rank}" if traced else ""),

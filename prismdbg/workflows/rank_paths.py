@@ -36,13 +36,13 @@ def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPath
 
     folders = {str(note.data["path"]) for note in log.notes if note.kind == "folder"} | set(_named(rank))
     return RankPaths(
-        files=were_there(_read(log, rank)),
+        files=were_there(files_read(log, rank)),
         folders=were_there(path for path in sorted(folders) if _is_folder(Path(path))),
         absent=tuple(sorted(map(str, absent))),
     )
 
 
-def _read(log: RankLog, rank: dict[str, Any]) -> list[str]:
+def files_read(log: RankLog, rank: dict[str, Any]) -> list[str]:
     """What the program read, and the program itself."""
     noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
     script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None

@@ -9,6 +9,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
+from prismdbg.workflows.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -83,10 +84,22 @@ def report(path: Path) -> list[str]:
     kept = sum(s.log_bytes + s.payload_bytes for s in states)
     lines.append(f"{path}: {len(states)} ranks, {collectives} collectives, {kept / 2**20:.1f} MiB")
     lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
+    if (emulated := read_emulated(run)) is not None:
+        return [*lines, *_emulated(path, emulated)]
     supervisor = read_json(run.supervisor_json)
     lines += [f"incident: {i['text']}" for i in supervisor.get("incidents", [])]
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
     lines += [f"problem: {p}" for p in supervisor.get("problems", [])]
     if supervisor.get("incidents"):
         lines.append(f"next: prismdbg why {path}")
+    return lines
+
+
+def _emulated(path: Path, world: EmulatedRun) -> list[str]:
+    lines = [
+        f"emulated: {len(world.ran)} of {world.world:,} ranks of {world.mesh}, each alone; what peers sent was made up"
+    ]
+    lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
+    if world.ran:
+        lines.append(f"next: prismdbg debug {path} --rank {world.ran[0]}; all ranks: prismdbg graph build {path}")
     return lines

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -74,7 +75,8 @@ def remove(path: Path, *, force: bool = False) -> Item:
         raise UsageError(f"{path} is neither a run nor a capsule", hint="`prismdbg list` says what there is")
     if item.kind is ItemKind.RUN and not force and (living := living_processes(RunFolder(path))):
         pids = ", ".join(map(str, living))
-        raise UsageError(f"{path} is still recording (process {pids})", hint="end the job first, or use --force")
+        doing = "emulating" if "emulated" in read_json(RunFolder(path).run_json) else "recording"
+        raise UsageError(f"{path} is still {doing} (process {pids})", hint="end the job first, or use --force")
     doomed = path
     if item.kind is not ItemKind.PARTIAL:
         doomed = partial_name(path, "removed")
@@ -170,6 +172,13 @@ def _kind(path: Path) -> ItemKind | None:
     return ItemKind.PACKED if path.name.endswith(layout.PACKED_SUFFIX) and path.is_file() else None
 
 
+def _ranks(path: Path, info: dict[str, Any]) -> str:
+    """`4 ranks`, `emulated, 3 of 8,192 ranks`."""
+    there = len(RunFolder(path).rank_folders())
+    emulated = info.get("emulated")
+    return f"emulated, {there} of {int(emulated['world']):,} ranks" if emulated is not None else f"{there} ranks"
+
+
 def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
     changed_ns = path.stat().st_mtime_ns
     if kind is ItemKind.PARTIAL:
@@ -177,10 +186,10 @@ def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
     try:
         if kind is ItemKind.RUN:
             info = read_json(RunFolder(path).run_json)
-            ranks = len(RunFolder(path).rank_folders())
-            return int(info.get("started_wall_ns", changed_ns)), f"{ranks} ranks: {' '.join(info.get('command', []))}"
+            ranks = _ranks(path, info)
+            return int(info.get("started_wall_ns", changed_ns)), f"{ranks}: {' '.join(info.get('command', []))}"
         manifest = read_manifest(path)
-    except (PrismError, OSError, TypeError, ValueError) as error:
+    except (PrismError, OSError, TypeError, ValueError, KeyError) as error:
         return changed_ns, f"damaged: {error}"
     incident = manifest.incident
     what = incident.kind if not incident.text else f"{incident.kind}: {incident.text}"

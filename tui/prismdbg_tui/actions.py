@@ -13,6 +13,8 @@ class Section(StrEnum):
     LOOK = "Look"
     TIME_LINE = "Time line"
     STOPS = "Stops"
+    RANK = "Rank"
+    MAP = "View"
     SCREEN = "Screen"
 
 

@@ -38,7 +38,7 @@ BUSY = (Phase.STARTING, Phase.RUNNING)
 
 class PrismApp(App[int]):
     """Over one capsule; with a rank to run (`live`), or over its record alone. `at`: where to look first, else the
-    incident."""
+    incident. above: there is a screen that escape leads back to, once nothing else is to be left."""
 
     CSS_PATH = Path(__file__).with_name("styles.tcss")
     TITLE = "prismdbg"
@@ -53,10 +53,12 @@ class PrismApp(App[int]):
         live: Live | None = None,
         keys: Mapping[str, str] | None = None,
         at: Moment | None = None,
+        above: bool = False,
     ) -> None:
         super().__init__()
         self.capsule = capsule
         self.live = live
+        self._above = above
         self.keys_shown = keymap.in_force(keys or {})
         self.set_keymap(dict(keys or {}))
         self.state = State()
@@ -78,6 +80,8 @@ class PrismApp(App[int]):
         self.layout.apply()
         for line in facts(self.capsule.manifest):
             self.panes.console.say(line, "event")
+        if self._above:
+            self.panes.console.say(f"esc, from the table, or {self.keys_shown['leave']}: back to all ranks", "event")
         self.panes.collectives.focus()
         self.glance.read()
         if self.live is not None:
@@ -212,9 +216,11 @@ class PrismApp(App[int]):
         self.act("pane_before")
 
     def action_escape(self) -> None:
-        """Out of a line; else out of what takes long; else back to the table."""
+        """Out of a line; else out of what takes long; else back to the table, and from there to what is above."""
         if self.live is not None and self.state.phase in BUSY and not isinstance(self.focused, Input):
             self.live.pause()
+        elif self._above and self.focused is self.panes.collectives:
+            self.leave()
         else:
             self.panes.console.line.value = ""
             self.layout.choose("collectives")

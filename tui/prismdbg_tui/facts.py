@@ -17,4 +17,6 @@ def facts(manifest: Manifest) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))
     yield f"job {manifest.job}, rank {manifest.rank} of {manifest.world_size}, {versions}"
     yield f"{figures.size(manifest.size_bytes)}; made {figures.when(manifest.created_ns)}"
+    if manifest.emulated:
+        yield f"emulated in {manifest.emulated}: none of its peers was there"
     yield from manifest.notes

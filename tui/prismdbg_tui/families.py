@@ -17,6 +17,7 @@ class Family:
         return self.on_dark if dark else self.on_light
 
 
+COMPUTE = Family("computes", "C", "#7f8fb0", "#56657f", ())  # of a simulated rank; a recorded one has gaps there
 FAMILIES = (
     Family("all_reduce", "R", "#4fa3ff", "#1565c0", ("allreduce",)),
     Family("all_gather", "G", "#3ddc97", "#00795a", ("allgather",)),
@@ -26,6 +27,7 @@ FAMILIES = (
     Family("send, recv", "P", "#5ce1e6", "#007a80", ("send", "recv")),
     Family("rooted", "O", "#ff85c0", "#ad1f6b", ("reduce_", "gather_", "scatter_")),
     Family("barrier", "|", "#a0a8b8", "#5a6272", ("barrier",)),
+    COMPUTE,
 )
 NONFINITE = ("#ff4d5e", "#c4001d")
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from textual.keys import _character_to_key, format_key
 
 from prismdbg.errors import UsageError
-from prismdbg_tui.actions import ACTIONS, BY_NAME
+from prismdbg_tui.actions import ACTIONS, Action
 
+TABLES = ("overview",)
 RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
 
 
@@ -24,8 +25,11 @@ def config_file() -> Path:
     return Path(home) / "prismdbg" / "keys.toml"
 
 
-def read_keys(path: Path) -> dict[str, str]:
-    """Keys by action, as Textual wants them; empty where there is no file. `UsageError` names what is wrong."""
+def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
+    """Keys by action, as Textual wants them; empty where there is no file. `UsageError` names what is wrong.
+
+    table: one of `TABLES`, for screens of their own.
+    """
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -33,17 +37,21 @@ def read_keys(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     try:
-        table = tomllib.loads(text)
+        written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}", hint='write lines like: next = "f10"') from error
-    found = {name: _keys(path, name, value) for name, value in table.items()}
-    _check_doubles(path, found)
+    chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in TABLES}
+    if not isinstance(chosen, dict):
+        raise UsageError(f"{path}: {table} is a table of keys", hint=f'write [{table}], then lines like: help = "f1"')
+    names = [action.name for action in actions]
+    found = {name: _keys(path, name, value, names) for name, value in chosen.items()}
+    _check_doubles(path, found, actions)
     return found
 
 
-def _keys(path: Path, name: str, value: object) -> str:
-    if name not in BY_NAME:
-        raise UsageError(f"{path}: there is no action {name!r}", hint=f"there are: {' '.join(BY_NAME)}")
+def _keys(path: Path, name: str, value: object, names: Sequence[str]) -> str:
+    if name not in names:
+        raise UsageError(f"{path}: there is no action {name!r}", hint=f"there are: {' '.join(names)}")
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UsageError(f"{path}: {name} takes a key or a list of keys", hint='for instance: next = ["n", "f10"]')
@@ -60,9 +68,9 @@ def _named(key: str) -> str:
     return "+".join([*(modifier.lower() for modifier in modifiers), name])
 
 
-def _check_doubles(path: Path, chosen: Mapping[str, str]) -> None:
+def _check_doubles(path: Path, chosen: Mapping[str, str], actions: Sequence[Action]) -> None:
     owners: dict[str, str] = {}
-    for action in ACTIONS:
+    for action in actions:
         for key in chosen.get(action.name, action.keys).split(","):
             if key in owners and (action.name in chosen or owners[key] in chosen):
                 raise UsageError(
@@ -71,11 +79,11 @@ def _check_doubles(path: Path, chosen: Mapping[str, str]) -> None:
             owners[key] = action.name
 
 
-def in_force(chosen: Mapping[str, str]) -> dict[str, str]:
+def in_force(chosen: Mapping[str, str], actions: Sequence[Action] = ACTIONS) -> dict[str, str]:
     """How each action's keys are shown."""
     return {
         action.name: " ".join(shown(key) for key in chosen.get(action.name, action.keys).split(","))
-        for action in ACTIONS
+        for action in actions
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -11,6 +12,7 @@ from prismdbg.model.moment import Moment
 
 if TYPE_CHECKING:
     from prismdbg.workflows.debugger import Debugger
+    from prismdbg.workflows.job_view import JobView
     from prismdbg.workflows.replay_plan import ReplayRequest
     from prismdbg.workflows.travel import Travel
     from prismdbg_tui.live import LiveRank
@@ -28,8 +30,8 @@ def on_terminal() -> bool:
     ) not in ("dumb", "")
 
 
-def look(capsule: Capsule, name: str, at: Moment | None = None) -> int:
-    """The exit code."""
+def look(capsule: Capsule, name: str, at: Moment | None = None, *, above: bool = False) -> int:
+    """The exit code. `above`: there is a screen to go back to."""
     if not on_terminal():
         from prismdbg_tui.plain_table import write_table
 
@@ -38,17 +40,49 @@ def look(capsule: Capsule, name: str, at: Moment | None = None) -> int:
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.keymap import config_file, read_keys
 
-    return PrismApp(capsule, name, keys=read_keys(config_file()), at=at).run() or 0
+    return PrismApp(capsule, name, keys=read_keys(config_file()), at=at, above=above).run() or 0
 
 
-def debug(request: ReplayRequest, name: str, talk: TextIO, bound_s: float, at: Moment | None = None) -> int:
+def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
+    """All ranks, again and again after a rank that one went into. `into`: shows a rank, or lets it run again."""
+    from prismdbg_tui.overview.load import overview_job
+
+    job = overview_job(view)
+    if not on_terminal():
+        from prismdbg_tui.overview.plain_ranks import write_ranks
+
+        write_ranks(job, sys.stdout)
+        return 0
+    from prismdbg_tui.keymap import config_file, read_keys
+    from prismdbg_tui.overview.app import OverviewApp
+    from prismdbg_tui.overview.keys import OVERVIEW_ACTIONS, TABLE
+
+    keys, rank = read_keys(config_file(), OVERVIEW_ACTIONS, TABLE), None
+    while True:
+        app = OverviewApp(job, keys=keys, at=rank)
+        drop = app.run()
+        if drop is None:
+            return app.return_code or 0
+        rank = drop.rank
+        into(drop.rank, drop.runs)
+
+
+def debug(
+    request: ReplayRequest,
+    name: str,
+    talk: TextIO,
+    bound_s: float,
+    at: Moment | None = None,
+    *,
+    above: bool = False,
+) -> int:
     """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
-    long the rank may run without another collective."""
+    long the rank may run without another collective. `above`: there is a screen to go back to."""
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.keymap import config_file, read_keys
 
     live = live_rank(request, bound_s, at)
-    app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()), at=at)
+    app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()), at=at, above=above)
     try:
         code = app.run() or 0
     finally:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
-
-from prismdbg.capsule.log_format import StepSource
-from prismdbg.rank import alone, triggers
+from prismdbg.rank import triggers
 from prismdbg.rank.config import RankConfig
+from prismdbg.rank.emulation.again import StoreNotes
 from prismdbg.rank.emulation.donors import store_key
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.settings import WORLD, Emulation
-from prismdbg.rank.emulation.store import EmulatedStore, StoreState
+from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.turn import Need, Turn
+from prismdbg.rank.emulation.world import StepLimit, install_world
 from prismdbg.rank.recording import Recording
 from prismdbg.rank.steps import COUNTER
 
@@ -40,9 +38,11 @@ def _begin(config: RankConfig) -> None:
     recording = Recording(config, recorder, "emulated")
     recorder.on_group(recording.on_group)
     recorder.mode(1)
-    _install_world(settings, peers, turn)
+    recording.opened_files.install()
+    _install_world(settings, peers, turn, recording)
     COUNTER.listen(recording.on_step)
-    COUNTER.listen(_Limit(settings.steps, recorder))
+    # what the program does on its way out is answered, and belongs to no step
+    COUNTER.listen(StepLimit(settings.steps, lambda: recorder.mode(0)))
     COUNTER.install()
     triggers.install(_Witness(recording, peers))
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
@@ -52,19 +52,6 @@ def _in_child(recording: Recording) -> None:
     """What the rank forks (a DataLoader worker, say) is no rank."""
     recording.is_child = True
     recording.recorder.mode(0)
-
-
-class _Limit:
-    """Ends the program at a step's boundary, as `sys.exit(0)` there would."""
-
-    def __init__(self, steps: int, recorder: EmulatedRecorder) -> None:
-        self._steps = steps
-        self._recorder = recorder
-
-    def __call__(self, step: int, _: StepSource) -> None:
-        if self._steps and step >= self._steps:
-            self._recorder.mode(0)  # what the program does on its way out is answered, and belongs to no step
-            raise SystemExit(0)
 
 
 class _Witness:
@@ -82,7 +69,11 @@ class _Witness:
         self._recording.end(code)
 
 
-def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn) -> None:
+def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn, recording: Recording) -> None:
+    def note(kind: str, **data: Any) -> None:
+        if recording.ensure_open():  # a rendezvous comes before the first collective
+            recording.note(kind, **data)
+
     def lacks(key: str) -> None:
         source = 0 if settings.rank else -1  # keys for everybody are set by rank 0
         need = Need(
@@ -95,14 +86,5 @@ def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn) -> Non
         )
         turn.lacks(need)
 
-    state = StoreState(settings.rank, settings.world, peers.inbox.store_value, peers.outbox.keep_key, lacks)
-    alone.install(lambda: EmulatedStore(state))
-
-    def lone_store(*_: Any, **__: Any) -> EmulatedStore:
-        return EmulatedStore(state)
-
-    for module in (dist, c10d):
-        module.TCPStore = lone_store
-    if dist.get_debug_level() is dist.DebugLevel.DETAIL:  # it would open gloo's sockets to compare the ranks' calls
-        dist.set_debug_level(dist.DebugLevel.INFO)
-    os.environ.pop("TORCH_DIST_INIT_BARRIER", None)
+    others = StoreNotes(peers.inbox.store_value, note)
+    install_world(StoreState(settings.rank, settings.world, others.value, peers.outbox.keep_key, lacks))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from prismdbg.model import made_up
 from prismdbg.model.collective import Identity
 from prismdbg.rank.call import Call
 from prismdbg.rank.emulation import filling
@@ -27,11 +28,13 @@ _GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """How it was answered. source: the sender of a receive from any. work: stands for what is yet to come."""
+    """How it was answered, one of `made_up.WAYS`. source: the sender of a receive from any. work: stands for what is
+    yet to come. like: mean and deviation of noise like the donor's."""
 
     how: str
     source: int = -1
     work: Any = None
+    like: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,7 @@ class EmulatedPeers:
         """All members do the same: what peers send may be taken to be like what this rank sends."""
         outputs, policy = asked.outputs, asked.policy
         if not outputs:
-            return Answered(how="nothing received")
+            return Answered(how=made_up.NOTHING)
         if policy is Policy.ZEROS:
             filling.zeros(outputs)
         elif policy is Policy.NOISE:
@@ -129,8 +132,8 @@ class EmulatedPeers:
             said = self.inbox.contributions(asked.call, asked.identity, asked.members)
             for place, data in said.items():
                 filling.pour(asked.outputs[place], data)
-            return Answered(how="echo and donor" if said else "echo")
-        return Answered(how="echo")
+            return Answered(how=made_up.ECHO_AND_DONOR if said else made_up.ECHO)
+        return Answered(how=made_up.ECHO)
 
     def _similar(self, asked: Asked) -> DonorValue:
         while (value := self.inbox.find_similar(asked.call, asked.identity, asked.axis)) is None:
@@ -142,17 +145,18 @@ class EmulatedPeers:
         call = asked.call
         letter = self.inbox.address(call, asked.identity, asked.axis)
         if not any(t.numel() for t in asked.outputs):
-            return Answered(how="nothing received", source=letter.source)
+            return Answered(how=made_up.NOTHING, source=letter.source)
         if call.spec.name == "scatter_" and call.root == call.rank:
             asked.outputs[0].copy_(asked.inputs[call.rank])
-            return Answered(how="own", source=letter.source)
+            return Answered(how=made_up.OWN, source=letter.source)
         if self._is_lacking(asked, letter):
             if call.spec.is_p2p:
                 filling.zeros(asked.outputs)  # it may have been posted only, to be waited for after a send
-                return Answered(how="donor", source=letter.source, work=LateWork(lambda: self._receive(asked, letter)))
+                work = LateWork(lambda: self._receive(asked, letter))
+                return Answered(how=made_up.DONOR, source=letter.source, work=work)
             self._receive(asked, letter)
-            return Answered(how="donor", source=letter.source)
-        return Answered(how=self._given_how(asked, letter), source=letter.source)
+            return Answered(how=made_up.DONOR, source=letter.source)
+        return self._given_at_once(asked, letter)
 
     def _receive(self, asked: Asked, letter: Letter) -> None:
         """Stands until the sender has sent it."""
@@ -180,22 +184,22 @@ class EmulatedPeers:
     def _held_already(asked: Asked) -> bool:
         return asked.policy is Policy.AUTO and asked.call.spec.name == "broadcast_" and holds_it_already()
 
-    def _given_how(self, asked: Asked, letter: Letter) -> str:
-        outputs, policy, value = asked.outputs, asked.policy, self._value(asked, letter)
+    def _given_at_once(self, asked: Asked, letter: Letter) -> Answered:
+        outputs, policy, value, source = asked.outputs, asked.policy, self._value(asked, letter), letter.source
         if policy in (Policy.AUTO, Policy.DONOR) and value is not None and self._fits(value, outputs):
             self._load(value, outputs)
-            return "donor"
+            return Answered(how=made_up.DONOR, source=source)
         if policy is Policy.ECHO or self._held_already(asked):
             filling.echo(asked.call, outputs, [])
-            return "echo"
+            return Answered(how=made_up.ECHO, source=source)
         if policy is Policy.ZEROS:
             filling.zeros(outputs)
-            return "zeros"
+            return Answered(how=made_up.ZEROS, source=source)
         if value is None or value.mean is None or value.deviation is None:
             filling.noise(outputs, self._seed(asked))
-            return "noise"
+            return Answered(how=made_up.NOISE, source=source)
         filling.noise(outputs, self._seed(asked), value.mean, value.deviation)
-        return "noise like the donor"
+        return Answered(how=made_up.NOISE_LIKE, source=source, like=(value.mean, value.deviation))
 
     def _load(self, value: DonorValue, outputs: list[torch.Tensor]) -> None:
         data = memoryview(self.inbox.load(value))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Identity
 from prismdbg.rank.call import Call, Redispatch, identity_key
+from prismdbg.rank.emulation.again import noise_note
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.python_recorder import PythonRecorder
 from prismdbg.rank.works import finished
@@ -27,8 +29,11 @@ class EmulatedRecorder(PythonRecorder):
         raise error
 
     def _answered(self, call: Call) -> Any:
-        answered = self._peers.answer(call, self._identity(call))
-        call.synthesized = True
+        identity = self._identity(call)
+        answered = self._peers.answer(call, identity)
+        call.synthesized, call.made = True, answered.how
+        if answered.like is not None:
+            self.append(fmt.Kind.NOTE, noise_note(identity, *answered.like))
         return call.result(finished(call, answered.source) if answered.work is None else answered.work.boxed())
 
     def _identity(self, call: Call) -> Identity:

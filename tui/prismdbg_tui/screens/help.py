@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -12,15 +12,16 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from prismdbg_tui import pattern
-from prismdbg_tui.actions import ACTIONS, Section, unavailable
+from prismdbg_tui.actions import ACTIONS, Action, Section, unavailable
 from prismdbg_tui.colors import color
 
 
 class Help(ModalScreen[None]):
     BINDINGS = [Binding("escape,q,question_mark,f1", "dismiss", "close")]
 
-    def __init__(self, keys: Mapping[str, str], *, live: bool) -> None:
+    def __init__(self, keys: Mapping[str, str], *, live: bool, actions: Sequence[Action] = ACTIONS) -> None:
         super().__init__()
+        self._actions = actions
         self._keys = dict(keys)
         self._live = live
 
@@ -36,17 +37,20 @@ class Help(ModalScreen[None]):
     def _text(self) -> Text:
         accent = color(self.app, "accent")
         text = Text()
-        for section in Section:
+        for section in dict.fromkeys(action.section for action in self._actions):
             text.append(f"{section}\n", f"bold {accent}")
-            for action in (a for a in ACTIONS if a.section is section):
+            for action in (a for a in self._actions if a.section is section):
                 reason = unavailable(action, live=self._live)
                 text.append(f"  {self._keys[action.name]:<14}", "dim" if reason else "bold")
                 text.append(f"{action.title}\n", "dim" if reason else "")
             if section is Section.RUN and not self._live:
                 text.append("  dim: nothing runs here, this is the record\n", "dim italic")
             text.append("\n")
+        self._end(text, accent)
+        return text
+
+    def _end(self, text: Text, accent: str) -> None:
         text.append("Search and filter\n", f"bold {accent}")
         text.append((pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n") + "\n")
         text.append('\nKeys of your own: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
         text.append("  names of actions: " + " ".join(a.name for a in ACTIONS), "dim")
-        return text

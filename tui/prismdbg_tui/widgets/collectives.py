@@ -127,9 +127,12 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         if y >= 1 and 0 <= line < self.count:
             self.go_to_line(line)
 
+    def columns(self, width: int) -> list[Column]:
+        return columns_for(width)
+
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
-        columns = columns_for(width)
+        columns = self.columns(width)
         if y == 0:
             text = " " + " ".join(fitted(column.title, column) for column in columns)
             return Strip([Segment(text, base + Style(bold=True, dim=True))]).adjust_cell_length(width, base)

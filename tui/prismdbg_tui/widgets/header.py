@@ -55,6 +55,8 @@ class Header(Static):
         text.append(f"  {self._where()}")
         text.append(f"   {figures.clean(self._capsule)}", "bold")
         text.append(f" · rank {self._manifest.rank} of {self._manifest.world_size}", "dim")
+        if self._manifest.emulated:
+            text.append(" · emulated, peers synthesized", color(self.app, "warning"))
         text.append(f" · {figures.clean(self._manifest.incident.text)}", "dim")
         return text
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.widgets import Static
 
-from prismdbg_tui.actions import ACTIONS, unavailable
+from prismdbg_tui.actions import ACTIONS, Action, unavailable
 from prismdbg_tui.colors import color
 
 _ALWAYS = 2
@@ -22,10 +22,10 @@ class KeyBar(Static):
             self.action_name = action
             super().__init__()
 
-    def __init__(self, keys: Mapping[str, str], *, live: bool) -> None:
+    def __init__(self, keys: Mapping[str, str], *, live: bool, actions: Sequence[Action] = ACTIONS) -> None:
         super().__init__("", id="keys")
         self._keys = dict(keys)
-        shown = [a for a in ACTIONS if a.footer and not unavailable(a, live=live)]
+        shown = [a for a in actions if a.footer and not unavailable(a, live=live)]
         self._all = [(a.name, f"{self._keys[a.name].split()[0]} ", a.footer) for a in shown]
 
         self._entries = self._all

@@ -1,0 +1,17 @@
+"""Where a CAPSULE is asked for a RUN will do, with --rank: the capsule of that rank, found or made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli import render
+from prismdbg.workflows.rank_capsule import capsule_of
+
+RANK_OF_RUN = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a RUN, instead of a CAPSULE.")
+
+
+def capsule_at(path: Path, rank: int | None) -> Path:
+    """What was chosen, or made, is said."""
+    return capsule_of(path, rank, lambda text: render.say(f"prismdbg: {text}"))

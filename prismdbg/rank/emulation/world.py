@@ -1,0 +1,41 @@
+"""What a program finds in place of a world: a store that all have been at, no rendezvous, and an end of its steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.rank import alone
+from prismdbg.rank.emulation.store import EmulatedStore, StoreState
+
+
+def install_world(state: StoreState) -> None:
+    """From here on torch.distributed needs nobody else."""
+    alone.install(lambda: EmulatedStore(state))
+
+    def lone_store(*_: Any, **__: Any) -> EmulatedStore:
+        return EmulatedStore(state)
+
+    for module in (dist, c10d):
+        module.TCPStore = lone_store
+    if dist.get_debug_level() is dist.DebugLevel.DETAIL:  # it would open gloo's sockets to compare the ranks' calls
+        dist.set_debug_level(dist.DebugLevel.INFO)
+    os.environ.pop("TORCH_DIST_INIT_BARRIER", None)
+
+
+class StepLimit:
+    """Ends the program at a step's boundary, as `sys.exit(0)` there would. steps: 0 for no limit."""
+
+    def __init__(self, steps: int, at_the_end: Callable[[], None]) -> None:
+        self._steps = steps
+        self._at_the_end = at_the_end
+
+    def __call__(self, step: int, _: StepSource) -> None:
+        if self._steps and step >= self._steps:
+            self._at_the_end()
+            raise SystemExit(0)

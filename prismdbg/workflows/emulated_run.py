@@ -1,0 +1,106 @@
+"""What a run folder says of an emulation: the world that was not there, which of its ranks ran, who stands for whom."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.class_finder import RankClasses
+from prismdbg.predict.job_graph import vector_by_rank
+from prismdbg.predict.mesh import Ints, Mesh
+from prismdbg.workflows.classes_file import read_classes
+from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
+
+SHOWN = 12
+NOBODY = -1
+OWN_NAME = "emulated-rank"  # of a capsule made of one of its ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedRun:
+    """`command`: as it may be shown, without what looks like a secret."""
+
+    run: RunFolder
+    mesh: Mesh
+    steps: int
+    peers: tuple[str, ...]
+    seed: int
+    command: tuple[str, ...]
+
+    @property
+    def world(self) -> int:
+        return self.mesh.world
+
+    @cached_property
+    def ran(self) -> tuple[int, ...]:
+        """Ranks that really ran and left a log."""
+        return tuple(sorted({rank_of(folder) for folder in self.run.rank_folders()}))
+
+    @cached_property
+    def _classes(self) -> RankClasses | None:
+        return read_classes(self.run, self.mesh)
+
+    @cached_property
+    def _representatives(self) -> dict[int, int]:
+        """Who ran for a kind of ranks, by its base."""
+        classes = self._classes.classes if self._classes is not None else ()
+        return {base: each.representative for each in classes for base in each.bases}
+
+    def stands_for(self, rank: int) -> int | None:
+        """Who ran for the class of a rank; None where the run does not say."""
+        return self._representatives.get(self._classes.kinds.base_of(rank)) if self._classes is not None else None
+
+    def standing_in(self) -> Ints | None:
+        """By rank who ran for its class; None where the run does not say."""
+        if self._classes is None:
+            return None
+        kinds = self._classes.kinds
+        by_kind = np.array([self._representatives.get(base, NOBODY) for base in kinds.bases()], dtype=np.int64)
+        return vector_by_rank(self.mesh, by_kind[kinds.by_position()])
+
+    def require_ran(self, rank: int) -> None:
+        """`UsageError` names who ran for it, and how to run it."""
+        self.mesh.check_rank(rank)
+        if rank in self.ran:
+            return
+        other = self.stands_for(rank)
+        if other is not None and other in self.ran:
+            text = f"{self.mesh.say(rank)} did not run: {self.mesh.say(other)} ran for its class"
+            hint = f"give --rank {other}, or run this one: {self.command_for(rank)}"
+        else:
+            shown = ", ".join(map(str, self.ran[:SHOWN])) + (", ..." if len(self.ran) > SHOWN else "")
+            text = f"{self.mesh.say(rank)} did not run, only {shown or 'none'} did"
+            hint = f"run it: {self.command_for(rank)}"
+        raise UsageError(text, hint=hint)
+
+    def command_for(self, rank: int) -> str:
+        axes = ",".join(f"{name}={self.mesh.size(name)}" for name in self.mesh.order)
+        words = ["prismdbg", "emulate", "-o", "NEW", "--world", str(self.world), "--mesh", axes, "--ranks", str(rank)]
+        words += ["--steps", str(self.steps)] if self.steps else []
+        words += ["--seed", str(self.seed)] if self.seed else []
+        words += [word for rule in self.peers for word in ("--peers", rule)]
+        return shlex.join([*words, "--", *self.command])
+
+
+def read_emulated(run: RunFolder) -> EmulatedRun | None:
+    """None of a run that was recorded. `UsageError` where what it says is damaged."""
+    described = read_json(run.run_json)
+    emulated = described.get("emulated")
+    if emulated is None:
+        return None
+    try:
+        axes = ",".join(f"{name}={int(size)}" for name, size in dict(emulated["mesh"]).items())
+        return EmulatedRun(
+            run=run,
+            mesh=Mesh.parse(axes, world=int(emulated["world"])),
+            steps=int(emulated.get("steps", 0)),
+            peers=tuple(map(str, emulated.get("peers", ()))),
+            seed=int(emulated.get("seed", 0)),
+            command=tuple(map(str, described.get("command", ()))),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{run.run_json} does not say what was emulated: {error}", hint="emulate again") from error

@@ -1,0 +1,278 @@
+"""The overview: a heat map of all ranks, what is under the cursor, and the iteration as a whole. Ends with the rank one
+drops into, or with none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Input, Label, Static
+
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.predict import report
+from prismdbg.predict.critical_path import critical_path
+from prismdbg.predict.report import PathRow
+from prismdbg.predict.simulate import simulate
+from prismdbg_tui import keymap
+from prismdbg_tui.colors import color
+from prismdbg_tui.overview import telling
+from prismdbg_tui.overview.heat_map import HeatMap
+from prismdbg_tui.overview.job import OverviewJob
+from prismdbg_tui.overview.keys import LINE_ACTIONS, OVERVIEW_ACTIONS, bindings
+from prismdbg_tui.overview.overlook import Overlook
+from prismdbg_tui.overview.rank_screen import RankScreen
+from prismdbg_tui.overview.sheet import OverviewHelp
+from prismdbg_tui.overview.simulated import SimulatedRecording
+from prismdbg_tui.picture import picture
+from prismdbg_tui.themes import THEMES
+from prismdbg_tui.widgets.key_bar import KeyBar
+
+_WIDE = (110, 30)  # from so many columns and lines on the iteration has a place of its own
+_LEAST_ITERATION = 15  # lines, with all that stands around it
+_FRAME = 3  # lines of the map that are no cells
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Into a rank that really ran: its record, or, where it `runs`, the rank itself."""
+
+    rank: int
+    runs: bool
+
+
+class OverviewApp(App[Drop | None]):
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        Path(__file__).parents[1] / "styles.tcss",
+        Path(__file__).with_name("overview.tcss"),
+    ]
+    TITLE = "prismdbg"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = bindings(OVERVIEW_ACTIONS)
+
+    def __init__(self, job: OverviewJob, *, keys: Mapping[str, str] | None = None, at: int | None = None) -> None:
+        super().__init__()
+        self.job = job
+        self.overlook = Overlook(job)
+        if at is not None:
+            self.overlook.go_to(at)
+        self.keys_shown = keymap.in_force(keys or {}, OVERVIEW_ACTIONS)
+        self.set_keymap(dict(keys or {}))
+        self.path: Sequence[PathRow] | None = None
+        self.map = HeatMap(self.overlook)
+        self._head, self._rank_text, self._text = Static("", classes="head"), Static("", id="rank"), Static("")
+        self._iteration = VerticalScroll(self._text, id="iteration", classes="pane")
+        self._prompt = Horizontal(Label("rank"), Input(compact=True, placeholder="617    pp=1 dp=13"), id="prompt")
+        self._keybar = KeyBar(self.keys_shown, live=False, actions=OVERVIEW_ACTIONS)
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        yield self.map
+        yield self._rank_text
+        yield self._iteration
+        yield self._prompt
+        yield self._keybar
+
+    def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = THEMES[0].name
+        self._iteration.border_title = "The iteration"
+        self._arrange()
+        self.map.focus()
+        self.show()
+        self._find_path()
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        screens, (width, height) = self._background_screens, self.size
+        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
+        return picture(shown or "", width, height, title or self.title, color(self, "background"))
+
+    # what is shown
+
+    def show(self) -> None:
+        """After every key: the map, and what is under the cursor."""
+        self.map.show()
+        accent = color(self, "accent")
+        self._rank_text.update(telling.of_rank(self.overlook, accent) + Text("\n") + telling.of_cell(self.overlook))
+
+    def _arrange(self) -> None:
+        """The map alone where there is little room; `iteration` shows the other."""
+        wide = self.size.width >= _WIDE[0] and self.size.height >= _WIDE[1]
+        chosen = self._iteration.has_class("-chosen")
+        self._iteration.display = wide or chosen
+        self.map.display = wide or not chosen
+        most = self.size.height - _LEAST_ITERATION
+        self.map.styles.height = min(self.overlook.rows_needed + _FRAME, most) if wide else "1fr"
+        accent = color(self, "accent")
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append(" ◣ prismdbg ", f"bold {accent}")
+        head.append(" simulated ", f"bold reverse {color(self, 'warning')}")
+        head.append(f"  {self.job.name}", "bold")
+        head.append(f" · {telling.heading(self.job)}", "dim")
+        self._head.update(head)
+        self._text.update(telling.of_iteration(self.job, self.path, self.size.width - 6, accent))
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._arrange)
+
+    def watch_theme(self, _name: str) -> None:
+        if self.is_mounted(self._head):
+            self.call_after_refresh(self._repaint)
+
+    def _repaint(self) -> None:
+        self._arrange()
+        self._keybar.paint()
+        self.show()
+
+    @work(thread=True, exclusive=True, group="path")
+    def _find_path(self) -> None:
+        """It takes another simulation."""
+        timeline = self.job.timeline
+        try:
+            traced = simulate(timeline.graph, timeline.cluster, trace=True)
+            rows: Sequence[PathRow] = report.path_rows(critical_path(traced))
+        except PrismError as error:
+            self.call_from_thread(self.refuse, f"no critical path: {error}")
+            return
+        self.call_from_thread(self._path_found, rows)
+
+    def _path_found(self, rows: Sequence[PathRow]) -> None:
+        self.path = rows
+        self._arrange()
+
+    # what is done
+
+    def on_heat_map_chosen(self, message: HeatMap.Chosen) -> None:
+        self.overlook.choose_cell(message.cell)
+        self.show()
+        if message.drop:
+            self.action_act("drop")
+
+    def on_heat_map_wheel(self, message: HeatMap.Wheel) -> None:
+        self.action_act("zoom_in" if message.closer else "zoom_out")
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        self.action_act(message.action_name)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        self._close_prompt()
+        if message.value.strip():
+            self._try(lambda: self.overlook.go_to(self.overlook.rank_named(message.value)))
+
+    def action_act(self, name: str) -> None:
+        if self._prompt.display:
+            return
+        look = self.overlook
+        moves = {
+            "next_metric": lambda: look.change_metric(1),
+            "previous_metric": lambda: look.change_metric(-1),
+            "first_metric": lambda: look.choose_metric(0),
+            "second_metric": lambda: look.choose_metric(1),
+            "third_metric": lambda: look.choose_metric(2),
+            "fourth_metric": lambda: look.choose_metric(3),
+            "fifth_metric": lambda: look.choose_metric(4),
+            "sixth_metric": lambda: look.choose_metric(5),
+            "rows": look.change_rows,
+            "columns": look.change_columns,
+            "swap": look.swap,
+            "fold": look.change_fold,
+            "scale": look.change_scale,
+            "zoom_in": look.zoom_in,
+            "zoom_out": look.zoom_out,
+            "zoom_all": look.zoom_all,
+            "left": lambda: look.move(0, -1),
+            "right": lambda: look.move(0, 1),
+            "up": lambda: look.move(-1, 0),
+            "down": lambda: look.move(1, 0),
+            "before_inside": lambda: look.step_inside(-1),
+            "after_inside": lambda: look.step_inside(1),
+            "smaller": lambda: look.next_by_value(1),
+            "larger": lambda: look.next_by_value(-1),
+            "largest": look.largest,
+        }
+        if name in moves:
+            self._try(moves[name])
+        else:
+            getattr(self, f"_do_{name}")()
+
+    def _try(self, deed: object) -> None:
+        try:
+            deed()  # type: ignore[operator]
+        except UsageError as error:
+            self.refuse(f"{error}\n{error.hint}".rstrip())
+        self.show()
+
+    def refuse(self, text: str) -> None:
+        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
+
+    def _do_drop(self) -> None:
+        if self.overlook.rank in self.job.ran:
+            self._leave(Drop(self.overlook.rank, runs=False))
+        else:
+            self._do_simulated()
+
+    def _do_debug(self) -> None:
+        if self.overlook.rank in self.job.ran:
+            self._leave(Drop(self.overlook.rank, runs=True))
+        else:
+            self.refuse(f"nothing of rank {self.overlook.rank} can run again: {self.job.who_ran(self.overlook.rank)}")
+
+    def _leave(self, drop: Drop) -> None:
+        if self.is_web:
+            self.refuse(f"in a browser, open it by itself: prismdbg open {self.job.name} --rank {drop.rank} --web")
+        else:
+            self.exit(drop)
+
+    @work(thread=True, exclusive=True, group="rank")
+    def _do_simulated(self) -> None:
+        job, rank = self.job, self.overlook.rank
+        timeline = simulate(job.timeline.graph, job.timeline.cluster, of_rank=rank)
+        recording = SimulatedRecording(timeline, rank)
+        title = f"{job.mesh.say(rank)} · {job.class_names[int(job.class_of[rank])]}, {job.who_ran(rank)}"
+        self.call_from_thread(self._show_rank, recording, title)
+
+    def _show_rank(self, recording: SimulatedRecording, title: str) -> None:
+        self.push_screen(RankScreen(recording, title, keymap.in_force({}, LINE_ACTIONS)))
+
+    def _do_go_to(self) -> None:
+        self._prompt.display = True
+        line = self._prompt.query_one(Input)
+        line.value = ""
+        line.focus()
+
+    def _close_prompt(self) -> None:
+        self._prompt.display = False
+        self.map.focus()
+
+    def key_escape(self) -> None:
+        """Out of the line; else out of the iteration."""
+        if self._prompt.display:
+            self._close_prompt()
+        elif self._iteration.has_class("-chosen"):
+            self._do_iteration()
+
+    def _do_iteration(self) -> None:
+        self._iteration.toggle_class("-chosen")
+        self._arrange()
+        (self._iteration if self._iteration.has_class("-chosen") else self.map).focus()
+
+    def action_focus_next(self) -> None:
+        self._do_iteration()
+
+    def _do_theme(self) -> None:
+        names = sorted(self.available_themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+
+    def _do_help(self) -> None:
+        self.push_screen(OverviewHelp(self.keys_shown, OVERVIEW_ACTIONS))
+
+    def _do_leave(self) -> None:
+        self.exit(None)

@@ -1,0 +1,50 @@
+"""What a simulated rank does, row by row: the table of collectives with the columns that a simulation knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prismdbg_tui import figures
+from prismdbg_tui.table_columns import Column
+from prismdbg_tui.widgets.collectives import Collectives
+
+_NUMBER = Column("moment", "#", 7, right=True)
+_WHAT = Column("op", "what", 20)
+_WHERE = Column("group", "on", 10)
+_BYTES = Column("bytes", "bytes", 9, right=True)
+_TOOK = Column("waited", "took", 8, right=True)
+_BAR = Column("bar", "", 1)
+_LATE = Column("late", "of it waits", 11, right=True)
+_SOURCE = Column("source", "source", 20)
+_ALL = (_NUMBER, _WHAT, _WHERE, _BYTES, _TOOK, _BAR, _LATE, _SOURCE)
+_LEAST = (_SOURCE, _BAR, _BYTES)  # what goes first where there is no room
+
+
+class RankTable(Collectives):
+    BORDER_TITLE = "What it does, in the order of the program"
+
+    def columns(self, width: int) -> list[Column]:
+        columns = list(_ALL)
+        for dropped in _LEAST:
+            if _width(columns) <= width:
+                break
+            columns.remove(dropped)
+        spare = max(width - _width(columns), 0)
+        return [replace(c, width=c.width + min(spare, 20)) if c.name == "op" else c for c in columns]
+
+    def _cell(self, name: str, row: int) -> tuple[str, str]:
+        recording = self._recording
+        assert recording is not None
+        if name == "moment":
+            return figures.count(row + 1), ""
+        if name == "bytes":
+            size_bytes = int(recording.columns.size_bytes[row])
+            return (figures.size(size_bytes) if size_bytes else ""), ""
+        if name == "late":
+            late_ns = int(recording.waited_for_others_ns[row])
+            return (figures.duration(late_ns) if late_ns else ""), ""
+        return super()._cell(name, row)
+
+
+def _width(columns: list[Column]) -> int:
+    return 1 + sum(column.width + 1 for column in columns)

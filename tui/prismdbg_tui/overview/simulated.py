@@ -1,0 +1,112 @@
+"""One rank of a simulated job as a recording is shown: its computations and communication as rows, a lane a channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from prismdbg.graph.log_columns import LogColumns, Parts
+from prismdbg.model.collective import Group
+from prismdbg.predict.crew import Crew
+from prismdbg.predict.entries import Kind
+from prismdbg.predict.mesh import Ints
+from prismdbg.predict.timeline import Timeline, amount_at
+from prismdbg_tui.cliques import find_cliques
+from prismdbg_tui.families import COMPUTE, FAMILIES, family_of
+from prismdbg_tui.recording import Recording
+
+_COMPUTE_LANE = "computes"
+
+
+class SimulatedRecording(Recording):
+    """Rows are what takes time, in the order of the program. Nothing of it was recorded; what is waiting for others is
+    known, not guessed."""
+
+    def __init__(self, timeline: Timeline, rank: int) -> None:
+        of = timeline.of(rank)
+        team, place = timeline.team_of(rank)
+        entries = of.entries
+        rows = np.flatnonzero((entries.kind <= Kind.RECV) & (of.end_ns > of.start_ns))
+        talks = entries.communicates[rows]
+        texts = {number + 1: text for number, text in enumerate(entries.texts)}
+        lanes = [_COMPUTE_LANE, *entries.channels]
+        texts |= {len(entries.texts) + 1 + number: name for number, name in enumerate(lanes)}
+        lane = np.where(talks, entries.channel[rows].astype(np.int64) + 1, 0)
+        self.columns = _columns(
+            rank=rank,
+            op=np.where(talks, entries.op[rows], entries.label[rows]).astype(np.int64) + 1,
+            group=lane + len(entries.texts) + 1,
+            begun_ns=of.start_ns[rows],
+            ended_ns=of.end_ns[rows],
+            size_bytes=np.where(talks, entries.size_bytes[rows], 0),
+            texts=texts,
+        )
+        self._lines: list[str] = [entries.texts[number] for number in entries.line[rows].tolist()]
+        groups = {name: Group(name=name, ranks=(), desc=name) for name in lanes}
+        self.cliques = find_cliques(self.columns, groups, rank)
+        compute = FAMILIES.index(COMPUTE)
+        family = np.array([0, *(family_of(_joined(text)) for text in entries.texts)], dtype=np.int64)
+        self.family = np.where(talks, family[self.columns.op], compute)
+        self.families = sorted(set(self.family.tolist()))
+        self.labels = {code: texts[code] or "?" for code in set(self.columns.op.tolist())}
+        self.first, self.beyond = 0, len(rows)
+        self._late_ns = _late(team.crew, place, rows, of.start_ns, of.end_ns)
+
+    @property
+    def waited_for_others_ns(self) -> Ints:
+        return self._late_ns
+
+    def source(self, row: int) -> str:
+        return self._lines[row].rpartition("/")[2]
+
+    @property
+    def seen_until_ns(self) -> int:
+        return self.log_until_ns
+
+
+def _joined(text: str) -> str:
+    """As the families know operators: `allreduce` of `all_reduce`."""
+    return text.replace("all_", "all").replace("to_all", "toall")
+
+
+def _late(crew: Crew, place: tuple[int, ...], rows: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
+    """Of communication, until the last of the others was there: what is not transfer."""
+    late = np.zeros(len(rows), dtype=np.int64)
+    for number, entry in enumerate(rows.tolist()):
+        call = crew.plan.call_of[entry]
+        if call >= 0:
+            taken = int(end_ns[entry] - start_ns[entry]) - amount_at(crew.calls[call].transfer_ns, place)
+            late[number] = max(taken, 0)
+    return late
+
+
+def _columns(
+    *, rank: int, op: Ints, group: Ints, begun_ns: Ints, ended_ns: Ints, size_bytes: Ints, texts: dict[int, str]
+) -> LogColumns:
+    count = len(op)
+    none, zero = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
+    values: dict[str, Any] = dict.fromkeys(_TRUTHS, none) | dict.fromkeys(_NUMBERS, zero)
+    return LogColumns(
+        **values,
+        rank=rank,
+        wall_offset_ns=0,
+        record_id=np.arange(count),
+        nth=np.arange(1, count + 1),
+        op=op,
+        group=group,
+        size_bytes=size_bytes.astype(np.int64),
+        begun_ns=begun_ns.astype(np.int64),
+        ended_ns=ended_ns.astype(np.int64),
+        texts=texts,
+        groups={},
+        step_marks=np.zeros((0, 2), dtype=np.int64),
+        notes=[],
+        damage=None,
+        stacks={},
+        parts=Parts(words=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
+    )
+
+
+_TRUTHS = ("is_async", "is_p2p", "sent_nonfinite", "received_nonfinite", "failed", "has_payload", "synthesized")
+_NUMBERS = ("step", "seq", "root", "tag", "thread", "stack", "source_rank")
