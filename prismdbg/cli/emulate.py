@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds, size
+from prismdbg.predict.class_finder import DEFAULT_CHECKS, RankClasses
 from prismdbg.predict.mesh import Mesh
 from prismdbg.rank.emulation.settings import Rule
+from prismdbg.workflows.classes_file import FILE_NAME
 from prismdbg.workflows.emulate import emulate
-from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.workflows.emulate_request import USUAL_STEPS, EmulateRequest
+from prismdbg.workflows.pacing import pace
+
+MOST_ROWS = 40
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
 @click.option("--world", type=click.IntRange(min=1), required=True, metavar="N", help="Ranks of the whole job.")
 @click.option("--mesh", required=True, metavar="AXES", help="pp=16,dp=64,tp=8: the last axis has adjacent ranks.")
-@click.option("--ranks", type=rank_list, default="0", show_default=True, help="Run these, one after another.")
-@click.option("--steps", type=click.IntRange(min=0), default=0, help="End each after this many.  [default: to its end]")
+@click.option("--ranks", type=rank_list, help="Run these, one after another.  [default: 0]")
+@click.option(
+    "--classes",
+    is_flag=False,
+    flag_value="",
+    metavar="[AXES]",
+    help="One of each class of ranks; AXES: along which they differ, where that is known.",
+)
+@click.option(
+    "--checks",
+    type=click.IntRange(min=0),
+    default=DEFAULT_CHECKS,
+    show_default=True,
+    help="With --classes: second members that run, at most.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=0),
+    default=0,
+    help="End each after this many.  [default: to its end; with --classes 5]",
+)
 @click.option(
     "--peers",
     "rules",
@@ -28,19 +54,23 @@ from prismdbg.workflows.emulate_request import EmulateRequest
     metavar="RULE",
     help="[AXIS][:COLLECTIVE]=POLICY; auto, echo, zeros, noise, donor, balanced. The last that holds decides.",
 )
-@click.option("--donor", type=click.Path(path_type=Path), metavar="RUN", help="An earlier run with values of peers.")
+@click.option("--donor", type=click.Path(path_type=Path), metavar="RUN", help="An earlier run, --window all.")
 @click.option("--donor-bytes", type=size, default="1GiB", show_default=True, help="Kept of what each rank sends.")
 @click.option("--window-bytes", type=size, default="4GiB", show_default=True, help="Kept of others' values, to debug.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the noise.")
 @click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
+@click.option("--memory-cap", type=size, default="0", metavar="SIZE", help="Of a rank's own blocks.  [default: none]")
 @click.option("--ranks-per-node", type=click.IntRange(min=0), default=0, help="[default: torchrun's, else 8]")
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="For each run of a rank.")
+@pace_options
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
     output: Path,
     world: int,
     mesh: str,
-    ranks: tuple[int, ...],
+    ranks: tuple[int, ...] | None,
+    classes: str | None,
+    checks: int,
     steps: int,
     rules: tuple[str, ...],
     donor: Path | None,
@@ -48,9 +78,11 @@ def command(
     window_bytes: int,
     seed: int,
     memory: bool,
+    memory_cap: int,
     ranks_per_node: int,
     timeout: float,
     job: tuple[str, ...],
+    **paced: Any,
 ) -> None:
     """Run chosen ranks of COMMAND as if N ranks were there: `prismdbg emulate -o RUN --world 8192 --mesh
     pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`.
@@ -64,17 +96,57 @@ def command(
         world=world,
         mesh=Mesh.parse(mesh),
         ranks=ranks or (0,),
-        steps=steps,
+        classes=class_axes(classes, ranks),
+        checks=checks,
+        steps=steps or (USUAL_STEPS if classes is not None else 0),
         rules=tuple(Rule.parse(rule) for rule in rules),
         seed=seed,
-        memory=memory,
+        memory=memory or memory_cap > 0,
+        memory_cap=memory_cap,
         per_node=ranks_per_node,
         donor=donor,
         donor_bytes=donor_bytes,
         window_bytes=window_bytes,
         bound_s=timeout,
     )
-    results = emulate(request, lambda text: render.say(f"prismdbg: {text}"))
-    for result in results:
-        kind = "" if result.rank in request.ranks else " (for its values)"
-        render.say(f"prismdbg: rank {result.rank}: {result.wall_s:.1f} s{kind}")
+
+    def say(text: str) -> None:
+        render.say(f"prismdbg: {text}")
+
+    to_pace = pace_request(request, **paced)
+    paces = pace(to_pace, say) if to_pace is not None else None
+    done = paces.emulated if paces is not None else emulate(request, say)
+    for each in done.runs:
+        kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
+        render.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}")
+    if done.classes is not None:
+        render.emit("\n".join(class_lines(done.classes)))
+    if paces is not None and not paces.has_converged:
+        end_unconverged(paces)
+
+
+def class_axes(text: str | None, ranks: tuple[int, ...] | None) -> tuple[str, ...] | None:
+    """None where ranks are run by number."""
+    if text is None:
+        return None
+    if ranks is not None:
+        raise click.UsageError("--ranks and --classes: give one of them")
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def class_lines(found: RankClasses) -> list[str]:
+    mesh = found.kinds.mesh
+    rows = [
+        (
+            mesh.say(each.representative),
+            f"{each.ranks:,}",
+            ", ".join(map(str, each.checked_with)) or ("nobody: assumed" if each.is_assumed else "all ran"),
+        )
+        for each in found.classes
+    ]
+    table = render.columns(("class of", "ranks", "checked with"), rows[:MOST_ROWS], right=("ranks",)).splitlines()
+    if len(rows) > MOST_ROWS:
+        table.append(f"... {len(rows) - MOST_ROWS} more in {FILE_NAME}")
+    alike = ", ".join(found.kinds.alike)
+    rest = f"ranks that differ along {alike} only are taken to do the same" if alike else "every kind of rank ran"
+    return [*table, f"{len(found.ran)} of {mesh.world:,} ranks ran; {rest}"]

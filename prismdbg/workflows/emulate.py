@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import prismdbg
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
+from prismdbg.predict.class_finder import RankClasses, find_classes
+from prismdbg.predict.entries import Entries
 from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
+from prismdbg.workflows.classes_file import write_classes
 from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_crew import EmulatedCrew
 from prismdbg.workflows.external_donors import write_external
+from prismdbg.workflows.graph_build import iteration_of
 from prismdbg.workflows.injection import make_inject_folder
 from prismdbg.workflows.launch_line import parse
 from prismdbg.workflows.run_folder import RunFolder, write_json
@@ -32,8 +37,15 @@ class RankRun:
     is_whole: bool
 
 
-def emulate(request: EmulateRequest, say: Say) -> list[RankRun]:
-    """Every rank that ran, also those that nobody asked for, in the order in which they were started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emulated:
+    """`runs`: every rank that ran, also those that nobody asked for, in the order in which they were started."""
+
+    runs: tuple[RankRun, ...]
+    classes: RankClasses | None
+
+
+def emulate(request: EmulateRequest, say: Say) -> Emulated:
     request.check()
     line = parse(request.command)
     run = _prepare(request)
@@ -43,13 +55,27 @@ def emulate(request: EmulateRequest, say: Say) -> list[RankRun]:
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             say(f"{count} donor values in {request.donor}")
-        turns = Turns(crew.go)
-        for rank in request.ranks:
-            turns.complete(rank)
-        return [RankRun(rank=r.rank, wall_s=r.wall_s, is_whole=r.has_ended) for r in crew.ranks.values()]
+        found = _run(request, run, Turns(crew.go))
+        runs = tuple(RankRun(rank=r.rank, wall_s=r.wall_s, is_whole=r.has_ended) for r in crew.ranks.values())
+        return Emulated(runs=runs, classes=found)
     finally:
         crew.close()
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses | None:
+    if request.classes is None:
+        for rank in request.ranks:
+            turns.complete(rank)
+        return None
+
+    def iteration(rank: int) -> Entries:
+        turns.complete(rank)
+        return iteration_of(read_log(run.latest(rank)), request.mesh)
+
+    found = find_classes(request.mesh, iteration, differ=request.classes or None, checks=request.checks)
+    write_classes(run, found)
+    return found
 
 
 def _prepare(request: EmulateRequest) -> RunFolder:
@@ -74,6 +100,7 @@ def _prepare(request: EmulateRequest) -> RunFolder:
                 "world": request.world,
                 "mesh": dict(request.axes),
                 "ranks": list(request.ranks),
+                "classes": None if request.classes is None else list(request.classes),
                 "steps": request.steps,
                 "peers": [f"{rule.axis}:{rule.op}={rule.policy}" for rule in request.rules],
                 "seed": request.seed,

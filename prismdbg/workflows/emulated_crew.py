@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.rank.config import Mode, RankConfig
-from prismdbg.rank.emulation.settings import Emulation
+from prismdbg.rank.emulation.settings import ClockKind, Emulation
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_rank import EmulatedRank, Program
@@ -18,11 +19,28 @@ from prismdbg.workflows.turns import Event, Lacks
 LARGEST_NODE = 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paced:
+    """`schedules`: a file for each rank, when its peers are there."""
+
+    clock: ClockKind
+    schedules: Mapping[int, Path]
+
+
 class EmulatedCrew:
     """Carries out the turns of one pass over the ranks: `Turns(crew.go)`. Another pass has a crew of its own."""
 
-    def __init__(self, request: EmulateRequest, run: RunFolder, line: LaunchLine, sockets: Path, say: Say) -> None:
+    def __init__(
+        self,
+        request: EmulateRequest,
+        run: RunFolder,
+        line: LaunchLine,
+        sockets: Path,
+        say: Say,
+        paced: Paced | None = None,
+    ) -> None:
         self._request = request
+        self._paced = paced
         self._run = run
         self._say = say
         self.ranks: dict[int, EmulatedRank] = {}
@@ -34,6 +52,7 @@ class EmulatedCrew:
             window_steps=-1 if request.window_bytes else 0,
             window_bytes=request.window_bytes,
             memory=request.memory,
+            memory_cap=request.memory_cap,
             nan_check=False,  # values stand on assumptions: nothing is claimed about them
             fingerprints=False,
             native=False,
@@ -66,12 +85,14 @@ class EmulatedCrew:
             steps=request.steps,
             rules=request.rules,
             seed=request.seed,
-            asked=tuple(sorted({rank, *self.ranks, *request.ranks})),
+            asked=tuple(sorted({rank, *self.ranks, *request.wanted})),
             donors=str(self._run.path / "donors"),
             external=str(self._run.path / "external") if request.donor is not None else "",
             is_exact=rank in request.ranks,
             until=until,
             donor_bytes=request.donor_bytes,
+            schedule=str(self._paced.schedules.get(rank, "")) if self._paced is not None else "",
+            clock=self._paced.clock if self._paced is not None else ClockKind.WALL,
         )
         return replace(self.shared, rank=rank, extra={"emulation": settings.to_json()})
 

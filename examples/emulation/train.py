@@ -1,0 +1,145 @@
+"""Trains a GPT on a 3D mesh: pipeline stages (1F1B) over "pp", FSDP2 over "dp", tensor parallelism over "tp":
+
+torchrun --nproc-per-node 8 examples/emulation/train.py --pp 2 --tp 2
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpt"))
+from data import CORPUS
+from model import Block, GPTConfig
+
+PLAN = {
+    "attention.query": ColwiseParallel(),
+    "attention.key": ColwiseParallel(),
+    "attention.value": ColwiseParallel(),
+    "attention.out": RowwiseParallel(),
+    "mlp.up": ColwiseParallel(),
+    "mlp.down": RowwiseParallel(),
+}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pp", type=int, default=2, help="pipeline stages")
+    parser.add_argument("--tp", type=int, default=2, help="ranks that share one stage's layers")
+    parser.add_argument("--layers", type=int, default=0, help="in all; one a stage if not given")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16, help="excerpts per replica and step")
+    parser.add_argument("--microbatches", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-every", type=int, default=10, metavar="STEPS")
+    return parser.parse_args()
+
+
+class Stage(nn.Module):
+    """Some consecutive layers; the first stage embeds the bytes, the last one makes logits of them."""
+
+    def __init__(self, config: GPTConfig, number: int, count: int) -> None:
+        super().__init__()
+        if number == 0:
+            self.tokens = nn.Embedding(config.vocab, config.width)
+            self.positions = nn.Parameter(torch.randn(config.context, config.width) * 0.02)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers // count))
+        if number == count - 1:
+            self.norm = nn.LayerNorm(config.width)
+            self.head = nn.Linear(config.width, config.vocab, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if hasattr(self, "tokens"):
+            x = self.tokens(x) + self.positions[: x.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)) if hasattr(self, "head") else x
+
+
+def shard(stage: Stage, mesh: DeviceMesh) -> None:
+    """In place: the linear layers of each block over "tp", then every parameter over "dp"."""
+    for block in stage.blocks:
+        parallelize_module(block, mesh["tp"], PLAN)
+        fully_shard(block, mesh=mesh["dp"], reshard_after_forward=False)
+    fully_shard(stage, mesh=mesh["dp"], reshard_after_forward=False)
+
+
+def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def clip(parameters: list[nn.Parameter], limit: float, parts: int) -> None:
+    """By the norm over all ranks. What is not split over "tp" is on all of its `parts` ranks, and counts once."""
+    total = torch.zeros(())
+    for p in parameters:
+        is_split = p.grad.device_mesh.ndim == 2 and p.grad.placements[1].is_shard()
+        total += p.grad.to_local().square().sum() / (1 if is_split else parts)
+    dist.all_reduce(total)
+    scale = (limit / (total.sqrt() + 1e-6)).clamp(max=1.0)
+    for p in parameters:
+        p.grad.to_local().mul_(scale)
+
+
+class Excerpts:
+    """Random ones, [batch, context] bytes and the same shifted by one: others for each seed and step."""
+
+    def __init__(self, context: int, batch: int, seed: int) -> None:
+        self.text = torch.frombuffer(bytearray(CORPUS.read_bytes()), dtype=torch.uint8)
+        self.context, self.batch = context, batch
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        starts = torch.randint(len(self.text) - self.context, (self.batch, 1), generator=self.generator)
+        window = self.text[starts + torch.arange(self.context + 1)].long()
+        return window[:, :-1], window[:, 1:]
+
+
+def main() -> None:
+    args = parse_args()
+    dist.init_process_group("gloo")
+    replicas = dist.get_world_size() // (args.pp * args.tp)
+    mesh = init_device_mesh("cpu", (args.pp, replicas, args.tp), mesh_dim_names=("pp", "dp", "tp"))
+    number, replica = mesh["pp"].get_local_rank(), mesh["dp"].get_local_rank()
+
+    config = GPTConfig(width=args.width, layers=args.layers or args.pp, heads=8, dropout=0.0)
+    torch.manual_seed(args.seed + number)
+    module = Stage(config, number, args.pp)
+    shard(module, mesh)
+    stage = PipelineStage(module, number, args.pp, torch.device("cpu"), group=mesh["pp"].get_group())
+    schedule = Schedule1F1B(stage, args.microbatches, loss_fn=loss_of)
+    parameters = list(module.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=args.lr, foreach=False)
+
+    batches = Excerpts(config.context, args.batch, args.seed + 1 + replica)
+    for step in range(1, args.steps + 1):
+        inputs, targets = batches.next()
+        losses: list[Tensor] = []
+        ends = {"target": targets, "losses": losses} if stage.is_last else {}
+        schedule.step(*([inputs] if stage.is_first else []), **ends)
+
+        if stage.is_last and (step % args.log_every == 0 or step in (1, args.steps)):
+            mean = torch.stack([loss.detach() for loss in losses]).mean()
+            dist.all_reduce(mean, group=mesh["dp"].get_group())
+            if replica == mesh["tp"].get_local_rank() == 0:
+                print(f"step {step} loss {mean.item() / replicas:.4f}", flush=True)
+
+        clip(parameters, 1.0, args.tp)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""`prismdbg plan`: what an emulation will take, reckoned from one rank that is run for a few steps."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.predict import sandbox_plan
+from prismdbg.predict.channel import Toward, parse
+from prismdbg.predict.entries import Entries, Kind
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.sandbox_plan import Figure, Known, Probe, Sandbox
+from prismdbg.workflows.capture import Say
+from prismdbg.workflows.emulate import Emulated, emulate
+from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.workflows.graph_build import iteration_of
+from prismdbg.workflows.run_folder import RunFolder
+
+PROBED_STEPS = 2
+
+
+def plan(request: EmulateRequest, say: Say, *, probe: bool = True) -> tuple[Sandbox, list[Figure]]:
+    """The request is checked as for `emulate`; its output folder is neither made nor looked at."""
+    request.check()
+    measured = _probe(request, say) if probe else None
+    sandbox = _sandbox(request, measured)
+    found = sandbox_plan.figures(request.mesh, sandbox, request.steps, measured)
+    if request.classes is not None and sandbox.known is not Known.CERTAIN:
+        found[2:2] = sandbox_plan.alternatives(request.mesh, request.checks)
+    return sandbox, found
+
+
+def _sandbox(request: EmulateRequest, probe: Probe | None) -> Sandbox:
+    if request.classes is None:
+        return sandbox_plan.chosen(request.ranks)
+    return sandbox_plan.by_classes(request.mesh, request.classes, request.checks, probe)
+
+
+def _probe(request: EmulateRequest, say: Say) -> Probe:
+    rank = 0 if request.classes is not None else request.ranks[0]
+    steps = min(request.steps, PROBED_STEPS) if request.steps else PROBED_STEPS
+    with tempfile.TemporaryDirectory(prefix="prismdbg-plan-") as folder:
+        output = Path(folder) / "run"
+        say(f"trying {request.mesh.say(rank)} for {steps} steps in {folder}, which is removed afterwards")
+        asked = replace(request, output=output, ranks=(rank,), classes=None, steps=steps, window_bytes=0)
+        return _measured(RunFolder(output), emulate(asked, say), rank, steps, request.mesh)
+
+
+def _measured(run: RunFolder, done: Emulated, rank: int, steps: int, mesh: Mesh) -> Probe:
+    log = read_log(run.latest(rank))
+    entries = iteration_of(log, mesh, max((c.moment.step for c in log.collectives), default=0))
+    resources = next((note.data for note in log.notes if note.kind == "resources"), {})
+    marks = [mark.time_ns for mark in log.steps]
+    step_s = (marks[-1] - marks[0]) / 1e9 / (len(marks) - 1) if len(marks) > 1 else 0.0
+    wall_s = next(each.wall_s for each in done.runs if each.rank == rank)
+    log_bytes = int(resources.get("log_bytes", 0))
+    of_step = _share_of_last_step(log)
+    return Probe(
+        rank=rank,
+        start_s=max(wall_s - steps * step_s, 0.0),
+        step_s=step_s,
+        alive=len(done.runs),
+        peak_bytes=int(resources.get("peak_bytes", 0)),
+        shared_bytes=int(resources.get("shared_bytes", 0)),
+        start_log_bytes=round(log_bytes * max(1 - steps * of_step, 0.0)),
+        log_bytes=round(log_bytes * of_step),
+        segment_bytes=EVENT_SEGMENT_BYTES,
+        donor_bytes=_kept_bytes(run.path / "donors" / f"{rank}.jsonl") // max(steps, 1),
+        entries=len(entries),
+        entry_bytes=entries.stored_bytes,
+        messages_along=_messages_along(entries, mesh),
+    )
+
+
+def _share_of_last_step(log: RankLog) -> float:
+    """Of all collectives; the first step holds those of the start, too."""
+    if not log.collectives:
+        return 0.0
+    last = log.collectives[-1].moment.step
+    return sum(c.moment.step == last for c in log.collectives) / len(log.collectives)
+
+
+def _kept_bytes(index: Path) -> int:
+    if not index.is_file():
+        return 0
+    return sum(json.loads(line)["size_bytes"] + len(line) for line in index.read_text().splitlines())
+
+
+def _messages_along(entries: Entries, mesh: Mesh) -> tuple[str, ...]:
+    used = {
+        entries.channels[int(entries.channel[place])]
+        for place in range(len(entries))
+        if entries.kind[place] in (Kind.SEND, Kind.RECV)
+    }
+    axes = {channel.axis for channel in (parse(text, mesh) for text in used) if isinstance(channel, Toward)}
+    return tuple(name for name in mesh.names if name in axes)

@@ -1,0 +1,60 @@
+"""What `prismdbg emulate` refuses before anything runs, and the ranks whose values are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.cli import main
+from prismdbg.errors import UsageError
+from prismdbg.predict.mesh import Mesh
+from prismdbg.workflows.emulate_request import EmulateRequest
+
+MESH = Mesh.parse("pp=4,dp=8,tp=2")
+REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), world=64, mesh=MESH)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named", "fix"),
+    [
+        ({"world": 65}, "does not multiply to the world: 4 x 8 x 2 = 64", "a world of 64"),
+        ({"ranks": (0, 64)}, "rank 64 is not in the mesh", "0 to 63"),
+        ({"classes": ("pp", "cp")}, "axis 'cp' is not in the mesh", "one of: pp, dp, tp"),
+        ({"classes": (), "steps": 1}, "--steps 1 leaves no whole step", "--steps 2 or more"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_named_with_the_fix(changed: dict[str, Any], named: str, fix: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        replace(REQUEST, **changed).check()
+    assert named in str(caught.value)
+    assert fix in caught.value.hint
+
+
+def test_ranks_that_stand_for_others_are_wanted_and_what_they_are_sent_is_kept() -> None:
+    assert replace(REQUEST, ranks=(3, 5)).wanted == (3, 5)
+    assert replace(REQUEST, classes=("pp",)).wanted == (0, 16, 32, 48)
+    assert replace(REQUEST, classes=()).wanted == (0, 1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 48)
+
+
+@pytest.mark.parametrize("command", ["emulate", "plan"])
+def test_ranks_and_classes_are_not_given_together(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    output = ["-o", "run"] if command == "emulate" else []
+    mesh = ["--world", "64", "--mesh", "pp=4,dp=8,tp=2"]
+    code = main.run([command, *output, *mesh, "--ranks", "1", "--classes", "--", "python", "train.py"])
+    assert code == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_plan_without_a_probe_says_what_the_mesh_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    mesh = ["--world", "64", "--mesh", "pp=4,dp=8,tp=2"]
+    code = main.run(["plan", "--no-probe", *mesh, "--classes", "pp", "--", "python", "train.py"])
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "ranks that run here" in said and " 8  certain  ranks differ along pp" in said
+    assert "?  unknown  no rank was tried" in said
+    missing = ["plan", "--no-probe", *mesh, "--cluster", str(tmp_path / "none.yaml"), "--", "python", "train.py"]
+    assert main.run(missing) == 2
+    assert "none.yaml" in capsys.readouterr().err
