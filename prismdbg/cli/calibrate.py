@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.cli import calibration_text, render
+from prismdbg.cli import calibration_text, output_file, render
 from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds, size
 from prismdbg.errors import UsageError
@@ -14,7 +14,7 @@ from prismdbg.workflows import calibrate as workflow
 from prismdbg.workflows.calibrate import CalibrateRequest, calibrate
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def sizes_list(text: str) -> tuple[int, ...]:
     return tuple(size(part) for part in str(text).split(",") if part.strip())
 
 
@@ -24,7 +24,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 )
 @click.option("--ranks", "groups", type=rank_list, default="2,4", show_default=True, help="Groups of so many ranks.")
 @click.option(
-    "--sizes", type=_sizes, metavar="SIZES", help="Of messages, as in 1KiB,64KiB,4MiB.  [default: 256B-64MiB]"
+    "--sizes", type=sizes_list, metavar="SIZES", help="Of messages, as in 1KiB,64KiB,4MiB.  [default: 256B-64MiB]"
 )
 @click.option("--backend", type=click.Choice(workflow.BACKENDS), default="gloo", show_default=True)
 @click.option("--quick", is_flag=True, help="Fewer sizes and rounds: a rough model in seconds.")
@@ -71,7 +71,8 @@ def command(
     if measured is None:
         render.say("prismdbg: node 0 writes the cluster file")
         return
-    output.write_text(measured.text())
+    with output_file.whole(output) as path:
+        path.write_text(measured.text(), encoding="utf-8")
     if as_json:
         render.emit_json(calibration_text.values(measured))
     else:

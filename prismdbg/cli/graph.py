@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from prismdbg.cli import graph_build, graph_gpt, render, what_if_options
+from prismdbg.cli import graph_build, graph_gpt, output_file, render, what_if_options
 from prismdbg.predict import charts, cluster_file, graph_file, perfetto, report
 from prismdbg.predict.changes import Changes
 from prismdbg.predict.cluster import ClusterModel, example
@@ -50,7 +50,9 @@ def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page
     """How long an iteration takes, what fills it, and who is waited for."""
     timeline = _simulated(graph, cluster_path, trace=page_path is not None)
     if page_path is not None:
-        page_path.write_text(page(timeline, critical_path(timeline)), encoding="utf-8")
+        text = page(timeline, critical_path(timeline))
+        with output_file.whole(page_path) as path:
+            path.write_text(text, encoding="utf-8")
         render.say(f"{page_path}: {render.size(page_path.stat().st_size)}, for any browser")
     if as_json:
         render.emit_json(_values(timeline))
@@ -134,7 +136,8 @@ def what_if_command(
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""
     timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
-    perfetto.write(timeline, output, ranks, critical_path(timeline))
+    with output_file.whole(output) as path:
+        perfetto.write(timeline, path, ranks, critical_path(timeline))
     size = render.size(output.stat().st_size)
     render.say(f"{output}: {kind}, {len(timeline.teams)} classes of {timeline.graph.mesh.world:,} ranks, {size}")
     render.say("\n".join(timeline.fidelity.lines()))

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule import layout
-from prismdbg.cli import render, what_if_options
+from prismdbg.cli import output_file, render, what_if_options
 from prismdbg.cli.param_types import seconds
 from prismdbg.errors import UsageError
 from prismdbg.predict import graph_file
@@ -88,7 +88,8 @@ def command(
 
 
 def _save(graph: JobGraph, path: Path) -> None:
-    graph_file.save(graph, path)
+    with output_file.whole(path) as temporary:
+        graph_file.save(graph, temporary)
     peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
     memory = f", {render.size(peak_bytes)} of memory at most" if peak_bytes else ""
     render.say(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from prismdbg.cli import render
+from prismdbg.cli import output_file, render
 from prismdbg.predict import graph_file
 from prismdbg.predict.gpt_job import GptShape, gpt_job
 from prismdbg.predict.mesh import Mesh
@@ -52,7 +52,8 @@ def command(
     slowest = MILLION + spread * MILLION // 100
     speeds = np.random.default_rng(0).integers(MILLION, slowest + 1, mesh.world) if spread else None
     graph = gpt_job(mesh, shape, compute_ppm=speeds)
-    graph_file.save(graph, output)
+    with output_file.whole(output) as path:
+        graph_file.save(graph, path)
     render.say(
         f"{output}: {mesh.world:,} ranks in {len(graph.classes)} classes, {graph.events:,} events, "
         f"{render.size(output.stat().st_size)}"

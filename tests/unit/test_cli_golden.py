@@ -17,7 +17,10 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "cli.txt"
 def describe() -> str:
     lines = [f"exit {code:d} {code.name.lower()}" for code in ExitCode]
     for name, entry in sorted(registry.existing().items()):
-        lines += ["", f"prismdbg {name}", *sorted(_describe(param) for param in entry.load().params)]
+        command = entry.load()
+        lines += ["", f"prismdbg {name}", *sorted(_describe(param) for param in command.params)]
+        for under, each in sorted(command.commands.items() if isinstance(command, click.Group) else ()):
+            lines += ["", f"prismdbg {name} {under}", *sorted(_describe(param) for param in each.params)]
     return "\n".join(lines) + "\n"
 
 

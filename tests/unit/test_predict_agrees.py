@@ -12,6 +12,7 @@ from slow_simulation import SlowSimulation
 from prismdbg.predict.changes import Changes, Delay
 from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
 from prismdbg.predict.critical_path import critical_path
+from prismdbg.predict.curve import Curve
 from prismdbg.predict.engine import Keep
 from prismdbg.predict.entries import Kind
 from prismdbg.predict.entry_writer import EntryWriter
@@ -159,7 +160,9 @@ class JobDraw:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterModel:
-    inner = Tier(name="near", spans=draw(st.integers(2, 4)), latency_ns=100, rate=10**9)
+    curve = Curve(members=draw(st.integers(2, 4)), sizes_bytes=(500, 4096, 70_000), times_ns=(300, 777, 123_456))
+    measured = draw(st.sampled_from([{}, {"all_gather": (curve,), "broadcast": (curve,), "send": (curve,)}]))
+    inner = Tier(name="near", spans=draw(st.integers(2, 4)), latency_ns=100, rate=10**9, measured=measured)
     outer = Tier(name="far", spans=0, latency_ns=1500, rate=10**8, node_rate=draw(st.sampled_from([0, 150_000_000])))
     return ClusterModel(
         tiers=(inner, outer),

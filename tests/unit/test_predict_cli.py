@@ -109,7 +109,7 @@ def test_export(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
     processes = [
         e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["name"] == "process_name"
     ]
-    assert len(processes) == 3
+    assert len(processes) == 4, "the critical path, two classes, one rank"
 
 
 def test_a_page(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -148,6 +148,47 @@ def test_no_result_without_what_it_is_worth(
 def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = ask(capsys, "build", tmp_path, "--mesh", "dp=2")
     assert (code, "is neither a run folder nor a capsule" in err) == (ExitCode.USAGE, True), err
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "fix"),
+    [
+        (
+            CLUSTER.replace("1 us", "1"),
+            "cluster.yaml, line 3: tiers.all.latency: '1' has no unit",
+            "write it as in 5 us",
+        ),
+        (CLUSTER.replace("spans: job", "spans: node"), "no tier spans the job", "give the last one spans: job"),
+        (CLUSTER.replace("latency", "speed"), "line 3: tiers.all.speed: is not known here", "one of: spans, latency"),
+        (CLUSTER + "slower: {compute: {99: 2}}\n", "rank 99 is not in the mesh", "ranks go from 0 to 7"),
+        (None, "cannot be read", "give a YAML file"),
+    ],
+)
+def test_a_cluster_file_that_makes_no_sense(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str | None, said: str, fix: str
+) -> None:
+    path = tmp_path / "cluster.yaml"
+    if text is not None:
+        path.write_text(text)
+    code, out, err = ask(capsys, "simulate", run_folder, "--cluster", path, "--html", tmp_path / "page.html")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert said in err and fix in err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("simulate", "{run}", "--html", "{tmp}/no/page.html"),
+        ("export", "{run}", "-o", "{tmp}/no/trace.json"),
+        ("gpt", "-o", "{tmp}/no/graph.npz", "--mesh", "pp=2", "--layers", 2, "--hidden", 8),
+    ],
+)
+def test_a_file_that_cannot_be_written(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[object, ...]
+) -> None:
+    code, _, err = ask(capsys, *(str(argument).format(run=run_folder, tmp=tmp_path) for argument in arguments))
+    assert (code, "cannot be written: No such file or directory" in err) == (ExitCode.USAGE, True), err
 
 
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

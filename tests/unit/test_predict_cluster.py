@@ -14,6 +14,7 @@ from prismdbg.predict import cluster_file
 from prismdbg.predict.channel import parse
 from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
 from prismdbg.predict.cohorts import Layout
+from prismdbg.predict.curve import Curve
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.topology import Topology
 from prismdbg.predict.transfer import Geometry, collective_ns, point_to_point_ns
@@ -79,6 +80,57 @@ class TestTheFile:
         assert old in GOOD
         with pytest.raises(UsageError, match=said) as caught:
             cluster_file.parse(GOOD.replace(old, new, 1), "c.yaml")
+        assert str(caught.value).startswith("c.yaml, line")
+
+    MEASURED = (
+        GOOD
+        + """\
+times:
+  nvlink: {all_reduce: {2: {1 KiB: 80 us, 1 MiB: 1.2 ms}}, send: {2: {8 B: 40 us}}}
+calibration:
+  machine: "one, here"
+  backend: gloo
+  date: 2026-01-01
+  errors:
+    all_reduce: {median: 1.5 %, largest: 20 %, ranks: [2, 8], sizes: [1 KiB, 1 MiB]}
+"""
+    )
+
+    def test_what_was_measured(self) -> None:
+        cluster = cluster_file.parse(self.MEASURED)
+
+        assert cluster.tiers[0].measured["all_reduce"] == (
+            Curve(members=2, sizes_bytes=(1024, 1 << 20), times_ns=(80_000, 1_200_000)),
+        )
+        assert cluster.tiers[1].measured == {}
+        assert cluster.calibration is not None
+        fit = cluster.calibration.fits["all_reduce"]
+        assert (fit.median_ppm, fit.largest_ppm, fit.groups, fit.sizes_bytes) == (
+            15_000, 200_000, (2, 8), (1024, 1 << 20),
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ("  nvlink: {all_reduce", "  pcie: {all_reduce", r"line 14: times.pcie: is not known here"),
+            ("{all_reduce: {2:", "{all_magic: {2:", r"line 14: times.nvlink.all_magic: is no collective"),
+            ("{2: {1 KiB", "{1: {1 KiB", r"line 14: times.nvlink.all_reduce.1: '1' is no number of ranks from 2"),
+            ("{2: {1 KiB", "{two: {1 KiB", r"'two' is no number of ranks"),
+            ("1 KiB: 80 us", "1024: 80 us", r"line 14: times.nvlink.all_reduce.2.1024: '1024' has no unit"),
+            ("1 KiB: 80 us", "1 KiB: 80", r"line 14: times.nvlink.all_reduce.2.1 KiB: '80' has no unit"),
+            ("1 KiB: 80 us", "2 MiB: 80 us", r"must be times by size, from the smallest to the largest"),
+            ("1 KiB: 80 us", "1 KiB: 0 us", r"holds a time of nothing"),
+            ("send: {2: {8 B: 40 us}}", "send: {}", r"times.nvlink.send: holds no times"),
+            ("backend: gloo", "engine: gloo", r"line 17: calibration.engine: is not known here"),
+            ("  backend: gloo\n", "", r"line 16: calibration: backend is missing"),
+            ("median: 1.5 %", "median: 1.5", r"line 20: calibration.errors.all_reduce.median: '1.5' is not a share"),
+            ("ranks: [2, 8]", "ranks: [2]", r"calibration.errors.all_reduce.ranks: must be the least and the most"),
+        ],
+    )
+    def test_what_is_wrong_with_it(self, old: str, new: str, said: str) -> None:
+        assert old in self.MEASURED
+        with pytest.raises(UsageError, match=said) as caught:
+            cluster_file.parse(self.MEASURED.replace(old, new, 1), "c.yaml")
         assert str(caught.value).startswith("c.yaml, line")
 
     @pytest.mark.parametrize("text", ["", "[1, 2]", "a: [", "a: &x 1\nb: *x", "{? [1] : 2}", "x" * (2 << 20)])
