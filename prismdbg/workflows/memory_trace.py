@@ -6,8 +6,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.memory.backend import BackendModel, modelled
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
@@ -40,26 +42,21 @@ def recorded_trace(path: Path, rank: int | None) -> Path | None:
     return traced[wanted]
 
 
+def modelled_backend(path: Path, rank: int | None) -> BackendModel | None:
+    """Of an emulated rank, in whose trace there is no backend; None for every other trace."""
+    folder = recorded_trace(path, rank)
+    if folder is None or folder == path:
+        return None
+    log = read_log(folder.parent)
+    if not any(record.synthesized for record in log.collectives):
+        return None
+    return modelled(log.collectives, log.groups, log.rank)
+
+
 def replayed_trace(
     request: ReplayRequest, say: Say, *, until: Moment | None, timeout_s: float, keep: Path | None
 ) -> MemoryTrace:
     """Runs the rank from A to B, or to `until`, with the tracer on. `keep`: where the trace is copied to."""
-    if keep is not None and keep.exists():
-        raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
-    require_ahead(request.capsule, until)
-    with open_replay(request, say) as live:
-        began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
-        verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
-        say(verdict.summary)
-        folder = trace_folder(live.client, began)
-        trace = open_trace(folder, _records(live.client))
-        if keep is not None:
-            shutil.copytree(folder, keep)
-    return TracedReplay(trace=trace, verdict=verdict)
-
-
-def trace_folder(client: AgentClient, status: Message) -> Path:
-    """Where this side sees the trace of which the rank's `trace` verb tells: beside the agent's socket."""
     return traced_replay(request, say, until=until, timeout_s=timeout_s, keep=keep).trace
 
 
@@ -79,19 +76,22 @@ def traced_replay(
     waits: bool = False,
 ) -> TracedReplay:
     """As `replayed_trace`, with what the replay was. `waits`: the trace also tells where works were waited for."""
-    return traced_replay(request, say, until=until, timeout_s=timeout_s, keep=keep).trace
+    if keep is not None and keep.exists():
+        raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
+    require_ahead(request.capsule, until)
+    with open_replay(request, say) as live:
+        began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
+        verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
+        say(verdict.summary)
+        folder = trace_folder(live.client, began)
+        trace = open_trace(folder, _records(live.client))
+        if keep is not None:
+            shutil.copytree(folder, keep)
+    return TracedReplay(trace=trace, verdict=verdict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedReplay:
-    trace: MemoryTrace
-    verdict: Verdict
-
-
-def traced_replay(
-    request: ReplayRequest, say: Say, *, until: Moment | None, timeout_s: float, keep: Path | None = None
-) -> TracedReplay:
-    """As `replayed_trace`, with what the replay was."""
+def trace_folder(client: AgentClient, status: Message) -> Path:
+    """Where this side sees the trace of which the rank's `trace` verb tells: beside the agent's socket."""
     return client.path.parent / PurePosixPath(str(status["path"])).name
 
 
