@@ -68,7 +68,7 @@ class Lane:
 class Schedule:
     """`rows`: in the order of the program. iteration_ns: when the main stream is done.
 
-    step: which it was made from. first_step: from here on every step is taken to be like it; none before is paced.
+    step: which it was made from. first_step, last_step: these and those between are like it; no other is paced.
     families: what calls may be named, the longest name first. contention_ppm: of a core, what a transfer under way
     takes from the rank's computation.
     """
@@ -76,6 +76,7 @@ class Schedule:
     rank: int
     step: int
     first_step: int
+    last_step: int
     iteration_ns: int
     streams: tuple[str, ...]
     channels: tuple[Lane, ...]

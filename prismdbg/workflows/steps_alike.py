@@ -12,7 +12,7 @@ from prismdbg.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeSteps:
-    """`first` to `last` issue the same on each rank. typical: of these, the one of median length, in ns."""
+    """`first` to `last` issue the same on each rank. typical: of these, the one of median length."""
 
     first: int
     last: int
@@ -20,12 +20,15 @@ class AlikeSteps:
     median_ns: int
 
 
-def steps_alike(logs: Sequence[RankLog], first: int | None = None) -> AlikeSteps:
-    """Steps from one mark to the next. `first`: known already. UsageError where there is no such step."""
+def steps_alike(logs: Sequence[RankLog], between: tuple[int, int] | None = None) -> AlikeSteps:
+    """The most that follow each other, from one mark to the next. `between`: known already.
+
+    UsageError where there is no such step.
+    """
     marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
     calls = [_calls(log) for log in logs]
     whole = [step for step in sorted(marks[0]) if all({step, step + 1} <= set(each) for each in marks)]
-    alike = _alike(whole, calls, first)
+    alike = _alike(whole, calls) if between is None else [s for s in whole if between[0] <= s <= between[1]]
     if not alike:
         raise UsageError(
             f"rank {logs[0].rank} has no whole step after the first, in which a program starts up",
@@ -37,16 +40,15 @@ def steps_alike(logs: Sequence[RankLog], first: int | None = None) -> AlikeSteps
     return AlikeSteps(first=alike[0], last=alike[-1], typical=ordered[(len(ordered) - 1) // 2], median_ns=round(middle))
 
 
-def _alike(whole: Sequence[int], calls: Sequence[dict[int, Hashable]], first: int | None) -> list[int]:
-    """From behind, as far as steps issue what the last one does."""
-    if first is not None:
-        return [step for step in whole if step >= first]
-    found: list[int] = []
-    for step in reversed(whole):
-        if any(each.get(step) != each.get(whole[-1]) for each in calls):
-            break
-        found.insert(0, step)
-    return found
+def _alike(whole: Sequence[int], calls: Sequence[dict[int, Hashable]]) -> list[int]:
+    """The longest row of steps that issue the same, the last of equals: what comes first may be start-up."""
+    rows: list[list[int]] = []
+    for step in whole:
+        if rows and rows[-1][-1] == step - 1 and all(each.get(step) == each.get(step - 1) for each in calls):
+            rows[-1].append(step)
+        else:
+            rows.append([step])
+    return max(reversed(rows), key=len, default=[])
 
 
 def _calls(log: RankLog) -> dict[int, Hashable]:

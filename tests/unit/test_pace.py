@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from logs import MILLISECOND_NS, Job
 from slow_simulation import SlowSimulation
 from test_predict_agrees import JobDraw, clusters
 from test_predict_simulate import SECOND_A_GB, job, one_f_one_b
@@ -27,6 +28,7 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.schedule import members_of, schedule_of
 from prismdbg.predict.simulate import simulate
 from prismdbg.rank.emulation.pace import VIRTUAL_BEGIN_NS, Due, Issued, Pace
+from prismdbg.workflows.steps_alike import steps_alike
 
 
 def schedules(graph: JobGraph, cluster: ClusterModel, ranks: Iterable[int]) -> list[Schedule]:
@@ -182,11 +184,14 @@ class TestWhatDoesNotMatch:
 
     def test_steps_before_the_first_are_not_paced(self) -> None:
         schedule, mesh = two_calls()
-        pace = Pace(replace(schedule, first_step=2), None)
+        pace = Pace(replace(schedule, first_step=2, last_step=2), None)
         assert pace.issue(replace(call_of(schedule, 1, mesh), label="barrier")) is None
         pace.begin_step(1)
         pace.begin_step(2)
-        assert pace.issue(call_of(schedule, 1, mesh)) is not None
+        for number in (1, 3):
+            assert pace.issue(call_of(schedule, number, mesh)) is not None
+        pace.begin_step(3)
+        assert pace.issue(call_of(schedule, 3, mesh)) is None
 
 
 class TestWallClock:
@@ -233,3 +238,26 @@ class TestFile:
         (tmp_path / "s.json").write_text(text)
         with pytest.raises(UsageError, match="is no schedule"):
             Schedule.load(tmp_path / "s.json")
+
+
+class TestStepsThatAreAlike:
+    def job(self, sizes: list[int]) -> Job:
+        """A step for each, of this length in ms; what a step issues is told by its sign."""
+        run = Job(2)
+        run.steps(1)
+        for size in sizes:
+            run.call("broadcast_" if size < 0 else "allreduce_", root=0)
+            run.now_ns += abs(size) * MILLISECOND_NS
+            for rank in run.ranks:
+                run.next_step(rank)
+        return run
+
+    def test_the_longest_row_of_them(self) -> None:
+        logs = self.job([-9, 5, 7, 6, -3, 4]).logs
+        found = steps_alike([logs[0], logs[1]])
+        assert (found.first, found.last, found.typical) == (2, 4, 4)
+
+    def test_none(self) -> None:
+        with pytest.raises(UsageError, match="no whole step after the first") as caught:
+            steps_alike([Job(2).logs[0]])
+        assert "--steps" in caught.value.hint

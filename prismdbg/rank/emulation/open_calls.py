@@ -23,6 +23,7 @@ from torch.autograd import Variable
 from prismdbg.capsule.log_format import StepSource
 from prismdbg.errors import UsageError
 from prismdbg.rank.call import Call
+from prismdbg.rank.emulation.carrier import Carrier
 from prismdbg.rank.emulation.clocks import Timer, WallClock
 from prismdbg.rank.emulation.pace import Due, Issued, Pace
 from prismdbg.rank.python_recorder import PythonRecorder
@@ -45,7 +46,9 @@ class Beat:
     def __init__(self, pace: Pace | None, wall: WallClock | None, refuse: Callable[[UsageError], None]) -> None:
         self.pace = pace
         self.wall = wall
-        self.timer = Timer(wall) if wall is not None and pace is not None else None
+        is_paced = wall is not None and pace is not None
+        self.timer = Timer(wall) if wall is not None and is_paced else None
+        self.carrier = Carrier(wall) if wall is not None and is_paced else None
         self._refuse = refuse
 
     def begin_step(self, step: int, _: StepSource) -> None:
@@ -91,16 +94,33 @@ class OpenCall:
         self._completion: Completion | None = None
         self._lock = threading.Lock()
         self._is_told = False
+        self._kept: list[Callable[[], None]] = []  # promises
+        self._over = threading.Event()
+        self._is_carried = due is not None and due.busy_ns > 0 and beat.carrier is not None
+        if self._is_carried and due is not None and beat.carrier is not None:
+            beat.carrier.carry(due, self._carried)
+
+    def _carried(self) -> None:
+        """From the carrier's thread: the transfer is over."""
+        with self._lock:
+            self._over.set()
+            completion, kept = self._completion, self._kept
+        if completion is not None:
+            completion.done(self._source)
+        for keep in kept:
+            keep()
 
     def opened(self, completion: Completion, source: int) -> None:
         """It is in the log. That it is complete is written ahead, where it is known when."""
-        self._completion, self._source = completion, source
-        if self._fill is None:
+        with self._lock:
+            self._completion, self._source = completion, source
+            is_over = self._over.is_set()
+        if self._fill is None and (not self._is_carried or is_over):
             completion.done(source, None if self._due is None else self._due.ends_ns)
 
     def wait(self) -> None:
         began_ns = time.monotonic_ns()
-        waited_ns = self._beat.hold(self._due)
+        waited_ns = self._hold()
         if self._fill is not None:
             fill, self._fill = self._fill, None
             fill()
@@ -116,7 +136,7 @@ class OpenCall:
     def ends_backward(self) -> None:
         """The reducer is about to wait for it: waited for here, where it can be told how long that took."""
         began_ns = time.monotonic_ns()
-        waited_ns = self._beat.hold(self._due)
+        waited_ns = self._hold()
         self._tell(waited_ns)
         if self._completion is not None:
             tracer.waited(self._completion.record_id, began_ns)
@@ -124,9 +144,23 @@ class OpenCall:
     def is_there(self) -> bool:
         if self._fill is not None:
             self.wait()
-        return self._beat.is_there(self._due)
+        return self._over.is_set() if self._is_carried else self._beat.is_there(self._due)
+
+    def _hold(self) -> int:
+        if not self._is_carried or self._due is None:
+            return self._beat.hold(self._due)
+        began_ns = self._beat.now_ns()
+        self._over.wait()
+        return began_ns
 
     def promise(self, keep: Callable[[], None]) -> None:
+        if self._is_carried:
+            with self._lock:
+                if not self._over.is_set():
+                    self._kept.append(keep)
+                    return
+            keep()
+            return
         if self._due is None or self._beat.timer is None or self._beat.is_there(self._due):
             keep()
         else:

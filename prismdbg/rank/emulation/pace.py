@@ -42,13 +42,17 @@ class Issued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Times are of the rank's clock. arrived_ns: of this rank; began_ns: of the transfer, once the last was there."""
+    """Times are of the rank's clock. arrived_ns: of this rank; began_ns: of the transfer, once the last was there.
+
+    busy_ns: of processor time that the transfer takes from the rank, which goes on computing.
+    """
 
     step: int
     row: int
     arrived_ns: int
     began_ns: int
     ends_ns: int
+    busy_ns: int = 0
 
 
 class Pace:
@@ -117,7 +121,7 @@ class Pace:
     # below: times count from the step's begin
 
     def _begin(self, step: int) -> None:
-        self._step, self._is_on = step, step >= self._schedule.first_step
+        self._step, self._is_on = step, self._schedule.first_step <= step <= self._schedule.last_step
         self._issued: dict[int, int] = defaultdict(int)  # of each stream: how many calls
         self._clocks: dict[int, int] = defaultdict(int)
         self._held: dict[int, int] = {}  # streams that stand in a call, until then
@@ -180,7 +184,15 @@ class Pace:
         if self._wall is None and (row.stream == stream or row.blocking):
             self._held[stream] = end  # only when it goes on: the log is to say when it came
         arrived_ns, began_ns, ends_ns = (self._anchor_ns + at for at in (arrived, began, end))
-        return Due(step=self._step, row=number, arrived_ns=arrived_ns, began_ns=began_ns, ends_ns=ends_ns)
+        contends = self._wall is not None and row.kind is RowKind.COLLECTIVE and not row.blocking
+        return Due(
+            step=self._step,
+            row=number,
+            arrived_ns=arrived_ns,
+            began_ns=began_ns,
+            ends_ns=ends_ns,
+            busy_ns=row.transfer_ns * self._schedule.contention_ppm // 10**6 if contends else 0,
+        )
 
     def _next_wait(self, stream: int, target: int) -> int | None:
         """The row of this wait, where the stream has it before its next call."""

@@ -1,0 +1,71 @@
+"""Options of `prismdbg emulate` that let peers come when they would."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from prismdbg.cli import render
+from prismdbg.cli.param_types import share
+from prismdbg.predict import cluster_file
+from prismdbg.rank.emulation.settings import ClockKind
+from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.workflows.pacing import PaceRequest, Paces
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS = (
+    click.option(
+        "--pace",
+        "clock",
+        type=click.Choice([kind.value for kind in ClockKind]),
+        help="Peers come when the simulated job says, on this clock; the ranks run again until both agree.",
+    ),
+    click.option("--cluster", type=click.Path(path_type=Path), help="With --pace: the machines, as YAML."),
+    click.option("--until", type=share, default="1%", show_default=True, help="With --pace: they agree to so much."),
+    click.option(
+        "--passes", type=click.IntRange(1), default=4, show_default=True, help="With --pace: so many, at most."
+    ),
+    click.option("--alike", metavar="AXES", help="With --pace: ranks that differ along these axes only do the same."),
+)
+
+
+def pace_options(command: F) -> F:
+    """Adds them; they arrive as `clock`, `cluster`, `until`, `passes` and `alike`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def pace_request(
+    request: EmulateRequest, clock: str | None, cluster: Path | None, until: float, passes: int, alike: str | None
+) -> PaceRequest | None:
+    """None where peers are there at once."""
+    if clock is None:
+        if cluster is not None or alike is not None:
+            raise click.UsageError("--cluster and --alike go with --pace wall or --pace virtual")
+        return None
+    if cluster is None:
+        raise click.UsageError("--pace needs --cluster: `prismdbg calibrate -o cluster.yaml` measures one")
+    return PaceRequest(
+        emulate=request,
+        cluster=cluster_file.read(cluster),
+        clock=ClockKind(clock),
+        until=until,
+        passes=passes,
+        alike=tuple(name.strip() for name in (alike or "").split(",") if name.strip()),
+    )
+
+
+def end_unconverged(paces: Paces) -> NoReturn:
+    """Says what is left of the difference; everything is kept."""
+    last = paces.passes[-1]
+    worst = last.largest
+    render.say(
+        f"prismdbg: after {len(paces.passes)} passes rank {worst.rank} still takes {worst.difference:+.2%} of what the "
+        "simulation says; all passes are in RUN/passes. More steps (--steps), or a quieter machine, make it steadier"
+    )
+    sys.exit(1)

@@ -1,0 +1,239 @@
+"""`prismdbg emulate --pace`: what the ranks did becomes the graph of the whole job, its simulation says when their
+peers are there, and the ranks run again by that; until what they take and what the simulation says they take agree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.errors import UsageError
+from prismdbg.predict.arrivals import Arrivals
+from prismdbg.predict.cluster import ClusterModel
+from prismdbg.predict.engine import Keep
+from prismdbg.predict.job_graph import JobGraph
+from prismdbg.predict.quantities import MILLION
+from prismdbg.predict.schedule import schedule_of
+from prismdbg.predict.simulate import simulate
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.rank.emulation.settings import ClockKind
+from prismdbg.workflows.agent_sockets import make_socket_dir
+from prismdbg.workflows.capture import Say
+from prismdbg.workflows.emulate import Emulated, emulate
+from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.workflows.emulated_crew import EmulatedCrew, Paced
+from prismdbg.workflows.graph_build import GraphRequest, build_graph
+from prismdbg.workflows.launch_line import parse
+from prismdbg.workflows.run_folder import RunFolder, write_json
+from prismdbg.workflows.steps_alike import AlikeSteps, steps_alike
+from prismdbg.workflows.turns import Turns
+
+FILE_NAME = "passes.json"
+PASSES = "passes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceRequest:
+    """`until`: the largest difference between simulated and emulated iteration, as a share. passes: at most so many.
+
+    alike: as of `graph build`, where some ranks stand for others.
+    """
+
+    emulate: EmulateRequest
+    cluster: ClusterModel
+    clock: ClockKind = ClockKind.WALL
+    until: float = 0.01
+    passes: int = 4
+    alike: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPass:
+    """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's."""
+
+    rank: int
+    simulated_ns: int
+    emulated_ns: int
+    steps: int
+
+    @property
+    def difference(self) -> float:
+        """Signed share: positive where the emulated rank takes longer."""
+        return (self.emulated_ns - self.simulated_ns) / max(self.simulated_ns, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """`iteration_ns`: of the whole job, simulated."""
+
+    number: int
+    iteration_ns: int
+    ranks: tuple[RankPass, ...]
+
+    @property
+    def largest(self) -> RankPass:
+        return max(self.ranks, key=lambda each: abs(each.difference))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paces:
+    emulated: Emulated
+    passes: tuple[Pass, ...]
+    has_converged: bool
+
+
+def pace(request: PaceRequest, say: Say) -> Paces:
+    """All passes stay in RUN/passes; RUN/ranks holds the last one. Not to converge is a result, not an error."""
+    emulated = emulate(request.emulate, say)
+    run = RunFolder.existing(request.emulate.output)
+    ranks = _sandbox(request.emulate, emulated)
+    done: list[Pass] = []
+    has_converged = False
+    steps = _steps_of(run, ranks)
+    graph = _first_graph(request, run, steps)
+    while not has_converged and len(done) < request.passes:
+        found = _pass(request, run, ranks, graph, steps, len(done) + 1, say)
+        done.append(found)
+        has_converged = abs(found.largest.difference) <= request.until
+        for each in found.ranks:
+            say(_line(found.number, each))
+        _write(run, request, done, has_converged)
+        steps = _steps_of(run, ranks)
+        graph = _graph(request, run, steps)
+    return Paces(emulated=emulated, passes=tuple(done), has_converged=has_converged)
+
+
+def _sandbox(request: EmulateRequest, emulated: Emulated) -> tuple[int, ...]:
+    """The ranks that run again: those asked for, or the one of each class."""
+    if emulated.classes is not None:
+        return tuple(emulated.classes.kinds.bases())
+    return request.ranks
+
+
+def _steps_of(run: RunFolder, ranks: Sequence[int]) -> AlikeSteps:
+    return steps_alike([read_log(run.latest(rank)) for rank in ranks])
+
+
+def _first_graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> JobGraph:
+    try:
+        return _graph(request, run, steps)
+    except UsageError as error:
+        raise UsageError(
+            f"the ranks that ran make no graph of the whole job: {error}",
+            hint="let one rank of each role run: --classes finds them, or name them with --ranks and --alike AXES",
+        ) from error
+
+
+def _graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> JobGraph:
+    return build_graph(GraphRequest(run=run.path, alike=request.alike, step=steps.typical))
+
+
+def _pass(
+    request: PaceRequest,
+    run: RunFolder,
+    ranks: tuple[int, ...],
+    graph: JobGraph,
+    steps: AlikeSteps,
+    number: int,
+    say: Say,
+) -> Pass:
+    timeline = simulate(graph, _cluster(request, number), keep=Keep.ALL)
+    arrivals = Arrivals(timeline)
+    folder = run.path / PASSES / str(number)
+    folder.mkdir(parents=True)
+    schedules: dict[int, Path] = {}
+    simulated: dict[int, int] = {}
+    for rank in ranks:
+        schedule = schedule_of(
+            timeline,
+            rank,
+            arrivals,
+            step=steps.typical,
+            first_step=steps.first,
+            last_step=steps.last,
+            contention_ppm=_contention_ppm(request.cluster),
+        )
+        schedules[rank] = folder / f"schedule.{rank}.json"
+        schedule.save(schedules[rank])
+        simulated[rank] = schedule.iteration_ns
+    set_aside(run, number - 1)
+    run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=schedules), say)
+    found = []
+    for rank in ranks:
+        taken = steps_alike([read_log(run.latest(rank))], between=(steps.first, steps.last))
+        found.append(
+            RankPass(
+                rank=rank,
+                simulated_ns=simulated[rank],
+                emulated_ns=taken.median_ns,
+                steps=taken.last - taken.first + 1,
+            )
+        )
+    return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
+
+
+def _contention_ppm(cluster: ClusterModel) -> int:
+    """Of a transfer's own time, what it takes from the processor of a rank that computes meanwhile: where both become
+    slower by so much, it had this share of a longer transfer."""
+    share_ppm = MILLION - MILLION * MILLION // max(cluster.compute_overlap_ppm, MILLION)
+    return share_ppm * cluster.transfer_overlap_ppm // MILLION
+
+
+def _cluster(request: PaceRequest, number: int) -> ClusterModel:
+    """On the wall clock a paced rank feels what computation and transfer take from each other: it is added once."""
+    if request.clock is ClockKind.VIRTUAL:
+        return request.cluster
+    compute_overlap_ppm = request.cluster.compute_overlap_ppm if number == 1 else MILLION
+    return replace(request.cluster, compute_overlap_ppm=compute_overlap_ppm, transfer_overlap_ppm=MILLION)
+
+
+def set_aside(run: RunFolder, number: int) -> None:
+    """What RUN/ranks holds, as the pass of that number."""
+    folder = run.path / PASSES / str(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    traces = {path: path.resolve() for path in run.ranks.glob(f"*/{RANK_MEMORY}") if path.is_symlink()}
+    run.ranks.rename(folder / run.ranks.name)
+    for path, target in traces.items():
+        moved = folder / path.relative_to(run.path)
+        moved.unlink()
+        moved.symlink_to(os.path.relpath(target, moved.parent))
+    run.ranks.mkdir(mode=0o700)
+
+
+def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], paced: Paced, say: Say) -> None:
+    """One pass, into RUN/ranks."""
+    sockets = make_socket_dir()
+    again = replace(request, ranks=ranks, classes=None)
+    crew = EmulatedCrew(again, run, parse(again.command), sockets, say, paced)
+    try:
+        turns = Turns(crew.go)
+        for rank in ranks:
+            turns.complete(rank)
+    finally:
+        crew.close()
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _line(number: int, each: RankPass) -> str:
+    return (
+        f"pass {number}: rank {each.rank}: an iteration takes {each.simulated_ns / 1e6:.3f} ms simulated, "
+        f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps})"
+    )
+
+
+def _write(run: RunFolder, request: PaceRequest, done: Sequence[Pass], has_converged: bool) -> None:
+    write_json(
+        run.path / FILE_NAME,
+        {
+            "clock": str(request.clock),
+            "until": request.until,
+            "has_converged": has_converged,
+            "passes": [
+                {**asdict(each), "ranks": [{**asdict(r), "difference": r.difference} for r in each.ranks]}
+                for each in done
+            ],
+        },
+    )

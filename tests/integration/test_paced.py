@@ -1,0 +1,205 @@
+"""Ranks whose peers come when the simulated job says: exact on the virtual clock, and truly late on the wall clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from emulated import emulate, python
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import UsageError
+from prismdbg.memory.peak import peak
+from prismdbg.memory.trace import open_trace
+from prismdbg.model.schedule import Schedule
+from prismdbg.predict import cluster_file
+from prismdbg.predict.engine import Keep
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.schedule import iteration_ns
+from prismdbg.predict.simulate import simulate
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.rank.emulation.settings import ClockKind
+from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.workflows.emulated_crew import Paced
+from prismdbg.workflows.graph_build import GraphRequest, build_graph
+from prismdbg.workflows.pacing import run_paced, set_aside
+from prismdbg.workflows.run_folder import RunFolder, read_json
+
+pytestmark = pytest.mark.job
+
+CLUSTER = """
+ranks_per_node: 2
+tiers:
+  loop: {spans: job, latency: 300 us, bandwidth: 40 MB/s}
+"""
+STEPS = 5
+MESHES = {"ddp": "dp=2", "pipeline": "pp=2"}
+RANKS = (0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    run: RunFolder
+    program: list[str]
+    mesh: Mesh
+    said: str
+
+    def log(self, rank: int, number: int | None = None) -> RankLog:
+        """Of a pass; of the last one if none is given."""
+        return read_log(self.ranks(number) / str(rank))
+
+    def ranks(self, number: int | None = None) -> Path:
+        return self.run.ranks if number is None else self.run.path / "passes" / str(number) / "ranks"
+
+    def schedule(self, rank: int, number: int = 1) -> Schedule:
+        return Schedule.load(self.run.path / "passes" / str(number) / f"schedule.{rank}.json")
+
+    def again(self, schedules: dict[int, Path], clock: ClockKind) -> None:
+        """Once more by such schedules, into RUN/ranks."""
+        set_aside(self.run, len(list((self.run.path / "passes").iterdir())) + 1)
+        request = EmulateRequest(
+            output=self.run.path, command=tuple(self.program), world=2, mesh=self.mesh, bound_s=120.0
+        )
+        run_paced(request, self.run, tuple(schedules), Paced(clock=clock, schedules=schedules), lambda _: None)
+
+
+Pace = Callable[[str, str], Ran]
+
+
+@pytest.fixture(scope="module")
+def paced(tmp_path_factory: pytest.TempPathFactory) -> Pace:
+    @cache
+    def run(kind: str, clock: str) -> Ran:
+        home = tmp_path_factory.mktemp(kind)
+        (home / "cluster.yaml").write_text(CLUSTER)
+        program = python("paced.py", kind, STEPS)
+        options = ["--ranks", "0,1", "--pace", clock, "--cluster", home / "cluster.yaml"]
+        options += ["--memory", "--passes", 1, "--until", "100%"] if clock == "wall" else []
+        done = emulate(home / "run", 2, MESHES[kind], *options, program=program)
+        assert done.returncode == 0, done.stderr[-4000:]
+        run = RunFolder((home / "run").resolve())
+        return Ran(run=run, program=program, mesh=Mesh.parse(MESHES[kind]), said=done.stdout)
+
+    return run
+
+
+def times(log: RankLog, schedule: Schedule) -> list[list[tuple[int | None, ...]]]:
+    """Of each paced step, from its begin: when each call was issued, waited for and complete, and the step's end."""
+    begins = {mark.step: mark.time_ns for mark in log.steps}
+    found = []
+    for step in sorted(begins):
+        if step >= schedule.first_step and step + 1 in begins:
+            calls = [c for c in log.collectives if c.moment.step == step]
+            rows: list[tuple[int | None, ...]] = [
+                tuple(
+                    None if at is None else at - begins[step]
+                    for at in (c.time_created_ns, c.time_waited_ns, c.time_completed_ns)
+                )
+                for c in calls
+            ]
+            found.append([*rows, (begins[step + 1] - begins[step],)])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["ddp", "pipeline"])
+class TestVirtualClock:
+    def test_an_iteration_takes_what_was_simulated_to_the_nanosecond(self, kind: str, paced: Pace) -> None:
+        ran = paced(kind, "virtual")
+        passes = read_json(ran.run.path / "passes.json")
+        (only,) = passes["passes"]
+
+        assert passes["has_converged"]
+        assert [each["emulated_ns"] - each["simulated_ns"] for each in only["ranks"]] == [0, 0]
+        for rank in RANKS:
+            schedule = ran.schedule(rank)
+            steps = times(ran.log(rank), schedule)
+            assert len(steps) == STEPS - schedule.first_step
+            assert all(step == steps[0] for step in steps)
+            assert steps[0][-1] == (schedule.iteration_ns,)
+
+    def test_a_graph_of_it_simulates_the_same(self, kind: str, paced: Pace) -> None:
+        ran = paced(kind, "virtual")
+        graph = build_graph(GraphRequest(run=ran.run.path))
+        timeline = simulate(graph, cluster_file.parse(CLUSTER), keep=Keep.ALL)
+        for rank in RANKS:  # how much slower one of a class computes is kept in millionths
+            assert iteration_ns(timeline.of(rank)) == pytest.approx(ran.schedule(rank).iteration_ns, rel=1e-5)
+
+
+def test_again_it_is_the_same(paced: Pace) -> None:
+    ran = paced("pipeline", "virtual")
+    schedules = {rank: ran.run.path / "passes" / "1" / f"schedule.{rank}.json" for rank in RANKS}
+    before = {rank: times(ran.log(rank), ran.schedule(rank)) for rank in RANKS}
+    ran.again(schedules, ClockKind.VIRTUAL)
+    assert {rank: times(ran.log(rank), ran.schedule(rank)) for rank in RANKS} == before
+
+
+class TestWallClock:
+    def test_nothing_goes_on_before_its_peers_are_there(self, paced: Pace) -> None:
+        """Whoever waits for a call issues the next one, or ends the step, after it is complete, and soon."""
+        ran = paced("ddp", "wall")
+        for rank in RANKS:
+            schedule = ran.schedule(rank)
+            transfers = [row.transfer_ns for row in schedule.rows if row.is_call]
+            for step in times(ran.log(rank), schedule):
+                *calls, (end,) = step
+                for (issued, _, done), transfer_ns in zip(calls, transfers, strict=True):
+                    assert issued is not None and done is not None
+                    assert done - issued >= transfer_ns
+                buckets, total = calls[:-1], calls[-1]
+                dones = [done for _, _, done in buckets]
+                assert dones == sorted(dones)
+                assert total[0] is not None and total[0] >= dones[-1]  # after the backward pass: all buckets were there
+                assert end is not None and total[2] is not None and end >= total[2]
+
+    def test_it_computes_what_it_did_unpaced(self, paced: Pace) -> None:
+        ran = paced("ddp", "wall")
+        norms = [line for line in ran.said.splitlines() if line.startswith("norm ")]
+        assert len(norms) == 4
+        assert len(set(norms)) == 1
+
+    def test_its_memory_is_the_same(self, paced: Pace) -> None:
+        ran = paced("ddp", "wall")
+        for rank in RANKS:
+            before, now = (peak(open_trace(ran.ranks(n) / str(rank) / RANK_MEMORY)).size_bytes for n in (0, None))
+            assert now == before
+
+    def test_the_log_says_when_the_reducer_waited(self, paced: Pace) -> None:
+        log = paced("ddp", "wall").log(0)
+        paced_calls = [c for c in log.collectives if c.moment.step >= 2 and c.is_async]
+        assert paced_calls
+        for before, after in pairwise(paced_calls):
+            assert after.time_waited_ns is not None and before.time_waited_ns is not None
+            assert before.time_waited_ns <= after.time_waited_ns
+            assert after.time_waited_ns >= after.time_created_ns
+
+
+def test_a_slice_of_another_program_is_refused(paced: Pace, tmp_path: Path) -> None:
+    ran = paced("ddp", "virtual")
+    schedule = ran.run.path / "passes" / "1" / "schedule.0.json"
+    changed = json.loads(schedule.read_text())
+    size = changed["columns"].index("size_bytes")
+    last = [row for row in changed["rows"] if row[0] == "collective"][-1]
+    last[size] += 4
+    (tmp_path / "changed.json").write_text(json.dumps(changed))
+
+    with pytest.raises(
+        UsageError,
+        match=r"rank 0 issues all_reduce of 4 bytes, 2 ranks, at .*paced.py:\d+ in data_parall"
+        r"el in step 2, where the slice of step \d has all_reduce of 8 bytes on dp at .*paced.py",
+    ) as caught:
+        ran.again({0: tmp_path / "changed.json"}, ClockKind.VIRTUAL)
+    assert "does not match" in caught.value.hint
+
+
+def test_too_few_ranks_for_a_graph(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    options = ["--ranks", "0", "--pace", "virtual", "--cluster", tmp_path / "cluster.yaml"]
+    done = emulate(tmp_path / "run", 2, "pp=2", *options, program=python("paced.py", "ddp", 3))
+    assert done.returncode == 2
+    assert "the ranks that ran make no graph of the whole job" in done.stderr
+    assert "--classes" in done.stderr
