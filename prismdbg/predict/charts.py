@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from prismdbg.predict.fidelity import say_size
 from prismdbg.predict.report import AxisRow, PathRow, StageRow, StragglerRow
 
 IDLE = "·"
 FILLED = 0.95  # of a column by one thing
 MOST_STAGES = 64
 BESIDE = len("  computes shows waits")
+MEMORY_WIDTH = len("  123.4 MB")
 
 
 def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) -> list[str]:
     """A line a stage, so wide if there is any room. A column of the chart shows what fills it; where it holds several
-    things, neighbours show them in proportion.
+    things, neighbours show them in proportion. At the end of it the most memory that the class had, where it is known.
     """
     shown = rows[:MOST_STAGES]
     name_width = max((len(row.name) for row in shown), default=0)
-    width = max(columns - name_width - BESIDE, 20)
+    knows_memory = any(row.peak_bytes for row in shown)
+    width = max(columns - name_width - BESIDE - (MEMORY_WIDTH if knows_memory else 0), 20)
     is_fine = _is_fine(shown, iteration_ns, width)
     lines = [
         f"{row.name:<{name_width}} {_bar(row, iteration_ns, width, is_fine=is_fine)} "
         f"{row.computed:>8.0%} {row.shown:>5.0%} {row.late:>5.0%}"
+        + (f"{say_size(row.peak_bytes):>{MEMORY_WIDTH}}" if knows_memory else "")
         for row in shown
     ]
     scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}} computes shows waits"
+    scale += f"{'memory':>{MEMORY_WIDTH}}" if knows_memory else ""
     odd = ", lower case where it is odd" if is_fine else ", several of them in a column"
     more = [f"{len(rows) - MOST_STAGES} more classes of ranks"] if len(rows) > MOST_STAGES else []
     legend = f"letters: what is computed, by its first{odd}; {IDLE}: nothing"

@@ -71,7 +71,7 @@ class Fidelity:
     def lines(self) -> list[str]:
         return [
             *self._parts("time_ns", "time of all ranks", lambda total: f"{total / 1e9:,.3f} s"),
-            *self._parts("size_bytes", "bytes of all ranks", _size),
+            *self._parts("size_bytes", "bytes of all ranks", say_size),
             *([self._who(self.ran)] if self.ran is not None else []),
             *self.error_lines(),
             *(f"do not conclude: {doubt}" for doubt in self.doubts),
@@ -107,7 +107,7 @@ class Fidelity:
     def _who(self, ran: Ran) -> str:
         rest = [
             *([f"{ran.checked:,} stand in by a class of which a second member agreed"] if ran.checked else []),
-            *([f"{ran.assumed:,} by the mesh alone"] if ran.assumed else []),
+            *([f"{ran.assumed:,} stand in by the mesh alone"] if ran.assumed else []),
         ]
         return "; ".join([f"{ran.own:,} of {ran.world:,} ranks did it themselves", *rest])
 
@@ -134,7 +134,8 @@ def _error(error: SignedError) -> str:
     return f"against {error.against}, {ranks}: {error.component} {error.mean:+.2%}{of}{worst}"
 
 
-def _size(size_bytes: int) -> str:
+def say_size(size_bytes: int) -> str:
+    """Four digits, in powers of a thousand."""
     value = float(size_bytes)
     for unit in _UNITS:
         if value < 1000 or unit == _UNITS[-1]:

@@ -71,8 +71,13 @@ class JobGraph:
     @property
     def events(self) -> int:
         """Entries of all ranks."""
-        counts = np.bincount(self.class_at, minlength=len(self.classes))
-        return sum(int(n) * len(c.entries) for n, c in zip(counts, self.classes, strict=True))
+        return sum(n * len(c.entries) for n, c in zip(self.class_sizes, self.classes, strict=True))
+
+    @property
+    def class_sizes(self) -> list[int]:
+        """How many ranks each class has."""
+        sizes: list[int] = np.bincount(self.class_at, minlength=len(self.classes)).tolist()
+        return sizes
 
     @property
     def peak_bytes(self) -> Ints:

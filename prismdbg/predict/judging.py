@@ -118,7 +118,7 @@ class _Doubts:
             "how much computation and communication slow each other: the cluster file says nothing of it"
             if by_formula and self._overlaps()
             else "",
-            self._assumed_computation() if "computation" in assumed else "",
+            self._assumed_computation(),
             "how long a single operator took: recorded is the time between two calls, its parts are a replay's"
             if ("computation", Provenance.REPLAYED) in found
             else "",
@@ -126,6 +126,9 @@ class _Doubts:
         ]
 
     def _assumed_computation(self) -> str:
+        own = ((p.entries.kind == Kind.COMPUTE) & (p.entries.provenance == _ASSUMED) for p in self.parts)
+        if not any(chosen.any() for chosen in own):
+            return ""
         if self.origin.source in (Source.RECORDED, Source.EMULATED):
             return (
                 "when a rank waited for what is asynchronous, where its log does not say it: it is taken to have "
