@@ -181,6 +181,10 @@ def _values(timeline: Timeline) -> dict[str, Any]:
         "iteration_ns": timeline.iteration_ns,
         "idle_share": timeline.bubble_share,
         "channels": [asdict(row) for row in report.by_axis(timeline)],
+        "classes": [
+            {"name": c.name, "ranks": ranks, "peak_bytes": c.entries.peak_bytes()}
+            for c, ranks in zip(timeline.graph.classes, timeline.graph.class_sizes, strict=True)
+        ],
         "stragglers": [asdict(row) for row in report.stragglers(timeline)],
         "fidelity": asdict(timeline.fidelity),
     }

@@ -89,6 +89,21 @@ def waits(rows: Sequence[AxisRow]) -> list[str]:
     ]
 
 
+def compared_waits(before: Sequence[AxisRow], after: Sequence[AxisRow]) -> list[str]:
+    """One row a channel of either, in the order of `after`."""
+    old, new = ({row.channel: row for row in rows} for rows in (before, after))
+    lines = [f"{'channel':<14}" + "".join(f" {name:>10} {'becomes':>10}" for name in ("waiting", "shown", "hidden"))]
+    for channel in dict.fromkeys([*new, *old]):
+        was, becomes = old.get(channel), new.get(channel)
+        cells = [f" {_cell(was, name):>10} {_cell(becomes, name):>10}" for name in ("late_ns", "shown_ns", "hidden_ns")]
+        lines.append(f"{channel:<14}{''.join(cells)}")
+    return lines
+
+
+def _cell(row: AxisRow | None, name: str) -> str:
+    return "-" if row is None else duration(getattr(row, name))
+
+
 def slowest(rows: Sequence[StragglerRow]) -> list[str]:
     header = f"{'rank':>7} {'where':<24} {'class':<12} {'computes':>10} {'beyond':>10} {'waits':>10}"
     return [header] + [

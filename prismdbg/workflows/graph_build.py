@@ -15,6 +15,7 @@ from prismdbg.predict.entries import Entries, Provenance
 from prismdbg.predict.folding import fold, fold_kinds
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.sharing import shared_out
 from prismdbg.predict.usual import usual
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.workflows.as_recorded import as_recorded
@@ -58,22 +59,29 @@ def build_graph(request: GraphRequest) -> JobGraph:
     classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
     chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
     first = max(min(1, step), step - MOST_STEPS + 1) if emulated and request.step is None else step
-    recorded = {
-        rank: usual(
-            [
-                iteration_of(log, mesh, each, provenance, folders[rank])
-                for each in range(first, step + 1)
-                if each == step or recorded_step(log, each) is not None
-            ]
-        )
-        for rank, log in chosen.items()
-    }
+    steps = range(first, step + 1)
+    recorded = {rank: _usual(log, mesh, steps, provenance, folders[rank]) for rank, log in chosen.items()}
     if classes is None:
         graph = fold(mesh, spread(mesh, recorded, request.alike))
     else:
         graph = fold_kinds(classes.kinds, recorded)
     origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
     return replace(graph, origin=origin)
+
+
+def _usual(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance, folder: Path) -> Entries:
+    """The last of the steps as it usually goes, with its own operators and memory where they were traced."""
+    last = steps[-1]
+    told = [
+        iteration_of(log, mesh, each, provenance)
+        for each in steps
+        if each == last or recorded_step(log, each) is not None
+    ]
+    times = usual(told)
+    if not is_trace(folder / RANK_MEMORY):
+        return times
+    parts = iteration_of(log, mesh, last, provenance, folder)
+    return parts if len(told) == 1 else shared_out(times, parts)
 
 
 def iteration_of(

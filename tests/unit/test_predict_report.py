@@ -65,14 +65,16 @@ class TestCharts:
         timeline = simulate(
             gpt_job(Mesh.parse("pp=2"), GptShape(layers=2, hidden=64, microbatches=2, vocabulary=1)), ideal()
         )
-        columns = 36 + len("stage 0") + charts.BESIDE
+        columns = 36 + len("stage 0") + charts.BESIDE + charts.MEMORY_WIDTH
         first, second, scale, legend = charts.pipeline(report.stages(timeline), timeline.iteration_ns, columns)
 
         assert first.startswith("stage 0 FFFFfff")
         assert "BBBBBBBB" in first and "bbbbbbb" in first and charts.IDLE in first
         assert second.startswith(f"stage 1 {charts.IDLE * 3}")
         assert len(first) == len(second) == columns
-        assert scale.split() == ["0", *charts.duration(timeline.iteration_ns).split(), "computes", "shows", "waits"]
+        beside = ["computes", "shows", "waits", "memory"]
+        assert scale.split() == ["0", *charts.duration(timeline.iteration_ns).split(), *beside]
+        assert first.endswith(" 8.389 MB") and timeline.graph.classes[0].entries.peak_bytes() == 8_388_608
         assert "lower case where it is odd" in legend
 
     def test_what_is_too_fine_is_shown_in_proportion(self) -> None:
@@ -100,6 +102,14 @@ class TestCharts:
             for line in charts.path(report.path_rows(critical_path(slow)), slow.iteration_ns)[1:]
         ]
         assert sum(shares) == pytest.approx(100, abs=2)
+
+    def test_what_a_change_does_to_each_axis(self, slow: Timeline) -> None:
+        rows = report.by_axis(slow)
+        lines = charts.compared_waits(rows[1:], rows[:-1])
+
+        assert len(lines) == 1 + len(rows) and max(map(len, lines)) <= 80
+        assert lines[1].split()[:2] == [rows[0].channel, "-"], "what was not there before"
+        assert lines[-1].startswith(rows[-1].channel) and lines[-1].split()[-1] == "-"
 
     @pytest.mark.parametrize(
         ("taken_ns", "text"),

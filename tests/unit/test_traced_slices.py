@@ -260,6 +260,15 @@ class TestInEntries:
         ]  # fmt: skip
         assert entries.peak_bytes() == 4500
 
+    def test_a_class_stays_small_whatever_its_operators_are(self) -> None:
+        """50,000 operators and their memory: 500 such classes are in 100 MB."""
+        many = tuple(item for n in range(50_000) for item in (Changed(8), Ran(10, f"op {n % 50}", "l"), Changed(-8)))
+        traced = TracedStep(step=3, held_bytes=0, is_whole=True, after={0: (), 1: many})
+        entries = entries_of(_slice(), MESH, Source(until_ns=10**6, traced=traced))
+
+        assert entries.stored_bytes <= 100_000_000 // 500
+        assert entries.duration_ns[entries.kind == Kind.COMPUTE].sum() == 10**6 - 200 and entries.peak_bytes() == 8
+
     def test_what_is_told_of_an_other_thread_s_memory_stays_in_order(self) -> None:
         graph = _slice()
         second = replace(graph.nodes[0], record_id=1, moment=Moment(3, 2), thread=1, issued_ns=300, completed_ns=400)
