@@ -17,7 +17,9 @@ from prismdbg.rank.emulation.settings import Rule
 from prismdbg.workflows.classes_file import FILE_NAME
 from prismdbg.workflows.emulate import emulate
 from prismdbg.workflows.emulate_request import USUAL_STEPS, EmulateRequest
+from prismdbg.workflows.emulation_worth import worth_of
 from prismdbg.workflows.pacing import pace
+from prismdbg.workflows.run_folder import RunFolder
 
 MOST_ROWS = 40
 
@@ -121,6 +123,8 @@ def command(
         render.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}")
     if done.classes is not None:
         render.emit("\n".join(class_lines(done.classes)))
+    worth = worth_of(RunFolder.existing(output), world, clock=str(to_pace.clock) if to_pace is not None else "")
+    render.emit("\n".join(worth.lines()))
     if paces is not None and not paces.has_converged:
         end_unconverged(paces)
 

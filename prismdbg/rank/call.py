@@ -16,6 +16,7 @@ from prismdbg.model.ops import OPS, OpSpec
 
 _ROOT_SENDS = ("broadcast_", "scatter_")
 _ROOT_RECEIVES = ("reduce_", "gather_")
+_COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_", "reduce_scatter_")
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
@@ -106,6 +107,11 @@ class Call:
         if self.spec.name in _ROOT_RECEIVES and self.root != self.rank:
             return []
         return self.outputs
+
+    @property
+    def held(self) -> list[torch.Tensor]:
+        """What gloo's work holds for as long as it lives: of a reduce-scatter only what it fills, for it copies."""
+        return self.outputs if self.spec.name in _COPIED else [*self.outputs, *self.inputs]
 
     def result(self, work: Any) -> Any:
         """What the operator returns when `work` stands for the transfer."""

@@ -123,6 +123,8 @@ class EmulatedRank:
             return None
         self._heard = rest
         said = json.loads(line)
+        if said["event"] == "refused":
+            raise UsageError(said["text"], hint=said["hint"])
         return Kept(said["key"]) if said["event"] == "kept" else Lacks.from_json(said)
 
     def _folders(self) -> list[Path]:
@@ -136,11 +138,12 @@ class EmulatedRank:
                 f"rank {self.rank}'s program ended with code {code} before it issued a collective or a step",
                 hint="does it call torch.distributed.init_process_group? its output is above",
             )
-        steps = read_log(folders[-1]).steps
-        reached = steps[-1].step if steps else 0
+        log = read_log(folders[-1])
+        reached = log.steps[-1].step if log.steps else 0
         if code:
+            raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
             raise RankLost(
-                f"rank {self.rank}'s program failed with code {code} in step {reached}",
+                f"rank {self.rank}'s program failed with code {code} in step {reached}{raised}",
                 hint=f"its output is above; what it did until then: prismdbg status {self._program.run.path}",
             )
         if wanted and reached < wanted:

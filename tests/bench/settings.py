@@ -26,6 +26,9 @@ class Settings:
     cold_starts: int = 2
     debugged_steps: int = 200
     ways_back: int = 3
+    paced_size: str = "1m"
+    paced_pairs: int = 20
+    paced_steps: int = 60
 
 
 FULL = Settings()
@@ -46,4 +49,6 @@ QUICK = Settings(
     cold_starts=1,
     debugged_steps=20,
     ways_back=1,
+    paced_pairs=2,
+    paced_steps=12,
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
+from prismdbg.errors import FacilityError
 from prismdbg.rank import triggers
 from prismdbg.rank.config import RankConfig
+from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.again import StoreNotes
+from prismdbg.rank.emulation.beats import make_beat
 from prismdbg.rank.emulation.donors import store_key
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
@@ -34,12 +38,17 @@ def _begin(config: RankConfig) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
     turn = Turn(settings.ask_fd, settings.say_fd, settings.until)
     peers = EmulatedPeers(settings, turn)
-    recorder = EmulatedRecorder(peers)
+    beat = make_beat(settings, turn)
+    recorder = EmulatedRecorder(peers, beat)
     recording = Recording(config, recorder, "emulated")
+    recording.now_ns = beat.now_ns
+    if config.memory_cap and recording.memory is not None and recording.memory.missing:
+        raise FacilityError(recording.memory.missing)
     recorder.on_group(recording.on_group)
     recorder.mode(1)
     recording.opened_files.install()
     _install_world(settings, peers, turn, recording)
+    COUNTER.listen(beat.begin_step)
     COUNTER.listen(recording.on_step)
     # what the program does on its way out is answered, and belongs to no step
     COUNTER.listen(StepLimit(settings.steps, lambda: recorder.mode(0)))
@@ -65,8 +74,24 @@ class _Witness:
 
     def end(self, code: int) -> None:
         if self._recording.is_open:
-            self._recording.note("synthesized", rows=self._peers.summary())
+            self._recording.note("synthesized", rows=self._peers.summary(), sent=self._peers.outbox.tally())
+            for text in checkpoints.told:
+                self._recording.note("checkpoint", text=text)
+            self._recording.note("resources", **_resources(self._recording))
         self._recording.end(code)
+
+
+def _resources(recording: Recording) -> dict[str, int]:
+    """What this rank took: bytes of memory, of these shared with other processes, and of its log."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kibibytes = {
+        name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if "kB" in rest
+    }
+    return {
+        "peak_bytes": kibibytes.get("VmHWM", 0) << 10,
+        "shared_bytes": kibibytes.get("RssFile", 0) << 10,
+        "log_bytes": int(recording.recorder.stats()["event_bytes"]),
+    }
 
 
 def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn, recording: Recording) -> None:

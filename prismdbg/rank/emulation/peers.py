@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,28 +14,27 @@ import torch.distributed as dist
 from prismdbg.model import made_up
 from prismdbg.model.collective import Identity
 from prismdbg.rank.call import Call
-from prismdbg.rank.emulation import filling
+from prismdbg.rank.emulation import checkpoints, filling
 from prismdbg.rank.emulation.axes import Axes
-from prismdbg.rank.emulation.checkpoints import accept_partial_plans
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.donors import DonorValue
-from prismdbg.rank.emulation.late_work import LateWork
+from prismdbg.rank.emulation.kept_already import KeptAlready
 from prismdbg.rank.emulation.post import OBJECT_GATHERS, Inbox, Letter, Outbox
 from prismdbg.rank.emulation.settings import Emulation, Policy
 from prismdbg.rank.emulation.turn import Need, Turn
-from prismdbg.rank.quiet import quiet
+from prismdbg.rank.quiet import unseen
 
 _GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # what only the sender knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """How it was answered, one of `made_up.WAYS`. source: the sender of a receive from any. work: stands for what is
-    yet to come. like: mean and deviation of noise like the donor's."""
+    """How it was answered, one of `made_up.WAYS`. source: the sender of a receive from any. fill: to be called when it
+    is waited for, because nobody said it yet. like: mean and deviation of noise like the donor's."""
 
     how: str
     source: int = -1
-    work: Any = None
+    fill: Callable[[], None] | None = None
     like: tuple[float, float] | None = None
 
 
@@ -59,15 +60,15 @@ class EmulatedPeers:
         self._axes = Axes(settings.axes)
         self.inbox = Inbox(settings)
         turn.after.append(self.inbox.refresh)
-        self.outbox = Outbox(settings, turn)
+        self.outbox: Outbox | KeptAlready = KeptAlready() if settings.schedule else Outbox(settings, turn)
         self._members: dict[str, list[int]] = {}
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
 
     def answer(self, call: Call, identity: Identity) -> Answered:
-        members = self._members_of(call)
+        members = self.members_of(call)
         axis = self._axes.name_of(call.group_name, members)
-        with quiet():
+        with unseen():
             self.outbox.keep(call, identity, axis, members)
             asked = Asked(
                 call=call,
@@ -97,7 +98,7 @@ class EmulatedPeers:
             for (axis, label, how), count in sorted(self._counts.items())
         ]
 
-    def _members_of(self, call: Call) -> list[int]:
+    def members_of(self, call: Call) -> list[int]:
         """Global ranks in group order."""
         known = self._members.get(call.group_name)
         if known is None:
@@ -121,14 +122,24 @@ class EmulatedPeers:
             filling.balanced(outputs, asked.inputs)
         elif policy is Policy.DONOR:
             self._load(self._similar(asked), outputs)
+        elif routed := self._recorded_routing(asked):
+            self._load(routed, outputs)
+            return Answered(how=made_up.DONOR)
         else:
             return self._echo(asked)
         return Answered(how=str(policy))
 
+    def _recorded_routing(self, asked: Asked) -> DonorValue | None:
+        """Who sends how much to this rank, and what, is not guessed where an earlier run says it."""
+        if asked.policy is not Policy.AUTO or asked.call.spec.name not in filling.EXCHANGES:
+            return None
+        value = self.inbox.find_similar(asked.call, asked.identity, asked.axis)
+        return value if self._fits(value, asked.outputs) else None
+
     def _echo(self, asked: Asked) -> Answered:
         filling.echo(asked.call, asked.outputs, asked.inputs)
         if asked.call.spec.name in OBJECT_GATHERS and is_control(asked.outputs) and object_call():
-            accept_partial_plans()
+            checkpoints.accept_partial_plans()
             said = self.inbox.contributions(asked.call, asked.identity, asked.members)
             for place, data in said.items():
                 filling.pour(asked.outputs[place], data)
@@ -136,9 +147,12 @@ class EmulatedPeers:
         return Answered(how=made_up.ECHO)
 
     def _similar(self, asked: Asked) -> DonorValue:
-        while (value := self.inbox.find_similar(asked.call, asked.identity, asked.axis)) is None:
-            self._turn.lacks(self._need(asked, None))
-        return value
+        """A donor's value of the very size: lengths and indices of another would lead nowhere."""
+        while True:
+            value = self.inbox.find_similar(asked.call, asked.identity, asked.axis)
+            if value is not None and self._fits(value, asked.outputs):
+                return value
+            self._turn.lacks(self._need(asked, None, value))
 
     def _given(self, asked: Asked) -> Answered:
         """Only the sender knows the value."""
@@ -152,8 +166,8 @@ class EmulatedPeers:
         if self._is_lacking(asked, letter):
             if call.spec.is_p2p:
                 filling.zeros(asked.outputs)  # it may have been posted only, to be waited for after a send
-                work = LateWork(lambda: self._receive(asked, letter))
-                return Answered(how=made_up.DONOR, source=letter.source, work=work)
+                fill = partial(self._receive, asked, letter)
+                return Answered(how=made_up.DONOR, source=letter.source, fill=fill)
             self._receive(asked, letter)
             return Answered(how=made_up.DONOR, source=letter.source)
         return self._given_at_once(asked, letter)
@@ -162,7 +176,7 @@ class EmulatedPeers:
         """Stands until the sender has sent it."""
         while self._is_lacking(asked, letter):
             self._turn.lacks(self._need(asked, letter))
-        with quiet():
+        with unseen():
             value = self._value(asked, letter)
             assert value is not None
             self._load(value, asked.outputs)
@@ -211,7 +225,8 @@ class EmulatedPeers:
     def _seed(self, asked: Asked) -> int:
         return filling.seed_of(self._settings.seed, self._settings.rank, asked.identity)
 
-    def _need(self, asked: Asked, letter: Letter | None) -> Need:
+    def _need(self, asked: Asked, letter: Letter | None, unfit: DonorValue | None = None) -> Need:
+        size = f"; the donor's has {unfit.size_bytes} bytes, not {_bytes_of(asked.outputs)}" if unfit else ""
         is_named = letter is not None and asked.call.spec.name != "recv_any_source_"
         return Need(
             rank=self._settings.rank,
@@ -220,7 +235,7 @@ class EmulatedPeers:
             collective=asked.call.spec.label,
             caller=object_call(),
             axis=asked.axis,
-            identity=str(asked.identity),
+            identity=f"{asked.identity}{size}",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import Any
 
@@ -9,32 +10,61 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Identity
 from prismdbg.rank.call import Call, Redispatch, identity_key
 from prismdbg.rank.emulation.again import noise_note
+from prismdbg.rank.emulation.issued import Facts
+from prismdbg.rank.emulation.open_calls import Beat, OpenCall, work_for
+from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.python_recorder import PythonRecorder
-from prismdbg.rank.works import finished
+from prismdbg.rank.tracing import tracer
+from prismdbg.rank.works import Completion
 
 
 class EmulatedRecorder(PythonRecorder):
     """No call ever reaches a backend, also when recording is off or lost."""
 
-    def __init__(self, peers: EmulatedPeers) -> None:
+    def __init__(self, peers: EmulatedPeers, beat: Beat) -> None:
         super().__init__()
         self._peers = peers
+        self._beat = beat
+        self._facts = Facts(peers.members_of)
+        self._answering = threading.local()
+        self.now_ns = beat.now_ns
         self._sequences: Counter[tuple[str, str, int, int]] = Counter()
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
-        return super().collective(call, lambda: self._answered(call))
+        due = self._beat.issue(self._facts.of(call)) if self._mode == 1 and self._beat.pace is not None else None
+        self._answering.arrived_ns = self._beat.now_ns() if due is None else due.arrived_ns
+        try:
+            return super().collective(call, lambda: self._answered(call, due))
+        finally:
+            tracer.answered()
 
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error
 
-    def _answered(self, call: Call) -> Any:
+    def _answered(self, call: Call, due: Due | None) -> Any:
         identity = self._identity(call)
         answered = self._peers.answer(call, identity)
         call.synthesized, call.made = True, answered.how
         if answered.like is not None:
             self.append(fmt.Kind.NOTE, noise_note(identity, *answered.like))
-        return call.result(finished(call, answered.source) if answered.work is None else answered.work.boxed())
+        self._answering.call = opened = OpenCall(self, self._beat, call, due, answered.fill)
+        self._answering.source = answered.source
+        if call.spec.returns == "nothing":
+            opened.wait()
+            return None
+        needs_python = answered.fill is not None or call.spec.name == "recv_any_source_"
+        return call.result(work_for(opened, call, answered.source, has_python_half=needs_python))
+
+    def _arrived_ns(self) -> int:
+        arrived_ns: int = self._answering.arrived_ns
+        return arrived_ns
+
+    def _wrapped(self, call: Call, result: Any, completion: Completion) -> Any:
+        """What it is given waits by itself: only the log is told."""
+        self._answering.call.opened(completion, self._answering.source)
+        del self._answering.call
+        return result
 
     def _identity(self, call: Call) -> Identity:
         """Also of a call that is not recorded."""
