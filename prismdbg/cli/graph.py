@@ -120,10 +120,12 @@ def what_if_command(
     sign = "-" if difference_ns < 0 else "+"
     render.emit(
         f"{charts.duration(before.iteration_ns)} becomes {charts.duration(after.iteration_ns)}: "
-        f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})"
+        f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
+        f"what that is worth: {after.fidelity.summary()}; more of it at the end"
     )
-    for title, timeline in (("before", before), ("after", after)):
-        _emit(["", title, *charts.waits(report.by_axis(timeline))])
+    _emit(["", *charts.compared_waits(report.by_axis(before), report.by_axis(after))])
+    if late := report.stragglers(after):
+        _emit(["", *charts.slowest(late)])
     _emit(["", *(f"before, {line}" for line in before.fidelity.error_lines()), *after.fidelity.lines()])
 
 
@@ -180,11 +182,11 @@ def _values(timeline: Timeline) -> dict[str, Any]:
         "world": timeline.graph.mesh.world,
         "iteration_ns": timeline.iteration_ns,
         "idle_share": timeline.bubble_share,
-        "channels": [asdict(row) for row in report.by_axis(timeline)],
         "classes": [
             {"name": c.name, "ranks": ranks, "peak_bytes": c.entries.peak_bytes()}
             for c, ranks in zip(timeline.graph.classes, timeline.graph.class_sizes, strict=True)
         ],
+        "channels": [asdict(row) for row in report.by_axis(timeline)],
         "stragglers": [asdict(row) for row in report.stragglers(timeline)],
         "fidelity": asdict(timeline.fidelity),
     }
