@@ -155,14 +155,17 @@ def path_rows(parts: Sequence[Part]) -> list[PathRow]:
 
 
 def _spans(timeline: Timeline, rank: int) -> tuple[Span, ...]:
-    """Neighbours whose labels begin with the same word are one, with what lies between: `F3 attention`, `F3 mlp`."""
+    """Neighbours whose labels begin with the same word are one; of a microbatch with what lies between: `F3 attention`,
+    `F3 mlp`.
+    """
     of = timeline.of(rank)
     chosen = np.flatnonzero((of.entries.kind == Kind.COMPUTE) & (of.entries.stream == COMPUTE_STREAM))
     spans: list[Span] = []
     for entry in chosen.tolist():
         label = of.entries.texts[of.entries.label[entry]].partition(" ")[0]
         start_ns, end_ns = int(of.start_ns[entry]), int(of.end_ns[entry])
-        if spans and spans[-1].label == label:
+        is_next = bool(spans) and spans[-1].label == label
+        if is_next and (label[-1:].isdecimal() or spans[-1].end_ns == start_ns):
             start_ns = spans.pop().start_ns
         spans.append(Span(label=label, start_ns=start_ns, end_ns=end_ns))
     return tuple(spans)

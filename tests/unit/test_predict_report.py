@@ -14,7 +14,9 @@ from prismdbg.predict.changes import Changes
 from prismdbg.predict.cluster import example, ideal
 from prismdbg.predict.critical_path import critical_path
 from prismdbg.predict.engine import Keep
+from prismdbg.predict.entry_writer import EntryWriter
 from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.report import Span, StageRow
 from prismdbg.predict.simulate import simulate
@@ -52,6 +54,19 @@ class TestRows:
         peaks = {row.name: row.peak_bytes for row in rows}
         assert peaks["stage 0"] == 4 * peaks["stage 3"], "1F1B holds as many microbatches as there are stages after it"
         assert [span.label for span in rows[-1].spans][:4] == ["F0", "B0", "F1", "B1"]
+
+    def test_only_a_microbatch_is_one_over_what_lies_between(self) -> None:
+        def spans(first: str, second: str) -> list[tuple[str, int, int]]:
+            writer = EntryWriter()
+            writer.compute(100, first)
+            writer.compute(100, first)
+            writer.collective("all_reduce", "dp", 10, duration_ns=50)
+            writer.compute(100, second)
+            graph = JobGraph.build(Mesh.parse("dp=2"), [(RankClass(name="all", entries=writer.done()), range(2))])
+            return [(s.label, s.start_ns, s.end_ns) for s in report.stages(simulate(graph, ideal()))[0].spans]
+
+        assert spans("F3 attention", "F3 mlp") == [("F3", 0, 350)]
+        assert spans("program", "program") == [("program", 0, 200), ("program", 250, 350)]
 
     def test_the_path_leads_over_the_straggler(self, slow: Timeline) -> None:
         rows = report.path_rows(critical_path(slow))
