@@ -29,7 +29,7 @@ from prismdbg.workflows.run_folder import RunFolder
 )  # fmt: skip
 @click.option("--as-recorded", is_flag=True, help="Of RUN: every rank's own times, and the transfers that were.")
 @click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Then put the same classes on so many ranks.")
-@click.option("--no-replay", is_flag=True, help="Of a CAPSULE its log only: no operators, no memory, nothing is run.")
+@click.option("--no-replay", is_flag=True, help="Of a CAPSULE only what was recorded: nothing is run.")
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a replay.  [default: the best]")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a replay.")
 @click.option(

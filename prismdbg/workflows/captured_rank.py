@@ -15,6 +15,7 @@ from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.memory.stretches import TracedStep, traced_step
+from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.predict import origin
 from prismdbg.predict.entries import Entries, Provenance
@@ -24,7 +25,8 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.workflows.compare import Outcome
 from prismdbg.workflows.memory_trace import traced_replay
 from prismdbg.workflows.pack import opened
-from prismdbg.workflows.recorded_step import RecordedStep, recorded_step
+from prismdbg.workflows.packed_memory import packed_trace
+from prismdbg.workflows.recorded_step import RecordedStep, borders_of, recorded_step
 from prismdbg.workflows.replay import ReplayRequest, Say
 from prismdbg.workflows.slice_entries import Source, entries_of
 from prismdbg.workflows.spreading import spread
@@ -34,8 +36,8 @@ WORLD = "world"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedRequest:
-    """`step`: None for the last whole one. replay: False where nothing is to be run; then a time between two calls is
-    not split, and memory is not known."""
+    """`step`: None for the last whole one. replay: False where nothing is to be run; then operators and memory are
+    known only where they were recorded (`record --memory`)."""
 
     capsule: Path
     step: int | None = None
@@ -100,9 +102,21 @@ def _entries(
     source = Source(split=Provenance.REPLAYED, from_ns=recorded.from_ns, until_ns=recorded.until_ns)
     entries = entries_of(recorded.graph, mesh, source)
     check(entries)
-    if not request.replay:
-        return entries
-    return entries_of(recorded.graph, mesh, replace(source, traced=_traced(capsule, recorded, request, say)))
+    found = _packed(capsule, log, recorded)
+    if request.replay:
+        replayed = _traced(capsule, recorded, request, say)
+        if replayed is not None and found is not None:  # a rank that was traced knows its older blocks in a replay, too
+            replayed = replace(replayed, is_whole=found.is_whole)
+        return entries_of(recorded.graph, mesh, replace(source, traced=replayed))
+    return entries_of(recorded.graph, mesh, replace(source, traced=found, split=Provenance.RECORDED))
+
+
+def _packed(capsule: Capsule, log: RankLog, recorded: RecordedStep) -> TracedStep | None:
+    """Of the trace that was recorded with the rank. It does not tell where works were waited for."""
+    folder = packed_trace(capsule)
+    if folder is None:
+        return None
+    return traced_step(open_trace(folder), recorded.step, borders_of(log, recorded.step), recorded.end_ns or None)
 
 
 def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, say: Say) -> TracedStep | None:
