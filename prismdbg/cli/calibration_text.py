@@ -36,6 +36,7 @@ def lines(measurement: Measurement) -> list[str]:
         render.columns(
             ("operation", "ranks", "size", "measured", "model", "error"), [_row(c) for c in worst], right=_RIGHT
         ),
+        *([measurement.unrest] if measurement.unrest else []),
         *(f"not measured: {op}: {why}" for op, why in measurement.unsupported.items()),
     ]
 
@@ -45,6 +46,7 @@ def values(measurement: Measurement) -> dict[str, Any]:
         "rounds": measurement.rounds,
         "taken_s": measurement.taken_s,
         "eager_bytes": measurement.calibrated.cluster.eager_bytes,
+        "again": measurement.again,
         "unsupported": dict(measurement.unsupported),
         "tiers": {
             t.name: {"latency_ns": t.latency_ns, "bytes_per_s": t.rate, "tables": sorted(t.measured)}

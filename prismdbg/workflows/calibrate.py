@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from prismdbg.capsule import json_border
@@ -29,6 +30,7 @@ QUICK_SIZES = tuple(1 << shift for shift in range(10, 23, 4))  # to 4 MiB
 ROUNDS, QUICK_ROUNDS = 25, 5
 BOUND_S, QUICK_BOUND_S = 60.0, 10.0
 START_BOUND_S = 120.0
+STEADY = 0.1
 INSIDE, BETWEEN = "node", "network"
 _PROGRAM = "prismdbg.rank.calibration"
 _DROPPED = ("PRISMDBG", "PYTEST", "RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC", "GROUP_", "ROLE_")
@@ -82,9 +84,22 @@ class Measurement:
     taken_s: float
     unsupported: Mapping[str, str]
 
+    @property
+    def again(self) -> float:
+        """How far every other measurement and the rest are apart, in the median."""
+        return median(compared.sample.again for compared in self.calibrated.compared)
+
+    @property
+    def unrest(self) -> str:
+        """Empty where measurements agree among themselves."""
+        if self.again <= STEADY:
+            return ""
+        return f"measurements differ among themselves by {self.again:.0%}: had the machine something else to do?"
+
     def text(self) -> str:
         """As a cluster file."""
         notes = [
+            *([self.unrest] if self.unrest else []),
             f"{self.rounds} rounds in {self.taken_s:.0f} s. Latency and bandwidth are the formula's that come closest;",
             "operations it does not describe to 10 % have their measured times below, which count first.",
             "errors: of the formula against the measured; of a table, each size guessed from its neighbours.",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prismdbg.cli import calibration_text
 from prismdbg.errors import UsageError
 from prismdbg.predict import cluster_file, cluster_text, quantities
 from prismdbg.predict.calibration import Calibrated, Sample, calibrate_model
@@ -17,6 +18,7 @@ from prismdbg.predict.cluster import Algorithm, Calibration, Choice, ClusterMode
 from prismdbg.predict.curve import Curve, nearest
 from prismdbg.predict.transfer import SEND, Geometry, collective_ns, point_to_point_ns
 from prismdbg.rank.calibration import Plan, taken_ns
+from prismdbg.workflows.calibrate import Measurement
 
 SIZES = tuple(256 << shift for shift in range(0, 20, 2))
 ORIGIN = Calibration(machine="none", backend="formula", date="2026-01-01", fits={})
@@ -261,3 +263,23 @@ class TestWhatARankMeasures:
         ]
         assert replace(plan, nodes=1).group_ranks(4) == [(0, 1), (0, 1, 2, 3)]
         assert replace(plan, result="elsewhere").digest == plan.digest != replace(plan, rounds=2).digest
+
+
+class TestWhatIsSaidOfIt:
+    def measurement(self, noise: float) -> Measurement:
+        found = samples(TestWhatTheFormulaDescribes.TRUE, {"all_reduce": [inside(2)], SEND: [inside(2)]}, noise=noise)
+        return Measurement(calibrated=fitted(found), rounds=9, taken_s=5.0, unsupported={"reduce": "no such thing"})
+
+    def test_every_operation_and_the_worst(self) -> None:
+        text = "\n".join(calibration_text.lines(self.measurement(0.01)))
+        assert "node: latency " in text and "a send does not wait for its receiver up to: none" in text
+        assert "all_reduce  formula, tree then ring" in text
+        assert "not measured: reduce: no such thing" in text
+        assert "something else to do" not in text
+        assert calibration_text.values(self.measurement(0.0))["compared"][0]["error"] == pytest.approx(0, abs=0.02)
+
+    def test_a_busy_machine_is_said_in_the_file_too(self) -> None:
+        measured = self.measurement(0.6)
+        assert "measurements differ among themselves by" in measured.text()
+        assert "something else to do?" in "\n".join(calibration_text.lines(measured))
+        assert cluster_file.parse(measured.text()) == measured.calibrated.cluster
