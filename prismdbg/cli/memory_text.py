@@ -114,7 +114,8 @@ def _shares(live: Live) -> list[tuple[str, str]]:
     """What of it is not known by its maker, and what is not the program's."""
     rows = []
     if live.before_bytes:
-        rows.append(("before A", f"at least {_exact(live.before_bytes)} of it is older than the trace"))
+        old = f"at least {_exact(live.before_bytes)} of it is older than the trace"
+        rows.append(("before A", f"{old}; what autograd alone held then does not show"))
     if live.backend_bytes:
         rows.append(("backend", f"{_exact(live.backend_bytes)} of the communication backend's own"))
     return rows

@@ -195,6 +195,7 @@ def open_trace(folder: Path, records: int | None = None) -> MemoryTrace:
 def from_records(rows: NDArray[np.void], parts: TraceParts) -> MemoryTrace:
     columns = {name: rows[name].astype(np.int64) for name in _LAYOUT.names or ()}
     kind, block = columns["kind"], columns["block"]
+    columns["total_bytes"] += _found_late(columns)
     made = np.flatnonzero((kind == Kind.ALLOCATION) | (kind == Kind.BEFORE))
     order = _order_of(columns["step"], columns["collective"], columns["op"])
     return MemoryTrace(
@@ -211,6 +212,16 @@ def _signed(columns: dict[str, Ints]) -> Ints:
     """What each record adds: of a free below zero, of an operator and a refused allocation 0."""
     signs = np.where(columns["kind"] == Kind.FREE, -1, columns["kind"] != Kind.REFUSED)
     return columns["size_bytes"] * signs
+
+
+def _found_late(columns: dict[str, Ints]) -> Ints:
+    """What the program's blocks held more than each record says: those from before that were found after it."""
+    before = (columns["kind"] == Kind.BEFORE) & ((columns["flags"] & Flag.BACKEND) == 0)
+    happened = np.flatnonzero(columns["kind"] != Kind.BEFORE)
+    if len(happened):
+        before[: happened[0]] = False
+    found = np.cumsum(columns["size_bytes"] * before)
+    return found[-1] - found if len(found) else found
 
 
 def _frees(blocks: Ints, rows: Ints, block: Ints) -> Ints:

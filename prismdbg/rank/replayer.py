@@ -90,6 +90,7 @@ class Replayer:
             event["assumed"] = True
         if self.events is not None:
             self.events.collective(call.spec.label, moment)
+        tracer.seen([*call.inputs, *call.outputs])
         sent = Sent(call)
         view = CallView(call, moment, identity, None, self.titles(call.group_name))
         view.record = record = None if self.beyond_end else self._expected(view, event, sent)

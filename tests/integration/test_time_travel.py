@@ -184,6 +184,15 @@ def test_who_wrote_and_who_allocated(nan_from_start: Taken) -> None:
         assert not allocated.before and allocated.moment.step == 0 and allocated.size_bytes >= 4 * 256 * 64
 
 
+def test_a_bucket_of_ddp_that_is_older_than_the_capsule_is_known(captured_live: Callable[[str], Taken]) -> None:
+    with seat(captured_live("python").capsule, "local") as one:
+        one.debugger.do("trace on")
+        one.debugger.do("break all_reduce")
+        one.at("continue")
+        found = one.debugger.do("who allocated out[0]")
+        assert isinstance(found, answers.Allocated) and found.before and found.size_bytes > 0
+
+
 def test_memory_is_the_same_also_after_a_way_back(nan_from_start: Taken) -> None:
     def live_bytes(one: Seat, line: str) -> int:
         answer = one.debugger.do(line)

@@ -56,6 +56,22 @@ def training(builder: TraceBuilder) -> Path:
     return builder.write()
 
 
+def test_a_block_from_before_that_is_found_late_was_there_all_the_time(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace")
+    builder.before(100)
+    builder.now = Moment(1, 1)
+    builder.allocate(30)
+    builder.now = Moment(1, 2)
+    bucket = builder.before(50)
+    builder.now = Moment(1, 3)
+    builder.free(bucket)
+    trace = open_trace(builder.write())
+    assert trace.total_bytes.tolist() == [150, 180, 180, 130]
+    assert [live_at(trace, Moment(1, at)).program_bytes for at in (1, 2, 3)] == [150, 180, 180]
+    highest = peak(trace)
+    assert highest is not None and highest.size_bytes == 180
+
+
 def test_what_is_live_is_known_at_every_moment(builder: TraceBuilder) -> None:
     trace = open_trace(training(builder))
     sizes = {str(m): live_at(trace, m).program_bytes for m in (Moment(0, 0, 1), Moment(0, 1), Moment(1), Moment(9))}

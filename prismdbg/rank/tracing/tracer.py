@@ -73,6 +73,12 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0) ->
     return Armed(before_bytes=stats["allocated"], before_blocks=stats["blocks"], path=path)
 
 
+def seen(tensors: Sequence[Any]) -> None:
+    """What a collective is given may be older than the trace and held by torch alone: a bucket of DDP."""
+    if is_armed():
+        _native.trace_adopt(tensors)
+
+
 def main_thread() -> int:
     """Its kernel number; a process is named by it."""
     return os.getpid()
