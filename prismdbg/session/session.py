@@ -28,11 +28,12 @@ from prismdbg.session.stops import StopList
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
 
-__all__ = ["PARKED", "Ask", "Phase", "Session"]
+__all__ = ["PARKED", "START", "Ask", "Phase", "Session"]
 
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 PARKED = "parked"
+START = "start"
 END_OF_LOG = "end of the log"
 ON_THE_WAY = ("until", "next", "step", "spacing")
 GONE_HINT = "restart, or any way back, brings it again"

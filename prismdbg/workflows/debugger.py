@@ -170,6 +170,9 @@ class OnlyForward:
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
 
+    def keep_origin(self) -> None:
+        return None
+
     def return_to(self, number: int) -> None:
         raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
 

@@ -15,7 +15,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
 from prismdbg.session import notices
 from prismdbg.session.notices import Notice, Stopped
-from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.session.session import START, Ask, Phase, Session
 from prismdbg.session.stops import StopSpec
 from prismdbg.workflows.image_keeper import ImageKeeper, Tell, Travel
 from prismdbg.workflows.injection import cache_dir
@@ -89,6 +89,8 @@ class Driver:
         self.session.begin(self.ask(Ask("progress")))
         if self.session.phase is Phase.RUNNING:
             self.wait()
+        if self.session.stop is not None and self.session.stop.reason == START:
+            self.images.origin()
 
     def run(
         self,

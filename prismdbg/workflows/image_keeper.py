@@ -30,6 +30,8 @@ class Travel(Protocol):
 
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint: ...
 
+    def keep_origin(self) -> None: ...
+
     def return_to(self, number: int) -> None: ...
 
     def forget(self, number: int) -> None: ...
@@ -70,6 +72,11 @@ class ImageKeeper:
         spacing_s = max(self._spacing_s, COST_SHARE * self._last_cost_s)
         before_s = max((at for at in self._taken_at_s.values() if at <= self._clock_s), default=None)
         return 0.0 if before_s is None else max(before_s + spacing_s - self._clock_s, 0.0)
+
+    def origin(self) -> None:
+        """Where the rank stands at its beginning."""
+        if self._wanted:
+            self._travel.keep_origin()
 
     def first(self, moment: Moment) -> None:
         """One where the rank stands for the first time."""

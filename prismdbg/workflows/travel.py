@@ -15,6 +15,7 @@ from pathlib import Path
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import check_content
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.model.moment import Moment
@@ -59,6 +60,7 @@ class Travel:
         self._client: AgentClient | None = None
         self._checkpoints: dict[int, Checkpoint] = {}
         self._next = ORIGIN + 1
+        self._has_origin = False  # as an image
 
     @property
     def client(self) -> AgentClient:
@@ -112,17 +114,30 @@ class Travel:
         self._checkpoints[number] = kept
         return kept
 
+    def keep_origin(self) -> None:
+        """Of a program that was started and stands at its beginning: going back there need not start it again. Where no
+        image can be taken it is."""
+        if self.why_no_images or self.capsule.manifest.origin is not Origin.START:
+            return
+        with contextlib.suppress(FacilityError):
+            self._images.require_room(self._expected_bytes())
+            self._has_origin = not self._save_alone(ORIGIN).refusal
+        if not self._has_origin:
+            self._images.remove(ORIGIN)
+
     def return_to(self, number: int) -> None:
         """The rank stands again where `number` was taken; 0: as it was given at first. Works also when the rank or its
         place is gone: then it is made anew."""
         if number not in self._checkpoints:
             raise UsageError(f"there is no checkpoint {number}", hint="`checkpoints` lists them")
         self._hang_up()
-        if number == ORIGIN or not self._return_in_place(number):
-            self._start_at(number)
-        else:
+        has_image = number != ORIGIN or self._has_origin
+        if has_image and self._return_in_place(number):
             self._client = connect(self._plan, self.running)
-        self.on_cut(0 if number == ORIGIN else self._images.output_bytes(number))
+        else:
+            has_image = number != ORIGIN
+            self._start_at(number)
+        self.on_cut(self._images.output_bytes(number) if has_image else 0)
 
     def forget(self, number: int) -> None:
         """Gives back its room; the origin stays."""

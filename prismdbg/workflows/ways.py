@@ -9,7 +9,7 @@ from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
-from prismdbg.session.session import PARKED, Phase
+from prismdbg.session.session import PARKED, START, Phase
 from prismdbg.session.stops import StopSpec
 from prismdbg.workflows.driver import Driver, Json
 
@@ -34,7 +34,7 @@ class Ways:
     @property
     def at_origin(self) -> bool:
         stop = self._session.stop
-        return stop is not None and not stop.collective and stop.reason in (PARKED, "start")
+        return stop is not None and not stop.collective and stop.reason in (PARKED, START)
 
     def here(self) -> Moment:
         """What lies before it is the past. After the program's end, or where the rank was lost, its last moment, too,

@@ -123,14 +123,21 @@ def _pid(travel: Travel) -> int:
 @over_runtimes
 def test_images_of_a_program_that_was_started(nan_from_start: Taken, runtime: str) -> None:
     with travelling(nan_from_start, runtime) as travel:
-        start = save(travel)
+        travel.keep_origin()
+        place = travel.running
         expected = go_on(travel, 4)
         number = save(travel)
         after = go_on(travel, 4)
-        travel.return_to(start)
+        travel.return_to(0)
         assert go_on(travel, 4) == expected
         travel.return_to(number)
         assert go_on(travel, 4) == after
+        travel.return_to(0)
+        assert travel.running is place, "it was not started again"
+        assert travel.client.ask("progress")["stopped"] == "start"
+        place.kill()
+        travel.return_to(0)
+        assert travel.running is not place and go_on(travel, 4) == expected
 
 
 @over_runtimes

@@ -118,6 +118,9 @@ class PlayedTravel:
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         return tuple(self._checkpoints)
 
+    def keep_origin(self) -> None:
+        return None
+
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         made = Checkpoint(number=len(self._checkpoints), moment=moment, size_bytes=1 << 20, cost_s=0.2)
         self._checkpoints.append(made)
