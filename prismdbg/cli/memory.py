@@ -18,7 +18,7 @@ from prismdbg.memory.peak import peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.memory_trace import recorded_trace, replayed_trace
+from prismdbg.workflows.memory_trace import modelled_backend, recorded_trace, replayed_trace
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.replay import ReplayRequest
@@ -67,7 +67,8 @@ def command(
 
     A TRACE is what `record --memory` wrote into a RUN and its capsules. A CAPSULE without one, or with --until or
     --keep, is replayed with the tracer on; blocks that are older than it are shown as "before A". What the
-    communication backend allocates is told apart.
+    communication backend allocates is told apart; an emulated rank has none, and what a real one's would stage is
+    modelled.
     """
     if export is not None:
         check_place(export)
@@ -91,12 +92,13 @@ def command(
         render.say("nothing was traced there")
         return
     groups = grouped(highest.live, By(by))[:top]
+    backend = modelled_backend(path, rank)
     if as_json:
-        render.emit_json(memory_text.peak_json(trace, highest, groups))
+        render.emit_json(memory_text.peak_json(trace, highest, groups, backend))
         return
     drawn = curve(trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
     render.emit(memory_text.curve_text(drawn))
-    render.emit(memory_text.peak_text(trace, highest, groups))
+    render.emit(memory_text.peak_text(trace, highest, groups, backend))
 
 
 def _trace(

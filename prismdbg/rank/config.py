@@ -26,7 +26,7 @@ class RankConfig:
     """`window_steps`: 0 records no payloads, -1 all, else that many steps back. Paths are absolute.
 
     ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
-    memory: operators, allocations and frees are traced from the start. memory_cap: in bytes, of the program's own, 0 none.
+    memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 

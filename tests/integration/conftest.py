@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, Taken, prismdbg, recording
+from emulated import Pair, PairOf, pair
 from jobs import EXAMPLES, Ended, run, torchrun
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
 
@@ -101,3 +102,14 @@ def exception_with_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Take
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
+
+
+@pytest.fixture(scope="session")
+def pair_of(tmp_path_factory: pytest.TempPathFactory) -> PairOf:
+    """A job as it really ran, and some of its ranks emulated."""
+
+    @cache
+    def made(name: str, ranks: tuple[int, ...]) -> Pair:
+        return pair(name, ranks, tmp_path_factory.mktemp(name))
+
+    return made

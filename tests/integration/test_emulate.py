@@ -3,82 +3,46 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chain import CLI
-from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, recorded_by_command_line, torchrun
+from emulated import CHOSEN, PROGRAMS, PairOf, emulate, emulated, log_of, printed, python
+from jobs import recorded_by_command_line, torchrun
 from tour import PHASES
 
-from prismdbg.capsule.log_reader import RankLog, read_log
-from prismdbg.memory.peak import peak
-from prismdbg.memory.trace import open_trace
+from prismdbg.capsule.log_reader import RankLog
 from prismdbg.model.collective import Collective, State
-from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.rank.emulation.axes import Axes
-from prismdbg.rank.tracing import tracer
-from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.run_folder import RunFolder
 
 pytestmark = pytest.mark.job
 
-PROGRAMS = Path(__file__).parent / "programs"
-TINY = ("--size", "tiny", "--steps", "3", "--log-every", "1")
-BOUND_S = 240.0
-
-
-def emulate(
-    out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str
-) -> subprocess.CompletedProcess[str]:
-    command = [*CLI, "emulate", "-o", out, "--world", world, "--mesh", mesh, *options, "--", *program]
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=ROOT,
-        env=plain_environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
-
-
-def emulated(out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str) -> str:
-    """What the ranks printed."""
-    done = emulate(out, world, mesh, *options, program=program, **environment)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
-
-
-def python(name: str, *arguments: object) -> list[str]:
-    return [sys.executable, "-W", "ignore", str(PROGRAMS / name), *map(str, arguments)]
-
-
-def log_of(out: Path, rank: int) -> RankLog:
-    return read_log(RunFolder(out.resolve()).latest(rank))
-
+OFF_ROOT = (37, 63)
 
 # everything works off the root
 
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
-    """What came of each call on rank 37 of 64, and on the ranks that were needed for its values."""
+    """What came of each call on ranks 37 and 63 of 64, and on the ranks that were needed for their values."""
     home = tmp_path_factory.mktemp("calls")
-    program = python("emulated_calls.py", "2,4,8", home)
+    asked = ",".join(map(str, OFF_ROOT))
+    program = python("emulated_calls.py", "2,4,8", home, asked)
     said: dict[int, dict[str, Any]] = {}
-    for line in emulated(home / "run", 64, "pp=2,dp=4,tp=8", "--ranks", 37, program=program).splitlines():
+    for line in emulated(home / "run", 64, "pp=2,dp=4,tp=8", "--ranks", asked, program=program).splitlines():
         entry = json.loads(line)
         said.setdefault(entry["rank"], {})[entry["call"]] = entry["value"]
-    log = log_of(home / "run", 37)
-    assert all(c.synthesized and c.state is State.COMPLETED for c in log.collectives)
-    assert all(c.fingerprint is None for c in log.collectives)  # values stand on assumptions
-    assert [folder.name for folder in RunFolder((home / "run").resolve()).rank_folders()] == ["37"]
+    for rank in OFF_ROOT:
+        log = log_of(home / "run", rank)
+        assert all(c.synthesized and c.state is State.COMPLETED for c in log.collectives)
+        assert all(c.fingerprint is None for c in log.collectives)  # values stand on assumptions
+        assert not any(c.sent_nonfinite or c.received_nonfinite for c in log.collectives)
+        (made,) = (note.data for note in log.notes if note.kind == "synthesized")
+        assert sum(row["count"] for row in made["rows"]) >= len(log.collectives)  # and those on its way out
+        assert {row["how"] for row in made["rows"]} >= {"echo", "donor", "noise"}
+    assert [folder.name for folder in RunFolder((home / "run").resolve()).rank_folders()] == ["37", "63"]
     return said
 
 
@@ -90,19 +54,29 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
         ("fsdp2", [16, 64]),
         ("garbage", True),
         ("barriers", "passed"),
-        ("objects", [{"by": 0}, "for 37", 37]),
+        ("fsdp1", True),
+        ("subgroups", 808),
         ("pipeline", True),
-        ("checkpoint", ["__37_0.distcp"]),
         ("store", ["of rank 0", "yes", 64]),
         ("thousands_of_groups", 8),
     ],
 )
 def test_it_works_off_the_root(calls: dict[int, dict[str, Any]], call: str, value: Any) -> None:
-    assert calls[37][call] == value
+    assert {rank: calls[rank][call] for rank in OFF_ROOT} == dict.fromkeys(OFF_ROOT, value)
 
 
-def test_a_distributed_tensor_has_no_uninitialised_part(calls: dict[int, dict[str, Any]]) -> None:
-    (part,), whole = calls[37]["dtensor"]
+@pytest.mark.parametrize("rank", OFF_ROOT)
+def test_objects_and_files_are_those_of_the_rank(calls: dict[int, dict[str, Any]], rank: int) -> None:
+    said = calls[rank]
+    assert said["objects"] == [{"by": 0}, f"for {rank}", rank]
+    assert said["gathered_objects"] == ([{"by": 63}, {"by": 0}] if rank == 63 else None)
+    assert said["sent_objects"] == f"to {rank}"
+    assert said["checkpoint"] == [f"__{rank}_0.distcp"]
+
+
+@pytest.mark.parametrize("rank", OFF_ROOT)
+def test_a_distributed_tensor_has_no_uninitialised_part(calls: dict[int, dict[str, Any]], rank: int) -> None:
+    (part,), whole = calls[rank]["dtensor"]
     assert abs(part) < 1.0  # made up: rank 32 has the value, and nobody asked for it
     assert whole == [0.0, 1.0] or all(abs(v) < 1.0 for v in whole)
 
@@ -113,6 +87,22 @@ def test_init_of_one_rank_of_8192_takes_seconds_and_little_memory(tmp_path: Path
     small = json.loads(emulated(tmp_path / "1", 1, "tp=1", program=program))
     assert large["seconds"] <= 10.0
     assert large["total"] - small["total"] <= 500e6
+
+
+def test_every_kind_of_rendezvous_is_virtual(tmp_path: Path) -> None:
+    program = python("emulated_rendezvous.py", tmp_path / "rendezvous")
+    out = emulated(tmp_path / "run", 8192, "pp=16,dp=64,tp=8", "--ranks", 8191, program=program)
+    assert out.strip() == str(dict.fromkeys(("environment", "tcp", "file", "store", "by device"), True))
+
+
+def test_a_distributed_checkpoint_of_8192_ranks_is_saved_and_says_what_it_lacks(tmp_path: Path) -> None:
+    program = python("emulated_checkpoint.py", "16,64,8", tmp_path / "saved")
+    done = emulate(tmp_path / "run", 8192, "pp=16,dp=64,tp=8", "--ranks", 4133, program=program)
+    assert done.returncode == 0, done.stderr
+    said = {entry["rank"]: entry for entry in map(json.loads, printed(done).splitlines())}
+    assert said[4133]["files"] == ["__4133_0.distcp"]
+    assert "a distributed checkpoint of 8192 ranks has" in done.stderr
+    assert "of 8 of 8 tensors the shards of ranks that are only echoed are missing" in done.stderr
 
 
 def test_the_tour_of_torch_distributed_comes_to_its_end(tmp_path: Path) -> None:
@@ -138,54 +128,6 @@ def _call(c: Collective) -> tuple[Any, ...]:
     return (c.moment, c.op, c.inputs, c.outputs, c.reduce_op, c.is_async, c.is_p2p, c.tag, c.root)
 
 
-JOBS: dict[str, tuple[int, str, list[str]]] = {
-    "ddp-4": (4, "dp=4", [str(EXAMPLES / "train_ddp.py"), *TINY]),
-    "fsdp-tp-8": (8, "dp=4,tp=2", [str(EXAMPLES / "train_fsdp_tp.py"), *TINY, "--tp", "2"]),
-    "pipeline-4": (4, "pp=4", [str(PROGRAMS / "emulated_pipeline.py")]),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A job as it really ran, and some of its ranks emulated."""
-
-    real: Recorded
-    emulated: RunFolder
-    axes: Axes
-    world: int
-
-    def logs(self, rank: int) -> tuple[RankLog, RankLog]:
-        return read_log(self.emulated.latest(rank)), self.real.log(rank)
-
-    def peaks(self, rank: int) -> tuple[int, int]:
-        found = [
-            peak(open_trace(folder / RANK_MEMORY)) for folder in (self.emulated.latest(rank), self.real.folder(rank))
-        ]
-        return tuple(p.size_bytes if p is not None else 0 for p in found)  # type: ignore[return-value]
-
-
-@pytest.fixture(scope="module")
-def pair_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, tuple[int, ...]], Pair]:
-    @cache
-    def made(name: str, ranks: tuple[int, ...]) -> Pair:
-        world, mesh, program = JOBS[name]
-        home = tmp_path_factory.mktemp(name)
-        command = torchrun(Path(program[0]), *program[1:], ranks=world)
-        real = record(command, home / "real", native=True, window_steps=0, memory=True)
-        assert real.ended.code == 0, real.ended.output
-        asked = ",".join(map(str, ranks))
-        emulated(home / "run", world, mesh, "--memory", "--ranks", asked, program=[sys.executable, *program])
-        sizes = [part.partition("=") for part in mesh.split(",")]
-        axes = Axes([(axis, int(size)) for axis, _, size in sizes])
-        return Pair(real=real, emulated=RunFolder((home / "run").resolve()), axes=axes, world=world)
-
-    return made
-
-
-PairOf = Callable[[str, tuple[int, ...]], Pair]
-CHOSEN = [("ddp-4", (0, 1, 2, 3)), ("fsdp-tp-8", (0, 5)), ("pipeline-4", (0, 1, 2, 3))]
-
-
 @pytest.mark.parametrize(("name", "ranks"), CHOSEN)
 def test_the_log_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
     pair = pair_of(name, ranks)
@@ -202,19 +144,6 @@ def test_two_ranks_stand_for_all_eight(pair_of: PairOf) -> None:
     known = [structure(pair.logs(rank)[0], pair.axes) for rank in (0, 5)]
     for rank in range(pair.world):
         assert structure(pair.real.log(rank), pair.axes) in known, rank
-
-
-@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
-def test_the_peak_of_the_programs_own_memory_is_that_of_the_real_rank(
-    name: str, ranks: tuple[int, ...], pair_of: PairOf
-) -> None:
-    if reason := tracer.unavailable(cache_dir()):
-        pytest.skip(reason)
-    pair = pair_of(name, ranks)
-    for rank in ranks:
-        emulated_bytes, real_bytes = pair.peaks(rank)
-        assert emulated_bytes - real_bytes == 0, rank
-        assert real_bytes > 0
 
 
 # where it ends

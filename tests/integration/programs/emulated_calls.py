@@ -1,6 +1,6 @@
 """What torch's bare fake backend breaks off the root: each kind of call says in one line of JSON what came of it.
 
-emulated_calls.py PP,DP,TP FOLDER
+emulated_calls.py PP,DP,TP FOLDER RANKS
 """
 
 import json
@@ -14,13 +14,14 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 CPU = torch.device("cpu")
 STAGES, REPLICAS, PARTS = (int(size) for size in sys.argv[1].split(","))
+ASKED = [int(rank) for rank in sys.argv[3].split(",")]
 dist.init_process_group("gloo")
 RANK, WORLD = dist.get_rank(), dist.get_world_size()
 MESH = init_device_mesh("cpu", (STAGES, REPLICAS, PARTS), mesh_dim_names=("pp", "dp", "tp"))
@@ -64,8 +65,8 @@ def dtensor() -> list[list[float]]:
 def garbage() -> bool:
     """Whether every value that is received is a number."""
     buffers = [torch.full((8,), float("nan")) for _ in range(3)]
-    dist.recv(buffers[0], (RANK + 1) % WORLD)
-    dist.recv(buffers[1])
+    dist.recv(buffers[0], (RANK + 1) % WORLD, tag=7)
+    dist.recv(buffers[1], tag=7)
     dist.broadcast(buffers[2], (RANK + 1) % WORLD)
     return all(bool(b.isfinite().all()) and float(b.std()) > 0 for b in buffers)
 
@@ -84,6 +85,38 @@ def objects() -> list[Any]:
     said: list[Any] = [None] * WORLD
     dist.all_gather_object(said, RANK)
     return [word[0], part[0], said[RANK]]
+
+
+def gathered_objects() -> list[Any] | None:
+    """By the last rank: what it said itself, and what rank 0 did, which ran."""
+    said: list[Any] | None = [None] * WORLD if RANK == WORLD - 1 else None
+    dist.gather_object({"by": RANK}, said, WORLD - 1)
+    return [said[RANK], said[0]] if said is not None else None
+
+
+def sent_objects() -> Any:
+    """From rank 0, which sends one to whoever is asked for."""
+    if RANK == 0:
+        for rank in ASKED:
+            dist.send_object_list([f"to {rank}"], rank)
+        return None
+    word: list[Any] = [None]
+    if RANK in ASKED:
+        dist.recv_object_list(word, 0)
+    return word[0]
+
+
+def fsdp1() -> bool:
+    module = FullyShardedDataParallel(linear(8), MESH["dp"].get_group(), device_id=CPU)
+    module(torch.ones(2, 8)).sum().backward()
+    return all(bool(p.grad.isfinite().all()) for p in module.parameters() if p.grad is not None)
+
+
+def subgroups() -> int:
+    mine, groups = dist.new_subgroups(PARTS)
+    x = torch.ones(1)
+    dist.all_reduce(x, group=mine)
+    return int(x) * 100 + len(groups)
 
 
 def pipeline() -> bool:
@@ -131,6 +164,10 @@ for each in (
     garbage,
     barriers,
     objects,
+    gathered_objects,
+    sent_objects,
+    fsdp1,
+    subgroups,
     pipeline,
     checkpoint,
     store,
