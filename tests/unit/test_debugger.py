@@ -340,3 +340,13 @@ def test_how_strictly_is_compared_is_said_with_every_run() -> None:
         debugger.do(line)
     runs = [arguments for verb, arguments in rank.asked if verb == "resume"]
     assert len(runs) >= 3 and all(run["strict"] is True for run in runs)
+
+
+@pytest.mark.parametrize("line", ["print allocated > 2GiB", "watch allocated"])
+def test_what_is_allocated_is_asked_of_a_traced_rank(line: str) -> None:
+    bench = Bench()
+    bench.at("next 2")
+    bench.debugger.do("print total")
+    assert not bench.rank.traced, "that may be a name of the program's"
+    bench.debugger.do(line)
+    assert bench.rank.traced and str(bench.debugger.session.moment) == "0.2"
