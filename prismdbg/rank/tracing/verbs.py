@@ -25,10 +25,10 @@ def tracing_verbs(beside: Path, where: Callable[[], tuple[int, int]]) -> dict[st
         if message.get("on"):
             path = Path(str(message["path"])) if message.get("path") else _unused(beside)
             armed = tracer.arm(path, cache_dir=cache)
+            tracer.tell_waits(bool(message.get("waits")))
             tracer.stands_at(*where(), tracer.main_thread())
             written[0] = path
             return {"before_bytes": armed.before_bytes, "before_blocks": armed.before_blocks, **_status(path)}
-            tracer.tell_waits(bool(message.get("waits")))
         if "on" in message:
             tracer.disarm()
         return _status(written[0])
