@@ -190,6 +190,9 @@ class Stops:
         if spec.get("seq") not in (None, view.identity.seq):
             return False
         record = view.record
+        if one.kind == "nan" and record is not None and record.synthesized:
+            self._failed(one, UsageError("values stand on what synthesized peers made up, so no NaN is looked for"))
+            return False
         if one.kind == "nan" and record is not None and not (record.sent_nonfinite or record.received_nonfinite):
             return False
         if one.kind == "peer" and not (call.spec.is_p2p and call.root == spec.get("peer")):

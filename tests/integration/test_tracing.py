@@ -17,6 +17,7 @@ from prismdbg.capsule.memory_format import Kind
 from prismdbg.memory.grouping import BEFORE, By, grouped
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
+from prismdbg.memory.refused import refusals
 from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
@@ -136,6 +137,18 @@ def test_a_killed_process_leaves_its_trace(tmp_path: Path) -> None:
     assert len(trace) == report["records"]
     assert int(trace.total_bytes[-1]) == report["allocated"] == 30 * 4000
     assert {str(trace.moment(row)) for row in trace.made} >= {"1.0.1", "2.0.10", "3.0.10"}
+
+
+def test_above_a_cap_the_program_is_out_of_memory_and_may_go_on_with_less(tmp_path: Path) -> None:
+    report = traced(tmp_path, "capped")
+    is_runtime_error, text = report["raised"]
+    assert is_runtime_error
+    for word in ("DefaultCPUAllocator: can't allocate memory", "out of memory", "16000 bytes", "2.1.2", "Look there."):
+        assert word in text
+    assert report["refused"] == 1
+    assert report["allocated"] == 4 * report["kept"]
+    (refused,) = refusals(open_trace(tmp_path / "trace"))
+    assert (refused.size_bytes, refused.site.outer_op) == (16000, "aten::ones")
 
 
 def test_torchs_own_viewer_reads_the_snapshot(tmp_path: Path) -> None:

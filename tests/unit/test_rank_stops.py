@@ -128,9 +128,19 @@ def test_nan_is_looked_for_only_where_the_record_does_not_know() -> None:
     bad = call("allreduce_", torch.tensor([1.0, float("inf")]))
     assert bench.hit(view(bad)) == [1]
     assert bench.hit(view(call())) == []
-    clean = SimpleNamespace(sent_nonfinite=False, received_nonfinite=False)
+    clean = SimpleNamespace(sent_nonfinite=False, received_nonfinite=False, synthesized=False)
     assert bench.hit(view(bad, record=clean)) == [], "what was recorded is what is answered"
-    assert bench.hit(view(call(), record=SimpleNamespace(sent_nonfinite=False, received_nonfinite=True))) == [1]
+    received = SimpleNamespace(sent_nonfinite=False, received_nonfinite=True, synthesized=False)
+    assert bench.hit(view(call(), record=received)) == [1]
+
+
+def test_nan_is_not_claimed_of_made_up_values_and_that_is_told_once() -> None:
+    bench = Bench("nan", "all_reduce")
+    made_up = SimpleNamespace(sent_nonfinite=True, received_nonfinite=True, synthesized=True)
+    assert bench.hit(view(call(), record=made_up)) == [2]
+    assert bench.hit(view(call(), record=made_up)) == [2]
+    ((number, why),) = bench.failed
+    assert number == 1 and "synthesized peers made up" in why
 
 
 def test_a_peer_is_of_point_to_point() -> None:

@@ -228,6 +228,32 @@ def killed() -> dict[str, object]:
     return {}
 
 
+def capped() -> dict[str, object]:
+    """A program that goes on with less after it ran out of memory; what the debugger allocates is let through."""
+    arm()
+    tracer.moved(2, 1)
+    held = tracer.allocated()
+    tracer.cap(held + 10 * 4 * FLOATS, "Look there.")
+    kept = torch.ones(8 * FLOATS)
+    try:
+        torch.ones(4 * FLOATS)
+    except torch.OutOfMemoryError as error:
+        raised = [isinstance(error, RuntimeError), str(error)]
+    with quiet():
+        unseen = torch.ones(100 * FLOATS)
+    kept = torch.ones(2 * FLOATS)
+    kept = torch.ones(4 * FLOATS)
+    tracer.cap(0, "")
+    more = torch.ones(100 * FLOATS)
+    return {
+        "raised": raised,
+        "refused": tracer.stats()["refused"],
+        "allocated": tracer.allocated() - held,
+        "kept": kept.numel() + more.numel(),
+        "unseen": unseen.numel(),
+    }
+
+
 def missing() -> dict[str, object]:
     return {"why": tracer.unavailable(FOLDER)}
 
