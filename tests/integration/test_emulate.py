@@ -13,6 +13,7 @@ from jobs import recorded_by_command_line, torchrun
 from tour import PHASES
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.model import made_up
 from prismdbg.model.collective import Collective, State
 from prismdbg.rank.emulation.axes import Axes
 from prismdbg.workflows.run_folder import RunFolder
@@ -190,6 +191,17 @@ def test_policies_decide_what_is_received(tmp_path: Path) -> None:
         for policy in ("echo", "zeros")
     }
     assert said == {"echo": "last line of rank 0: -51.2", "zeros": "last line of rank 0: 0.0"}
+
+
+def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path: Path) -> None:
+    options = ("--ranks", "0,1", "--donor-bytes", "8")
+    done = emulate(tmp_path / "run", 2, "dp=2", *options, program=python("emulated_donor.py"))
+    assert done.returncode == 0, done.stderr
+    assert "16 bytes of what rank 0 sent found no room within --donor-bytes" in done.stderr
+    (sent,) = (note.data["sent"] for note in log_of(tmp_path / "run", 0).notes if note.kind == "synthesized")
+    assert sent["beyond_budget_bytes"] == 16 and sent["control_bytes"] >= 16
+    (received,) = (c for c in log_of(tmp_path / "run", 1).collectives if c.name == "recv")
+    assert received.made == made_up.NOISE_LIKE
 
 
 def test_an_earlier_run_says_what_peers_of_another_world_send(tmp_path: Path) -> None:

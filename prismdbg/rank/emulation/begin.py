@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from prismdbg.rank.emulation.settings import WORLD, Emulation
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.turn import Need, Turn
 from prismdbg.rank.emulation.world import StepLimit, install_world
+from prismdbg.rank.quiet import ours
 from prismdbg.rank.recording import Recording
 from prismdbg.rank.steps import COUNTER
 
@@ -50,11 +52,17 @@ def _begin(config: RankConfig) -> None:
     _install_world(settings, peers, turn, recording)
     COUNTER.listen(beat.begin_step)
     COUNTER.listen(recording.on_step)
-    # what the program does on its way out is answered, and belongs to no step
-    COUNTER.listen(StepLimit(settings.steps, lambda: recorder.mode(0)))
+    COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording)))
     COUNTER.install()
     triggers.install(_Witness(recording, peers))
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
+
+
+def _last_step(recording: Recording) -> None:
+    """What the program does on its way out is answered, and belongs to no step."""
+    with ours():
+        recording.hash_state()  # now: on the way out the optimizer may be gone
+    recording.recorder.mode(0)
 
 
 def _in_child(recording: Recording) -> None:
@@ -74,7 +82,11 @@ class _Witness:
 
     def end(self, code: int) -> None:
         if self._recording.is_open:
-            self._recording.note("synthesized", rows=self._peers.summary(), sent=self._peers.outbox.tally())
+            sent = self._peers.outbox.tally()
+            self._recording.note("synthesized", rows=self._peers.summary(), sent=sent)
+            if beyond := sent.get("beyond_budget_bytes"):
+                text = f"{beyond} bytes of what rank {self._recording.rank} sent found no room within --donor-bytes"
+                print(f"prismdbg: {text}: whoever receives them gets noise like them", file=sys.stderr)
             for text in checkpoints.told:
                 self._recording.note("checkpoint", text=text)
             self._recording.note("resources", **_resources(self._recording))
