@@ -35,10 +35,10 @@ MANIFEST = Manifest(
 IMAGE = replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True)
 
 
-def make_capsule(path: Path, manifest: Manifest = MANIFEST, **parts: Any) -> Capsule:
-    """`parts`: further files, by what stands behind `prismdbg/` up to the dot."""
+def make_capsule(path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, **parts: Any) -> Capsule:
+    """`steps` in the log; `parts`: further files, by what stands behind `prismdbg/` up to the dot."""
     with tempfile.TemporaryDirectory() as folder, CapsuleWriter(path) as writer:
-        write_training(Path(folder) / "log", rank=manifest.rank)
+        write_training(Path(folder) / "log", steps, rank=manifest.rank)
         writer.add_tree(layout.LOG, Path(folder) / "log")
         writer.add_json(layout.RANK, RANK)
         for name, value in parts.items():

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import tomllib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from textual.keys import _character_to_key, format_key
+from textual.keys import Keys, _character_to_key, format_key
 
 from prismdbg.errors import UsageError
 from prismdbg_tui.actions import ACTIONS, Action
 
 TABLES = ("overview",)
 RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
+ESCAPE = "escape"  # out of a line, out of what takes long
+_MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])
+_NAMES = frozenset(key.value.rpartition("+")[2] for key in Keys) | {_character_to_key(chr(c)) for c in range(32, 127)}
 
 
 def config_file() -> Path:
@@ -56,16 +60,39 @@ def _keys(path: Path, name: str, value: object, names: Sequence[str]) -> str:
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UsageError(f"{path}: {name} takes a key or a list of keys", hint='for instance: next = ["n", "f10"]')
     named = [_named(key) for key in keys]
-    if taken := [key for key in named if key in RESERVED]:
-        raise UsageError(f"{path}: {name} cannot have {taken[0]}", hint="that key is the terminal toolkit's own")
+    for given, key in zip(keys, named, strict=True):
+        if key in (*RESERVED, ESCAPE):
+            whose = "the way out of everything" if key == ESCAPE else "the terminal toolkit's own"
+            raise UsageError(f"{path}: {name} cannot have {key}", hint=f"that key is {whose}")
+        if not _is_key(key):
+            hint = 'a character, or for instance "f10", "home", "space", "ctrl+g", "alt+n"'
+            raise UsageError(f"{path}: {name}: there is no key {given!r}", hint=hint)
     return ",".join(named)
 
 
 def _named(key: str) -> str:
-    """`,` is written as a character and known by its name."""
+    """`,` is written as a character and known by its name; a terminal sends `N` for shift+n, and ctrl+g for ctrl+G."""
     *modifiers, last = key.split("+") if key != "+" else [key]
-    name = _character_to_key(last) if len(last) == 1 else last.lower()
-    return "+".join([*(modifier.lower() for modifier in modifiers), name])
+    modifiers = [modifier.lower() for modifier in modifiers]
+    if modifiers == ["shift"] and len(last) == 1 and last.isalpha():
+        return last.upper()
+    if len(last) == 1:
+        return "+".join([*modifiers, _character_to_key(last.lower() if modifiers else last)])
+    return "+".join([*modifiers, last.lower()])
+
+
+def _is_key(named: str) -> bool:
+    *modifiers, last = named.split("+")
+    known = last in _NAMES or len(last) == 1 or last == _character_to_key(_character(last))
+    return known and set(modifiers) <= _MODIFIERS
+
+
+def _character(name: str) -> str:
+    """Of a key that is named as Unicode names it; a space for others."""
+    try:
+        return unicodedata.lookup(name.replace("_", " "))
+    except KeyError:
+        return " "
 
 
 def _check_doubles(path: Path, chosen: Mapping[str, str], actions: Sequence[Action]) -> None:

@@ -180,15 +180,23 @@ def screen_of(
     *,
     app: PrismApp | None = None,
     size: tuple[int, int] = (160, 45),
+def screen_of_app(
+    app: PrismApp, part: Callable[[PrismApp, Pilot[int]], Awaitable[None]], size: tuple[int, int] = (160, 45)
+) -> None:
+    async def run() -> None:
+        async with screen(app, size) as pilot:
+            await part(app, pilot)
+
+    asyncio.run(run())
+
+
 ) -> PlayedTravel:
     """Plays `part` on a screen over a small capsule; gives what the rank went back by."""
     capsule = small_capsule(folder) if app is None else app.capsule
     travel = PlayedTravel(capsule, rank)
-    shown = app or PrismApp(capsule, "capsule", live=live_over(capsule, rank, travel))
+    screen_of_app(app or PrismApp(capsule, "capsule", live=live_over(capsule, rank, travel)), part, size)
+    return travel
 
-    async def run() -> None:
-        async with screen(shown, size) as pilot:
-            await part(shown, pilot)
 
     asyncio.run(run())
     return travel

@@ -29,6 +29,18 @@ def test_keys_as_they_are_typed(tmp_path: Path) -> None:
     assert in_force(chosen)["search"].endswith("%")
 
 
+def test_one_key_is_written_in_many_ways(tmp_path: Path) -> None:
+    text = 'next = "shift+e"\nstep = "ctrl+G"\nup = ["ü", "space"]\ndown = "alt+n"\nsearch = "full_stop"\n'
+    assert read_keys(written(tmp_path, text + 'next_hit = "%"\n')) == {
+        "next": "E",
+        "step": "ctrl+g",
+        "up": "ü,space",
+        "down": "alt+n",
+        "search": "full_stop",
+        "next_hit": "percent_sign",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -36,6 +48,12 @@ def test_keys_as_they_are_typed(tmp_path: Path) -> None:
         ('jump = "x"\n', "there is no action 'jump'"),
         ("next = 3\n", "next takes a key"),
         ('next = "ctrl+q"\n', "next cannot have ctrl"),
+        ('next = "ctrl+C"\n', "next cannot have ctrl"),
+        ('next = "Escape"\n', "next cannot have escape"),
+        ('next = "f77"\n', "there is no key 'f77'"),
+        ('next = "control+g"\n', "there is no key 'control.g'"),
+        ('next = "nn"\n', "there is no key 'nn'"),
+        ('next = ["n", ""]\n', "next takes a key"),
         ('next = "c"\n', "c is both"),
     ],
 )

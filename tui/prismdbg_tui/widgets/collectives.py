@@ -40,6 +40,8 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._rows: Ints | None = None  # None: all of them
         self._hits: Ints = np.zeros(0, dtype=np.int64)
         self._cursor = 0
+        self._top = 0.0  # as it was scrolled, by whomever, but not for want of room
+        self._laid_out = Size(0, 0)
         self._verdicts = Verdicts()
         self._stops: frozenset[int] = frozenset()
         self._pattern = ""
@@ -93,12 +95,19 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self.go_to_line(self.line(self._cursor) + direction * max(self.size.height - 2, 1))
 
     def go_to_line(self, line: int) -> None:
+        """The next key may be there before the message has come round: it goes on from here."""
         if self.count:
-            self.post_message(CursorMoved(self.row(min(max(line, 0), self.count - 1))))
+            self._cursor = self.row(min(max(line, 0), self.count - 1))
+            self.post_message(CursorMoved(self._cursor))
 
     def _resize(self) -> None:
         self.virtual_size = Size(0, self.count + 1)
+        self.call_after_refresh(self._place_bar)
         self._tell()
+
+    def _place_bar(self) -> None:
+        """A scrollbar that was not there yet does not know how far it was scrolled."""
+        self.vertical_scrollbar.position = self.scroll_y
 
     def _show_cursor(self) -> None:
         line, room = self.line(self._cursor), max(self.size.height - 1, 1)
@@ -119,7 +128,16 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def on_resize(self) -> None:
+        """As it was before there was less room, as far as the cursor is seen."""
+        top = self._top
+        self.scroll_to(y=top, animate=False, force=True, immediate=True)
         self._show_cursor()
+        self._top, self._laid_out = top, self.size
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if self.size == self._laid_out:
+            self._top = new_value
 
     def on_click(self, event: events.Click) -> None:
         y = event.get_content_offset_capture(self).y

@@ -20,6 +20,7 @@ class Source(Pane):
     def __init__(self) -> None:
         super().__init__("source", "Source")
         self._shown: SourceView | None = None
+        self._aimed = 0.0  # how far it was scrolled for the marked line
 
     def show(self, source: SourceView) -> None:
         if source == self._shown:
@@ -63,11 +64,16 @@ class Source(Pane):
     def _show_line(self) -> None:
         if self._shown is not None:
             above = int(self.size.height * _ABOVE)
-            self.scroll_to(y=max(self._shown.line - self._shown.first - above, 0), animate=False)
+            target = max(self._shown.line - self._shown.first - above, 0)
+            self.scroll_to(y=target, animate=False, immediate=True)
+            self._aimed = self.scroll_y
 
     def on_resize(self) -> None:
+        """Where somebody has scrolled to something else, that stays."""
+        moved = self.scroll_y != self._aimed
         self.again()
-        self._show_line()
+        if not moved:
+            self._show_line()
 
 
 def _groundless(code: Text) -> Text:

@@ -1,7 +1,9 @@
-"""Lines that are kept as they were said, so that another width or theme lays them out anew. Stays at the end."""
+"""Lines that are kept as they were said, so that another width or theme lays them out anew. Stays at the end, or where
+somebody has scrolled to."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 
 from rich.text import Text
@@ -19,12 +21,15 @@ class TextLog(RichLog, can_focus=True):
     def __init__(self, name: str, classes: str = "") -> None:
         super().__init__(id=name, classes=classes, wrap=True, min_width=1, max_lines=2 * MAX_LINES)
         self._said: deque[tuple[str, str]] = deque(maxlen=MAX_LINES)
+        self._begins: deque[int] = deque(maxlen=MAX_LINES)  # of each entry, its first line
         self._laid_out = 0
+        self._follows = True
 
     def say(self, text: str, kind: str = "said") -> None:
         """`kind`: said, asked, error or event; control characters are not passed on."""
         entry = (figures.clean(text), kind)
         self._said.append(entry)
+        self._begins.append(self._start_line + len(self.lines))
         self.write(self._text(*entry))
 
     def take_back(self, count: int) -> None:
@@ -35,10 +40,21 @@ class TextLog(RichLog, can_focus=True):
             self.again()
 
     def again(self) -> None:
+        above = -1 if self._follows else bisect_right(self._begins, self._start_line + int(self.scroll_y)) - 1
         self.clear()
+        self._begins.clear()
         for entry in self._said:
+            self._begins.append(self._start_line + len(self.lines))
             self.write(self._text(*entry), scroll_end=False)
-        self.scroll_end(animate=False, immediate=True)
+        if 0 <= above < len(self._begins):
+            line = self._begins[above] - self._start_line
+            self.scroll_to(y=max(line, 0), animate=False, immediate=True, force=True)
+        else:
+            self.scroll_end(animate=False, immediate=True)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y
 
     def _text(self, text: str, kind: str) -> Text:
         if kind == "event":
@@ -46,7 +62,10 @@ class TextLog(RichLog, can_focus=True):
         return Text(text, f"bold {color(self.app, _COLORS[kind])}" if kind in _COLORS else "")
 
     def on_resize(self, event: events.Resize) -> None:
+        super().on_resize(event)  # first: only then are lines laid out at once
         width = self.scrollable_content_region.width
         if width and width != self._laid_out:
             self._laid_out = width
             self.again()
+        elif self._follows:
+            self.scroll_end(animate=False, immediate=True)

@@ -41,6 +41,7 @@ class Timeline(Widget, can_focus=True):
         self._lane = -1
         self._top = 0
         self._dragged: int | None = None
+        self._panned = False
         self._painted: tuple[tuple[object, ...], LanesImage] | None = None
 
     def show(self, recording: Recording) -> None:
@@ -201,22 +202,24 @@ class Timeline(Widget, can_focus=True):
         self._tell()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._dragged = event.x
+        self._dragged, self._panned = event.x, False
         self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """The part that is seen goes with the mouse."""
         if self._dragged is not None and event.button and event.x != self._dragged and self._stretch is not None:
             self.pan((self._dragged - event.x) / self._stretch.cells)
-            self._dragged = event.x
+            self._dragged, self._panned = event.x, True
 
     def on_mouse_up(self) -> None:
         self._dragged = None
         self.release_mouse()
 
     def on_click(self, event: events.Click) -> None:
-        """To the nearest collective of the lane under the mouse."""
-        if self._recording is None or self._stretch is None or self._lanes is None or not len(self._recording):
+        """To the nearest collective of the lane under the mouse. The end of a drag is no click."""
+        if self._panned or self._recording is None or self._stretch is None or self._lanes is None:
+            return
+        if not len(self._recording):
             return
         cell, y = event.get_content_offset_capture(self)
         lane = self._top + (y - 1) // self._rows_a_lane
