@@ -173,13 +173,6 @@ async def until(condition: Callable[[], object], pilot: Pilot[int], bound_s: flo
     await pilot.pause()
 
 
-def screen_of(
-    part: Callable[[PrismApp, Pilot[int]], Awaitable[None]],
-    folder: Path,
-    rank: PlayedRank,
-    *,
-    app: PrismApp | None = None,
-    size: tuple[int, int] = (160, 45),
 def screen_of_app(
     app: PrismApp, part: Callable[[PrismApp, Pilot[int]], Awaitable[None]], size: tuple[int, int] = (160, 45)
 ) -> None:
@@ -190,13 +183,16 @@ def screen_of_app(
     asyncio.run(run())
 
 
+def screen_of(
+    part: Callable[[PrismApp, Pilot[int]], Awaitable[None]],
+    folder: Path,
+    rank: PlayedRank,
+    *,
+    app: PrismApp | None = None,
+    size: tuple[int, int] = (160, 45),
 ) -> PlayedTravel:
     """Plays `part` on a screen over a small capsule; gives what the rank went back by."""
     capsule = small_capsule(folder) if app is None else app.capsule
     travel = PlayedTravel(capsule, rank)
     screen_of_app(app or PrismApp(capsule, "capsule", live=live_over(capsule, rank, travel)), part, size)
-    return travel
-
-
-    asyncio.run(run())
     return travel
