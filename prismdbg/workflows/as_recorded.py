@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.errors import UsageError
 from prismdbg.graph.node import Node
+from prismdbg.memory.stretches import TracedStep
 from prismdbg.predict.entries import COMPUTE_STREAM, Entries, Kind
 from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.origin import Origin, Truth
 from prismdbg.predict.origin import Source as OriginSource
-from prismdbg.workflows.recorded_step import RecordedStep, recorded_step
+from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.workflows.recorded_step import RecordedStep, recorded_step, traced_in
 from prismdbg.workflows.slice_entries import Source, entries_of
 
 ONE_MACHINE_NS = 1_000_000  # clocks that were read so near each other are taken to be one
@@ -22,8 +25,13 @@ ONE_MACHINE_NS = 1_000_000  # clocks that were read so near each other are taken
 Key = tuple[object, ...]
 
 
-def as_recorded(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> JobGraph:
-    """Every rank is a class of its own. UsageError where a rank of the mesh has no log."""
+def as_recorded(
+    mesh: Mesh, logs: Mapping[int, RankLog], step: int, folders: Mapping[int, Path] | None = None
+) -> JobGraph:
+    """Every rank is a class of its own, with the operators and the memory that were traced in its folder.
+
+    UsageError where a rank of the mesh has no log.
+    """
     for rank in range(mesh.world):
         if rank not in logs:
             raise UsageError(
@@ -33,7 +41,10 @@ def as_recorded(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> JobGraph:
     clocks = common_clock(logs)
     meetings = Meetings({rank: (steps[rank], clocks[rank]) for rank in steps})
     begin_ns = min(recorded.begin_ns + clocks[rank] for rank, recorded in steps.items())
-    by_rank = {rank: _entries(mesh, steps[rank], clocks[rank], begin_ns, meetings) for rank in steps}
+    by_rank: dict[int, Entries] = {}
+    for rank, recorded in steps.items():
+        traced = traced_in(folders[rank] / RANK_MEMORY, logs[rank], recorded) if folders is not None else None
+        by_rank[rank] = _entries(mesh, recorded, clocks[rank], begin_ns, meetings, traced)
     graph = JobGraph.build(mesh, [(RankClass(name=f"rank {r}", entries=e), [r]) for r, e in by_rank.items()])
     truths = tuple(
         _truth(rank, recorded.end_ns + clocks[rank] - begin_ns, by_rank[rank]) for rank, recorded in steps.items()
@@ -57,12 +68,26 @@ def _whole(mesh: Mesh, log: RankLog, step: int) -> RecordedStep:
     return found
 
 
-def _entries(mesh: Mesh, recorded: RecordedStep, clock_ns: int, begin_ns: int, meetings: Meetings) -> Entries:
+def _entries(
+    mesh: Mesh,
+    recorded: RecordedStep,
+    clock_ns: int,
+    begin_ns: int,
+    meetings: Meetings,
+    traced: TracedStep | None,
+) -> Entries:
     """From the begin of the first rank's step: until its own begins, a rank is still in the step before."""
     offset_ns = recorded.graph.begins_ns + clock_ns
     nodes = tuple(meetings.ended(recorded.graph.rank, node) for node in recorded.graph.nodes)
     transfers = {n.record_id: t for n in nodes if (t := meetings.transfer_ns(recorded.graph.rank, n)) is not None}
-    source = Source(from_ns=begin_ns - offset_ns, until_ns=recorded.until_ns, transfers_ns=transfers)
+    before_ns = recorded.begin_ns + clock_ns - begin_ns
+    source = Source(
+        before_ns=before_ns,
+        from_ns=begin_ns - offset_ns + before_ns,
+        until_ns=recorded.until_ns,
+        transfers_ns=transfers,
+        traced=traced,
+    )
     return entries_of(replace(recorded.graph, nodes=nodes), mesh, source)
 
 
@@ -75,9 +100,8 @@ def common_clock(logs: Mapping[int, RankLog]) -> dict[int, int]:
 
 
 class Meetings:
-    """Who met in which call: when the last was there, and when it was over for the last. Times on the common clock.
-
-    A call starts when the ones before it on its channel are over: what is left until its end is the transfer.
+    """Who met in which call. It is over when the last is there and the first is through; whoever needs longer, goes on
+    later, and whoever was through before the last came, as the root of a broadcast may be, waited for nobody.
     """
 
     def __init__(self, steps: Mapping[int, tuple[RecordedStep, int]]) -> None:
@@ -88,33 +112,28 @@ class Meetings:
                 key = _meeting(rank, node, recorded.graph.groups[node.identity.group].ranks)
                 self._members[key].append((rank, node))
         self._key_of = {(rank, n.record_id): key for key, members in self._members.items() for rank, n in members}
-        self._ended = {key: end for key, members in self._members.items() if (end := self._end(members)) is not None}
-        self._transfers: dict[Key, int] = {}
-        self._over: dict[tuple[int, str], int] = {}  # of each rank's groups: the end of the call before
-        for key in sorted(self._ended, key=self._ended.__getitem__):
-            arrived = [self._arrived(rank, node, self._ended[key]) for rank, node in self._members[key]]
-            self._transfers[key] = max(self._ended[key] - max(arrived), 0)
-
-    def _end(self, members: Sequence[tuple[int, Node]]) -> int | None:
-        return max((n.completed_ns + self._offsets[r] for r, n in members if n.completed_ns is not None), default=None)
-
-    def _arrived(self, rank: int, node: Node, end_ns: int) -> int:
-        issued_ns = node.issued_ns + self._offsets[rank]
-        if node.is_p2p:
-            return issued_ns
-        before_ns = self._over.get((rank, node.identity.group), issued_ns)
-        self._over[rank, node.identity.group] = end_ns
-        return max(issued_ns, before_ns)
 
     def ended(self, rank: int, node: Node) -> Node:
-        """Over for all at once, as a simulation has it; a message is on its way without its sender."""
-        if node.op == "send":
-            return replace(node, completed_ns=None, waited_ns=None)
-        end_ns = self._ended.get(self._key_of[rank, node.record_id])
-        return node if end_ns is None else replace(node, completed_ns=end_ns - self._offsets[rank])
+        """The call as a simulation has it: over for all at once, or not waited for."""
+        end_ns = self._end_ns(self._key_of[rank, node.record_id])
+        if end_ns is None or node.completed_ns is None:
+            return node
+        end_ns -= self._offsets[rank]
+        if node.completed_ns < end_ns:
+            return replace(node, is_async=True, completed_ns=None, waited_ns=None)
+        return replace(node, completed_ns=end_ns)
 
     def transfer_ns(self, rank: int, node: Node) -> int | None:
-        return self._transfers.get(self._key_of[rank, node.record_id])
+        key = self._key_of[rank, node.record_id]
+        end_ns = self._end_ns(key)
+        return None if end_ns is None else end_ns - self._last_came_ns(key)
+
+    def _last_came_ns(self, key: Key) -> int:
+        return max(node.issued_ns + self._offsets[rank] for rank, node in self._members[key])
+
+    def _end_ns(self, key: Key) -> int | None:
+        done = [n.completed_ns + self._offsets[rank] for rank, n in self._members[key] if n.completed_ns is not None]
+        return max(min(done), self._last_came_ns(key)) if done else None
 
 
 def _meeting(rank: int, node: Node, ranks: tuple[int, ...]) -> Key:

@@ -15,7 +15,6 @@ from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.memory.stretches import TracedStep, traced_step
-from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.predict import origin
 from prismdbg.predict.entries import Entries, Provenance
@@ -26,7 +25,7 @@ from prismdbg.workflows.compare import Outcome
 from prismdbg.workflows.memory_trace import traced_replay
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
-from prismdbg.workflows.recorded_step import RecordedStep, borders_of, recorded_step
+from prismdbg.workflows.recorded_step import RecordedStep, recorded_step, traced_in
 from prismdbg.workflows.replay import ReplayRequest, Say
 from prismdbg.workflows.slice_entries import Source, entries_of
 from prismdbg.workflows.spreading import spread
@@ -116,7 +115,7 @@ def _packed(capsule: Capsule, log: RankLog, recorded: RecordedStep) -> TracedSte
     folder = packed_trace(capsule)
     if folder is None:
         return None
-    return traced_step(open_trace(folder), recorded.step, borders_of(log, recorded.step), recorded.end_ns or None)
+    return traced_in(folder, log, recorded)
 
 
 def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, say: Say) -> TracedStep | None:

@@ -9,8 +9,6 @@ from pathlib import Path
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import UsageError
-from prismdbg.memory.stretches import traced_step
-from prismdbg.memory.trace import open_trace
 from prismdbg.predict.entries import Entries, Provenance
 from prismdbg.predict.folding import fold, fold_kinds
 from prismdbg.predict.job_graph import JobGraph
@@ -21,7 +19,7 @@ from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.workflows.as_recorded import as_recorded
 from prismdbg.workflows.classes_file import read_classes
 from prismdbg.workflows.graph_origin import origin_of
-from prismdbg.workflows.recorded_step import borders_of, last_whole_step, recorded_step
+from prismdbg.workflows.recorded_step import last_whole_step, recorded_step, traced_in
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 from prismdbg.workflows.slice_entries import Source, entries_of
 from prismdbg.workflows.spreading import spread
@@ -54,7 +52,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
     logs = {rank: read_log(folder) for rank, folder in folders.items()}
     step = last_whole_step(logs.values()) if request.step is None else request.step
     if request.as_recorded:
-        return as_recorded(mesh, logs, step)
+        return as_recorded(mesh, logs, step, folders)
     provenance = Provenance.REAL if emulated else Provenance.RECORDED
     classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
     chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
@@ -99,10 +97,7 @@ def iteration_of(
         raise UsageError(
             f"{mesh.say(log.rank)} issued nothing in step {step}", hint="choose a step that all ranks took"
         )
-    traced = None
-    if folder is not None and is_trace(folder / RANK_MEMORY):
-        trace = open_trace(folder / RANK_MEMORY)
-        traced = traced_step(trace, step, borders_of(log, step), recorded.end_ns or None)
+    traced = None if folder is None else traced_in(folder / RANK_MEMORY, log, recorded)
     source = Source(
         computed=provenance, split=provenance, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced
     )

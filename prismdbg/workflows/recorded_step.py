@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.graph.slice import GraphSlice, build_slice
-from prismdbg.memory.stretches import Border
+from prismdbg.memory.stretches import Border, TracedStep, traced_step
+from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
@@ -64,6 +67,14 @@ def borders_of(log: RankLog, step: int) -> dict[int, Border]:
     found = {c.moment.collective: _border(c) for c in log.collectives if c.moment.step == step}
     begins = [mark.time_ns for mark in log.steps if mark.step == step]
     return found | ({0: Border(issued_ns=begins[0], goes_on_ns=begins[0])} if begins else {})
+
+
+def traced_in(folder: Path, log: RankLog, recorded: RecordedStep) -> TracedStep | None:
+    """What the trace in `folder`, made while the log was, tells of the step; None where there is none, or nothing."""
+    if not is_trace(folder):
+        return None
+    borders = borders_of(log, recorded.step)
+    return traced_step(open_trace(folder), recorded.step, borders, recorded.end_ns or None)
 
 
 def _border(call: Collective) -> Border:

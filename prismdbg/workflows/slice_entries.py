@@ -15,12 +15,13 @@ from prismdbg.graph.node import Node
 from prismdbg.graph.slice import GraphSlice
 from prismdbg.memory.stretches import BETWEEN, Changed, Item, Ran, TracedStep, Waited
 from prismdbg.predict.entries import MODELLED_NS, Entries, Provenance
-from prismdbg.predict.entry_writer import EntryWriter
+from prismdbg.predict.entry_writer import FREE_NAME, EntryWriter
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.transfer import OPS
 from prismdbg.workflows.slice_channels import Channels
 from prismdbg.workflows.stretch_layout import laid_out, put_together
 
+STEP_BEFORE = "in the step before"
 HELD = "held before the step"
 HELD_AS_KNOWN = "held before the step, as far as it is known"
 SMALLEST_PART = 2000  # of the step: what takes less is put together with its neighbours
@@ -31,14 +32,17 @@ class Source:
     """What is known beside the calls. Times count as the slice's do.
 
     computed: the provenance of what ran between two calls. from_ns, until_ns: the main thread's begin and end; where
-    `until_ns` is 0, the last completion. traced: the operators; their shares are `split` where the times are
-    those of another run. transfers_ns: by record number, those that were recorded.
+    `until_ns` is 0, the last completion. before_ns: so long before its begin it is in the step before.
+    traced: the operators; their shares are `split` where the times are those of another run.
+    transfers_ns: by record number, those that were recorded, from the last member's issue on; such a call waits for no
+    other on its channel.
     """
 
     computed: Provenance = Provenance.RECORDED
     split: Provenance = Provenance.RECORDED
     from_ns: int = 0
     until_ns: int = 0
+    before_ns: int = 0
     traced: TracedStep | None = None
     transfers_ns: Mapping[int, int] = field(default_factory=dict)
 
@@ -84,6 +88,8 @@ class _Translation:
         if (traced := self._source.traced) is not None:
             label = HELD if traced.is_whole else HELD_AS_KNOWN
             self._writer.memory(traced.held_bytes, label, provenance=Provenance.REAL)
+        if self._source.before_ns:
+            self._writer.compute(self._source.before_ns, STEP_BEFORE, provenance=self._source.computed)
         before = 0
         for node in self._graph.nodes:
             if node.thread != before:
@@ -115,6 +121,7 @@ class _Translation:
             entry = self._writer.collective(
                 _operation(node), channel, size_bytes, issuer=stream, blocking=holds, line=line,
                 duration_ns=duration_ns, provenance=provenance,
+                stream=channel if duration_ns == MODELLED_NS else FREE_NAME,
             )  # fmt: skip
         self._ahead[node.thread] = self._traced(node.moment.collective)
         if holds:

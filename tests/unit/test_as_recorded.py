@@ -96,6 +96,30 @@ class TestTheStepThatWas:
         ends(job)
         the_step_that_was(job)
 
+    def test_a_root_that_is_through_before_the_others_come(self) -> None:
+        job = job_of_four()
+        job.call("broadcast_", root=0, late_ns={2: 3 * MILLISECOND_NS})
+        root = job.logs[0].collectives
+        root[-1] = replace(root[-1], time_completed_ns=root[-1].time_created_ns + 1000)
+        job.now_ns += MILLISECOND_NS
+        job.call()
+        ends(job)
+        the_step_that_was(job)
+
+    def test_asynchronous_calls_that_overtake_each_other(self) -> None:
+        job = job_of_four()
+        job.call()
+        job.call()
+        for log in job.logs.values():
+            first, second = log.collectives[-2:]
+            log.collectives[-2:] = [
+                replace(first, is_async=True, time_completed_ns=second.time_created_ns + 9000),
+                replace(second, is_async=True, time_completed_ns=second.time_created_ns + 700),
+            ]
+        job.now_ns += MILLISECOND_NS
+        ends(job)
+        the_step_that_was(job)
+
     @given(
         st.lists(st.tuples(st.sampled_from("abcd0"), st.integers(0, 3), st.integers(0, 10**7)), max_size=12), st.data()
     )
@@ -103,6 +127,11 @@ class TestTheStepThatWas:
         job = job_of_four()
         for group, late_rank, late_ns in [*calls, ("0", 0, 0)]:
             job.call(group=group, late_ns={late_rank: late_ns})
+            for rank in GROUPS.get(group, job.ranks):  # each is through by itself, some before the last came
+                own = job.logs[rank].collectives
+                taken_ns = data.draw(st.integers(0, 2 * MILLISECOND_NS))
+                done_ns = max((own[-1].time_completed_ns or 0) - taken_ns, own[-1].time_created_ns)
+                own[-1] = replace(own[-1], time_completed_ns=done_ns)
             job.now_ns += data.draw(st.integers(0, 10**6))
         ends(job, lasting_ns=data.draw(st.integers(0, 10**6)))
         the_step_that_was(job)
