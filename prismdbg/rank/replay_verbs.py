@@ -45,6 +45,9 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
         if message.get("end") is not None:
             replayer.end = int(message["end"])
         replayer.strict = bool(message.get("strict", replayer.strict))
+        stop = gate.current
+        if stop is not None and stop.frame is not None and not message.get("continued"):
+            gate.ask(lambda stop: replayer.halts.stops.measure(stop.names.__getitem__, stop.frame))
         gate.resume(message)
         return {}
 
@@ -59,11 +62,8 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
         return {}
 
     def stops(message: Message) -> Message:
-        """The whole list anew; what a change is measured from is the value here."""
+        """The whole list anew."""
         replayer.halts.stops.replace(list(message["stops"]))
-        stop = gate.current
-        if stop is not None and stop.frame is not None:
-            gate.ask(lambda stop: replayer.halts.stops.measure(stop.names.__getitem__, stop.frame))
         return {}
 
     def microscope(message: Message) -> Message:

@@ -215,9 +215,9 @@ class Stops:
         return bool(before) and before != now
 
     def measure(self, lookup: Callable[[str], Any], frame: FrameType | None) -> None:
-        """From here on changes count."""
+        """From here on changes count: what came before was passed, or seen by whoever stood here."""
         for one in self.watched:
-            if one.kind == "change" and not one.before:
+            if one.kind == "change":
                 self.changed(one, lookup, frame)
 
     def holds(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:

@@ -167,13 +167,14 @@ class Supervisor:
             self._ledger.problem(str(error), error.hint)
 
     def _take_checkpoints(self) -> None:
-        """Of every rank that has come past a multiple of `every` since its last one, one at a look: what happens
-        meanwhile is seen first. None while an incident settles or a hang is near, for a checkpoint may drop what lies
-        before it."""
+        """Of every rank that has come past a multiple of `every` since its last one, one at a look, the one with the
+        oldest: what happens meanwhile is seen first, and where images take longer than steps each rank still has its
+        turn. None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
         every = self._policy.checkpoint_every
         if not every or self._incidents.settling or self._hangs.suspects(time.monotonic_ns()):
             return
-        for name, step in self._steps.items():
+        for name in sorted(self._steps, key=lambda name: self._checkpointed.get(name, 0)):
+            step = self._steps[name]
             due = step // every > self._checkpointed.get(name, 0) // every
             if due and self._processes[name].is_alive():
                 self._take_checkpoint(name, step, every)
@@ -203,8 +204,8 @@ class Supervisor:
         self._ledger.note(checkpoint_slowdown_predicted=slowdown)
         kept = checkpoints.KEPT * sum(sizes) >> 20
         self._say(
-            f"checkpoints every {every} steps: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, about "
-            f"{slowdown:.1%} of its time, and {kept} MiB are kept"
+            f"checkpoints every {every} steps: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, which makes it "
+            f"about {slowdown:.1%} longer, and {kept} MiB are kept"
         )
 
     def _look_for_hang(self, now_ns: int) -> None:

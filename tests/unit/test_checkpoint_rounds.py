@@ -109,6 +109,16 @@ def test_one_at_a_look_and_no_longer_than_a_hang_may_last(tmp_path: Path, monkey
     assert HangWatch("").patience == HangWatch("10m").patience == PATIENT
 
 
+def test_a_rank_has_its_turn_where_images_take_longer_than_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    for step in (10, 15, 20):
+        watched.look()
+        watched.supervisor._steps = {"0": step, "1": step}
+    assert watched.look() == ["0", "1", "0", "1"]
+
+
 def test_none_while_somebody_waits_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(tmp_path, monkeypatch, "10s")
     with monkeypatch.context() as patch:

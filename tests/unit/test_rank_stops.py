@@ -166,6 +166,17 @@ def test_a_change_counts_from_the_first_value_on() -> None:
     assert look() == [9], "a list that is sent again goes on from the last value"
 
 
+def test_what_was_passed_is_no_change() -> None:
+    weight = torch.zeros(3)
+    bench = Bench("change weight * 2")
+    assert bench.hit(view(call())) == []
+    weight[1] = 1  # while the rank went on without looking at stops
+    bench.stops.measure({}.__getitem__, program_frame())
+    assert bench.hit(view(call())) == []
+    weight[1] = 2
+    assert bench.hit(view(call())) == [1]
+
+
 def test_a_name_that_comes_into_being_is_a_change() -> None:
     bench = Bench("change brand_new")
     assert bench.hit(view(call())) == []
@@ -237,6 +248,8 @@ def test_a_place_knows_what_was_sent_received_and_drawn() -> None:
     [
         ("size > 1MB", 1_000_000),
         ('op == "mm" and size >= 2KiB and step > 3', 2048),
+        ("size > 1.5e6", 1_500_000),
+        ("size > 1e300", 1 << 62),
         ("size > 1MB or step > 3", 0),
         ("not size > 1MB", 0),
         ("size < 1MB", 0),
