@@ -84,10 +84,17 @@ class Beat:
 
 
 class OpenCall:
-    """One call that was answered. `fill`: what it receives is known only when it is waited for."""
+    """One call that was answered. `fill`: what it receives is known only when it is waited for. later: to be filled by
+    the carrier, as a backend's thread would."""
 
     def __init__(
-        self, recorder: PythonRecorder, beat: Beat, call: Call, due: Due | None, fill: Callable[[], None] | None
+        self,
+        recorder: PythonRecorder,
+        beat: Beat,
+        call: Call,
+        due: Due | None,
+        fill: Callable[[], None] | None,
+        later: Callable[[], None] | None = None,
     ) -> None:
         self._recorder, self._beat, self._due, self._fill = recorder, beat, due, fill
         self._holds_issuer = not call.is_async and not call.spec.is_p2p
@@ -98,7 +105,7 @@ class OpenCall:
         self._over = threading.Event()
         self._is_carried = due is not None and due.busy_ns > 0 and beat.carrier is not None
         if self._is_carried and due is not None and beat.carrier is not None:
-            beat.carrier.carry(due, self._carried)
+            beat.carrier.carry(due, later, self._carried)
 
     def _carried(self) -> None:
         """From the carrier's thread: the transfer is over."""

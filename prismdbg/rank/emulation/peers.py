@@ -29,12 +29,16 @@ _GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """How it was answered, one of `made_up.WAYS`. source: the sender of a receive from any. fill: to be called when it
-    is waited for, because nobody said it yet. like: mean and deviation of noise like the donor's."""
+    """How it was answered, one of `made_up.WAYS`.
+
+    source: the sender of a receive from any. fill: to be called when it is waited for, because nobody said it yet.
+    later: to be called by whoever carries it. like: mean and deviation of noise like the donor's.
+    """
 
     how: str
     source: int = -1
     fill: Callable[[], None] | None = None
+    later: Callable[[], None] | None = None
     like: tuple[float, float] | None = None
 
 
@@ -49,6 +53,7 @@ class Asked:
     members: list[int]
     outputs: list[torch.Tensor]
     inputs: list[torch.Tensor]
+    can_be_later: bool = False
 
 
 class EmulatedPeers:
@@ -65,7 +70,8 @@ class EmulatedPeers:
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
 
-    def answer(self, call: Call, identity: Identity) -> Answered:
+    def answer(self, call: Call, identity: Identity, *, can_be_later: bool = False) -> Answered:
+        """`can_be_later`: what can be filled by another thread need not be filled at once."""
         members = self.members_of(call)
         axis = self._axes.name_of(call.group_name, members)
         with unseen():
@@ -78,6 +84,7 @@ class EmulatedPeers:
                 members=members,
                 outputs=[t.detach() for t in call.received],
                 inputs=[t.detach() for t in call.inputs],
+                can_be_later=can_be_later,
             )
             answered = self._given(asked) if call.spec.name in _GIVEN else self._joined(asked)
         entry = axis, call.spec.label, answered.how
@@ -137,7 +144,10 @@ class EmulatedPeers:
         return value if self._fits(value, asked.outputs) else None
 
     def _echo(self, asked: Asked) -> Answered:
-        filling.echo(asked.call, asked.outputs, asked.inputs)
+        fill = partial(filling.echo, asked.call, asked.outputs, asked.inputs)
+        if asked.can_be_later and not is_control(asked.outputs):
+            return Answered(how=made_up.ECHO, later=fill)
+        fill()
         if asked.call.spec.name in OBJECT_GATHERS and is_control(asked.outputs) and object_call():
             checkpoints.accept_partial_plans()
             said = self.inbox.contributions(asked.call, asked.identity, asked.members)

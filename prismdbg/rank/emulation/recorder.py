@@ -44,11 +44,12 @@ class EmulatedRecorder(PythonRecorder):
 
     def _answered(self, call: Call, due: Due | None) -> Any:
         identity = self._identity(call)
-        answered = self._peers.answer(call, identity)
+        is_carried = due is not None and due.busy_ns > 0
+        answered = self._peers.answer(call, identity, can_be_later=is_carried)
         call.synthesized, call.made = True, answered.how
         if answered.like is not None:
             self.append(fmt.Kind.NOTE, noise_note(identity, *answered.like))
-        self._answering.call = opened = OpenCall(self, self._beat, call, due, answered.fill)
+        self._answering.call = opened = OpenCall(self, self._beat, call, due, answered.fill, answered.later)
         self._answering.source = answered.source
         if call.spec.returns == "nothing":
             opened.wait()
