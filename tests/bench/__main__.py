@@ -13,7 +13,21 @@ from pathlib import Path
 from prismdbg.errors import PrismError
 from tests.bench.jobs import BenchError
 from tests.bench.machine import Circumstances
-from tests.bench.sections import calls, checkpoints, debugger, pause, replay, screen, simulate, steps, whole_jobs
+from tests.bench.sections import (
+    calls,
+    checkpoints,
+    debugger,
+    emulated_memory,
+    emulated_time,
+    emulation,
+    overview,
+    pause,
+    replay,
+    screen,
+    simulate,
+    steps,
+    whole_jobs,
+)
 from tests.bench.settings import FULL, QUICK, Settings
 from tests.bench.table import Measured, merge, render
 
@@ -28,6 +42,10 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "calls": (calls.TITLE, calls.measure),
     "screen": (screen.TITLE, screen.measure),
     "simulate": (simulate.TITLE, simulate.measure),
+    "overview": (overview.TITLE, overview.measure),
+    "emulation": (emulation.TITLE, emulation.measure),
+    "emulated_time": (emulated_time.TITLE, emulated_time.measure),
+    "emulated_memory": (emulated_memory.TITLE, emulated_memory.measure),
 }
 
 
