@@ -12,7 +12,6 @@ from pathlib import Path
 import prismdbg
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.secrets import redact_arguments
-from prismdbg.errors import UsageError
 from prismdbg.predict.class_finder import RankClasses, find_classes
 from prismdbg.predict.entries import Entries
 from prismdbg.workflows.agent_sockets import make_socket_dir
@@ -79,15 +78,7 @@ def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses |
 
 
 def _prepare(request: EmulateRequest) -> RunFolder:
-    output = request.output.resolve()
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UsageError(
-            f"{request.output} exists and is not empty",
-            hint="give a new folder, or remove it with `prismdbg rm`",
-        )
-    output.mkdir(parents=True, exist_ok=True, mode=0o700)
-    run = RunFolder(output)
-    run.ranks.mkdir()
+    run = RunFolder.new(request.output)
     make_inject_folder(run.inject)
     write_json(
         run.run_json,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.capsule.log_reader import read_log
-from prismdbg.errors import RankLost, UsageError, WaitTimeout
+from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.rank.config import RankConfig
 from prismdbg.workflows.injection import job_environment
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -138,7 +138,18 @@ class EmulatedRank:
                 f"rank {self.rank}'s program ended with code {code} before it issued a collective or a step",
                 hint="does it call torch.distributed.init_process_group? its output is above",
             )
-        log = read_log(folders[-1])
+        try:
+            log = read_log(folders[-1])
+        except CapsuleError as error:
+            raise RankLost(
+                f"rank {self.rank}'s program ended with code {code}, and there is no log of it: {error}",
+                hint="why it was not recorded is said above; a full disk, for one",
+            ) from error
+        if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
+            raise RankLost(
+                f"rank {self.rank} was recorded only for a part of its run: {lost}",
+                hint=f"what there is: prismdbg status {self._program.run.path}",
+            )
         reached = log.steps[-1].step if log.steps else 0
         if code:
             raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")

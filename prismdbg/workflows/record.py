@@ -65,20 +65,12 @@ def _drop_unclaimed_traces(run: RunFolder) -> None:
 
 def prepare(request: RecordRequest) -> RunFolder:
     """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten."""
-    output = request.output.resolve()
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UsageError(
-            f"{request.output} exists and is not empty",
-            hint="give a new folder, or remove it with `prismdbg rm`",
-        )
-    output.mkdir(parents=True, exist_ok=True, mode=0o700)
-    run = RunFolder(output)
-    run.ranks.mkdir()
+    run = RunFolder.new(request.output)
     make_inject_folder(run.inject)
     config = RankConfig(
         mode=Mode.RECORD,
         socket_dir=str(make_socket_dir()),
-        run=str(output),
+        run=str(run.path),
         cache_dir=str(cache_dir()),
         ranks=request.ranks,
         window_steps=request.window_steps,

@@ -64,6 +64,25 @@ class RunFolder:
         return found[-1]
 
     @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """Makes it. `UsageError` where something is there already, for nothing recorded is ever overwritten, and where
+        it cannot be made."""
+        run = cls(path.resolve())
+        try:
+            if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+                raise UsageError(
+                    f"{path} exists and is not empty",
+                    hint="give a new folder, or remove it with `prismdbg rm`",
+                )
+            run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            run.ranks.mkdir()
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be made: {error.strerror or error}", hint="give a new folder where you may write"
+            ) from error
+        return run
+
+    @classmethod
     def existing(cls, path: Path) -> RunFolder:
         run = cls(path.resolve())
         if not run.run_json.is_file():

@@ -78,6 +78,8 @@ def report(path: Path) -> list[str]:
         states = rank_states(run)
     except CapsuleError as error:
         return [f"a log cannot be read: {error}"]
+    if not states and read_emulated(run) is not None:
+        return [f"{path} holds no rank: none came to its end; a rank that is interrupted leaves nothing"]
     if not states:
         return [f"{path} holds no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)

@@ -73,10 +73,10 @@ class Turns:
 
     def _supply(self, lacks: Lacks, last: str, waiting: tuple[int, ...]) -> None:
         """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
-        if lacks.key == last:
-            raise _lost(lacks, f"rank {lacks.source} sends something of another size")
         if lacks.source < 0:
             raise _lost(lacks, "nobody can tell which rank sends it")
+        if lacks.key == last:
+            raise _lost(lacks, f"rank {lacks.source} sends something of another size")
         if lacks.source in waiting:
             raise _lost(lacks, f"rank {lacks.source} itself stands and waits for rank {lacks.rank}")
         last = ""

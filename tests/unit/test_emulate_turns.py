@@ -129,3 +129,9 @@ def test_an_object_is_not_offered_to_be_made_up() -> None:
     with pytest.raises(RankLost, match="broadcast_object_list on world") as raised:
         Turns(go).complete(5)
     assert "--peers" not in raised.value.hint
+
+
+def test_a_value_that_nobody_sends_blames_nobody() -> None:
+    """As under the policy `donor` where no run was given: what all make together has no key and no sender."""
+    with pytest.raises(RankLost, match="nobody can tell which rank sends it"):
+        Turns(Job({0: [("recv", "", -1)]}).go).complete(0)

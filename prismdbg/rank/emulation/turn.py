@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 import time
 import traceback
@@ -48,6 +49,7 @@ class Turn:
         self._lock = threading.Lock()
         for descriptor in (ask_fd, say_fd):
             os.set_inheritable(descriptor, False)
+        threading.Thread(target=self._end_when_left, name="prismdbg-turn", daemon=True).start()
 
     def kept(self, key: str) -> None:
         """This rank has just sent a value."""
@@ -61,6 +63,13 @@ class Turn:
     def refuse(self, error: UsageError) -> None:
         """This run is worth nothing: whoever gives the turns says why, and ends it."""
         self._stand({"event": "refused", "text": str(error), "hint": error.hint})
+
+    def _end_when_left(self) -> None:
+        """Whoever gives the turns has closed the pipe, or is gone: nobody would ever end this rank."""
+        pipe = select.poll()
+        pipe.register(self._ask.fileno(), 0)  # only that the other end is closed
+        pipe.poll()
+        os._exit(LEFT_EXIT)
 
     def _stand(self, why: dict[str, object]) -> None:
         with self._lock:

@@ -1,0 +1,37 @@
+"""Where a run folder can be made, and what is said where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.workflows.run_folder import RunFolder, write_json
+from prismdbg.workflows.run_report import report
+
+
+def test_a_new_one_may_stand_in_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    assert RunFolder.new(tmp_path / "run").ranks.is_dir()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("")
+    with pytest.raises(UsageError, match="exists and is not empty"):
+        RunFolder.new(tmp_path / "run")
+
+
+def test_one_that_cannot_be_made_is_an_error_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="run cannot be made: Not a directory"):
+        RunFolder.new(tmp_path / "file" / "run")
+
+
+def test_an_emulation_that_was_interrupted_does_not_blame_the_job(tmp_path: Path) -> None:
+    run = RunFolder.new(tmp_path / "run")
+    emulated = {"world": 8, "mesh": {"dp": 8}, "ranks": [0], "classes": None, "steps": 0, "peers": [], "seed": 0}
+    write_json(run.run_json, {"command": ["python", "train.py"], "emulated": emulated})
+    (line,) = report(run.path)
+    assert "none came to its end" in line
