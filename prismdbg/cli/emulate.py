@@ -13,6 +13,7 @@ from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds, size
 from prismdbg.predict.class_finder import DEFAULT_CHECKS, RankClasses
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.usual import SLIGHTLY
 from prismdbg.rank.emulation.settings import Rule
 from prismdbg.workflows.classes_file import FILE_NAME
 from prismdbg.workflows.emulate import emulate
@@ -120,7 +121,8 @@ def command(
     done = paces.emulated if paces is not None else emulate(request, say)
     for each in done.runs:
         kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
-        render.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}")
+        busy = f", {each.displaced:.0%} of each step in line for a processor" if each.displaced > SLIGHTLY else ""
+        render.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
     if done.classes is not None:
         render.emit("\n".join(class_lines(done.classes)))
     worth = worth_of(RunFolder.existing(output), world, clock=str(to_pace.clock) if to_pace is not None else "")

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import prismdbg
 from prismdbg.capsule.log_reader import read_log
@@ -19,21 +20,25 @@ from prismdbg.workflows.capture import Say
 from prismdbg.workflows.classes_file import write_classes
 from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_crew import EmulatedCrew
+from prismdbg.workflows.emulated_rank import EmulatedRank
 from prismdbg.workflows.external_donors import write_external
 from prismdbg.workflows.graph_build import iteration_of
 from prismdbg.workflows.injection import make_inject_folder
 from prismdbg.workflows.launch_line import parse
+from prismdbg.workflows.processor_waits import displaced
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRun:
-    """`is_whole`: its program came to its end; else it was needed for its values only."""
+    """`is_whole`: its program came to its end; else it was needed for its values only. displaced: in this share of its
+    steps, the median of them, it stood in line for a processor."""
 
     rank: int
     wall_s: float
     is_whole: bool
+    displaced: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +60,18 @@ def emulate(request: EmulateRequest, say: Say) -> Emulated:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             say(f"{count} donor values in {request.donor}")
         found = _run(request, run, Turns(crew.go))
-        runs = tuple(RankRun(rank=r.rank, wall_s=r.wall_s, is_whole=r.has_ended) for r in crew.ranks.values())
+        runs = tuple(_told(run, each) for each in crew.ranks.values())
         return Emulated(runs=runs, classes=found)
     finally:
         crew.close()
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _told(run: RunFolder, ended: EmulatedRank) -> RankRun:
+    shares = displaced(read_log(run.latest(ended.rank))).values() if ended.has_ended else ()
+    return RankRun(
+        rank=ended.rank, wall_s=ended.wall_s, is_whole=ended.has_ended, displaced=median(shares) if shares else 0.0
+    )
 
 
 def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses | None:

@@ -14,11 +14,12 @@ from prismdbg.predict.folding import fold, fold_kinds
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.sharing import shared_out
-from prismdbg.predict.usual import usual
+from prismdbg.predict.usual import Iteration, usual
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.workflows.as_recorded import as_recorded
 from prismdbg.workflows.classes_file import read_classes
 from prismdbg.workflows.graph_origin import origin_of
+from prismdbg.workflows.processor_waits import displaced
 from prismdbg.workflows.recorded_step import last_whole_step, recorded_step, traced_in
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 from prismdbg.workflows.slice_entries import Source, entries_of
@@ -69,9 +70,9 @@ def build_graph(request: GraphRequest) -> JobGraph:
 
 def _usual(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance, folder: Path) -> Entries:
     """The last of the steps as it usually goes, with its own operators and memory where they were traced."""
-    last = steps[-1]
+    last, waits = steps[-1], displaced(log)
     told = [
-        iteration_of(log, mesh, each, provenance)
+        Iteration(entries=iteration_of(log, mesh, each, provenance), displaced=waits.get(each, 0.0))
         for each in steps
         if each == last or recorded_step(log, each) is not None
     ]
@@ -79,7 +80,7 @@ def _usual(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance, folde
     if not is_trace(folder / RANK_MEMORY):
         return times
     parts = iteration_of(log, mesh, last, provenance, folder)
-    return parts if len(told) == 1 else shared_out(times, parts)
+    return parts if times is told[0].entries else shared_out(times, parts)
 
 
 def iteration_of(

@@ -15,6 +15,7 @@ from prismdbg.rank.emulation.again import StoreNotes
 from prismdbg.rank.emulation.beats import make_beat
 from prismdbg.rank.emulation.donors import store_key
 from prismdbg.rank.emulation.peers import EmulatedPeers
+from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.settings import WORLD, Emulation
 from prismdbg.rank.emulation.store import StoreState
@@ -52,6 +53,8 @@ def _begin(config: RankConfig) -> None:
     _install_world(settings, peers, turn, recording)
     COUNTER.listen(beat.begin_step)
     COUNTER.listen(recording.on_step)
+    if beat.wall is not None:  # on a virtual clock nothing takes longer for it
+        COUNTER.listen(ProcessorWaits(recording.note))
     COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording)))
     COUNTER.install()
     triggers.install(_Witness(recording, peers))

@@ -111,7 +111,7 @@ def _said(output: Path, *options: object) -> dict[str, float]:
     done = subprocess.run(words, capture_output=True, text=True, timeout=BOUND_S, check=False)
     if done.returncode:
         raise BenchError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[0])  # then what the emulation is worth
     return found
 
 
