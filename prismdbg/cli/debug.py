@@ -13,6 +13,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment, seconds
+from prismdbg.cli.passing_line import PassingLine
 from prismdbg.cli.program import LiveProgram
 from prismdbg.cli.repl import PROMPT, Tell, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
@@ -66,19 +67,32 @@ def command(
         request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
         if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
             return code
-        with open_travel(request, lambda text: render.say(f"prismdbg: {text}")) as travel:
+        typed = sys.stdin.isatty()
+        passing = PassingLine(sys.stdout, wanted=typed)
+
+        def say(text: str) -> None:
+            passing.clear()
+            render.say(f"prismdbg: {text}")
+
+        with open_travel(request, say) as travel:
             render.say(f"recorded as: {whole.manifest.incident.text}")
             for note in whole.manifest.notes if whole.manifest.emulated else ():
                 render.say(note)
-            typed = sys.stdin.isatty()
             lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
             first = [*stop_at_once(whole.manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
             lines = chain(first, lines)
-            return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed)
+            return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed, passing=passing)
 
 
 def by_lines(
-    travel: Travel, lines: Iterable[str], *, bound_s: float, echo: bool, patient: bool = False, strict: bool = False
+    travel: Travel,
+    lines: Iterable[str],
+    *,
+    bound_s: float,
+    echo: bool,
+    patient: bool = False,
+    strict: bool = False,
+    passing: PassingLine | None = None,
 ) -> int:
     """The line debugger on stdout; its exit code."""
     program = LiveProgram(travel)
@@ -86,7 +100,9 @@ def by_lines(
     def make(tell: Tell) -> Debugger:
         return debug(travel, tell, settings=Settings(bound_s=bound_s), how_it_ended=program.how_it_ended)
 
-    return run_repl(make, lines, sys.stdout, program=program, echo=echo, patient=patient, strict=strict)
+    return run_repl(
+        make, lines, sys.stdout, program=program, echo=echo, patient=patient, strict=strict, passing=passing
+    )
 
 
 def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | None) -> int | None:

@@ -6,11 +6,12 @@ stdout is data, stderr is talk. An error says what happened and what to do next;
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -20,8 +21,21 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import PrismError
 
 
+class _HasEnough(Exception):
+    """Whoever reads what we print reads no more."""
+
+
 class LazyGroup(click.Group):
     """Imports a subcommand when it is called, never to list it."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """click would make a failure, without a word, of a reader that has enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            if not _readers_gone():
+                raise PrismError(f"a connection broke: {error}", hint="this is a defect of prismdbg") from error
+            raise _HasEnough from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(registry.existing())
@@ -48,6 +62,7 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
+    _have_streams()
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
 
@@ -66,12 +81,33 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, _HasEnough):
+        for stream in _readers_gone():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         return ExitCode.OK
     if not isinstance(answer, int):
         return ExitCode.OK
     return int(answer) if answer >= 0 else 128 - answer  # a job killed by a signal, as shells say it
+
+
+def _have_streams() -> None:
+    """Whoever started us may have closed a standard stream: the next file that is opened must not take its place."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            os.set_inheritable(descriptor, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode))
+
+
+def _readers_gone() -> list[int]:
+    """Of our two outputs."""
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    return [stream for stream, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
 
 
 def _say_error(message: str, hint: str) -> None:

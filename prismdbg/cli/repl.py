@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from prismdbg.cli import answer_text, stop_text
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.passing_line import PassingLine
 from prismdbg.cli.program import Program, Unseen
 from prismdbg.cli.render import plain
 from prismdbg.errors import Defect, PrismError, WaitTimeout
@@ -35,14 +36,15 @@ def run_repl(
     echo: bool = False,
     patient: bool = False,
     strict: bool = False,
+    passing: PassingLine | None = None,
 ) -> int:
     """Debugs until `quit` or the end of `lines`; then the replay is ended. Gives an exit code.
 
     make: the debugger that tells its notices to what it is given. echo: show each line before its answer. patient: on
     running out of time go back to the prompt (a person decides), else raise `WaitTimeout`. strict: a line that cannot
-    be carried out makes the whole a failure.
+    be carried out makes the whole a failure. passing: where what takes long says how far it is.
     """
-    repl = Repl(make, output, program or Unseen(), patient=patient)
+    repl = Repl(make, output, program or Unseen(), patient=patient, passing=passing)
     with repl.interruptible():
         try:
             repl.begin()
@@ -57,7 +59,16 @@ def run_repl(
 
 
 class Repl:
-    def __init__(self, make: Callable[[Tell], Debugger], output: TextIO, program: Program, *, patient: bool) -> None:
+    def __init__(
+        self,
+        make: Callable[[Tell], Debugger],
+        output: TextIO,
+        program: Program,
+        *,
+        patient: bool,
+        passing: PassingLine | None = None,
+    ) -> None:
+        self._passing = passing or PassingLine(output, wanted=False)
         self._program = program
         self._output = output
         self._patient = patient
@@ -77,6 +88,7 @@ class Repl:
 
     def show(self, text: str) -> None:
         """What came from the rank may not steer the terminal."""
+        self._passing.clear()
         encoding = self._output.encoding or "utf-8"
         self._output.write(plain(text).encode(encoding, "replace").decode(encoding) + "\n")
         self._output.flush()
@@ -98,6 +110,8 @@ class Repl:
         self._show_output()
         if isinstance(notice, notices.Stopped):
             return
+        if isinstance(notice, notices.Progress):
+            self._passing.show(stop_text.progress_text(notice))
         if text := stop_text.notice_text(notice):
             self.show(text)
         self._differs |= isinstance(notice, notices.StateCompared) and not notice.equal
@@ -144,6 +158,7 @@ class Repl:
             self._show_error(Defect.of(error))
         finally:
             self._busy = False
+            self._passing.clear()
         return True
 
     def _show_answer(self, answer: answers.Answer) -> None:

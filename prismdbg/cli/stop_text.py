@@ -18,6 +18,7 @@ from prismdbg.session.notices import (
     Lost,
     Notice,
     ProgramRaised,
+    Progress,
     Said,
     StateCompared,
     StopFailed,
@@ -139,6 +140,13 @@ def notice_text(notice: Notice) -> str:
             return notice.text
         case _:
             return ""
+
+
+def progress_text(progress: Progress) -> str:
+    """`running, at 12.3, 40 of 120 collectives ...`"""
+    at = "" if str(progress.moment) in progress.text else f", at {progress.moment}"
+    done = f", {min(progress.done, progress.total)} of {progress.total} collectives" if progress.total else ""
+    return f"{progress.text}{at}{done} ..."
 
 
 def finished_text(end: Finished) -> str:
