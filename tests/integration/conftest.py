@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from chain import INCIDENTS, Taken, prismdbg, recording
 from emulated import Pair, PairOf, pair
 from jobs import EXAMPLES, Ended, run, torchrun
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
+from terminal import Terminal
 
 from prismdbg.workflows.injection import cache_dir
 
@@ -53,6 +55,15 @@ def live(request: pytest.FixtureRequest, captured_live: Callable[[str], Taken]) 
 @pytest.fixture
 def captured_live_native(captured_live: Callable[[str], Taken]) -> Taken:
     return captured_live("native")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, child_environment: dict[str, str]) -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    terminal = Terminal(tmp_path / "tmux", child_environment)
+    yield terminal
+    terminal.end()
 
 
 def _require(recorder: str) -> None:

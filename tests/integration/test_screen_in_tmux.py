@@ -2,69 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from capsules import make_capsule
 from chain import Taken
+from terminal import BOUND_S, Terminal
 from waiting import wait_for
-
-BOUND_S = 60.0
-
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-
-
-class Terminal:
-    """A tmux server of its own, with one window."""
-
-    def __init__(self, socket: Path, environment: dict[str, str]) -> None:
-        self._tmux = ("tmux", "-S", str(socket), "-f", os.devnull)
-        self._environment = {k: v for k, v in environment.items() if k not in ("TMUX", "NO_COLOR")}
-
-    def start(self, command: str, columns: int, lines: int) -> None:
-        size = ("-x", str(columns), "-y", str(lines))
-        self._run("new-session", "-d", *size, f"{command}; echo ended with $?; exec sleep {BOUND_S:.0f}")
-
-    def keys(self, *keys: str) -> None:
-        self._run("send-keys", *keys)
-
-    def resize(self, columns: int, lines: int) -> None:
-        self._run("resize-window", "-x", str(columns), "-y", str(lines))
-
-    @property
-    def seen(self) -> str:
-        return self._run("capture-pane", "-p")
-
-    def pane(self, what: str) -> str:
-        return self._run("display-message", "-p", what).strip()
-
-    def until(self, text: str) -> str:
-        try:
-            wait_for(lambda: text in self.seen, BOUND_S, f"{text!r} on the terminal")
-        except AssertionError as error:
-            raise AssertionError(f"{error}, which shows:\n{self.seen}") from None
-        return self.seen
-
-    def end(self) -> None:
-        subprocess.run([*self._tmux, "kill-server"], capture_output=True, timeout=20, check=False)
-
-    def _run(self, *words: str) -> str:
-        done = subprocess.run(
-            [*self._tmux, *words], env=self._environment, capture_output=True, text=True, timeout=20, check=True
-        )
-        return done.stdout
-
-
-@pytest.fixture
-def terminal(tmp_path: Path, child_environment: dict[str, str]) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path / "tmux", child_environment)
-    yield terminal
-    terminal.end()
 
 
 def test_open_walk_resize_and_quit(terminal: Terminal, tmp_path: Path, prismdbg_command: tuple[str, ...]) -> None:
@@ -82,20 +27,22 @@ def test_open_walk_resize_and_quit(terminal: Terminal, tmp_path: Path, prismdbg_
     terminal.keys("?")
     terminal.until("Keys")
     terminal.keys("Escape")
-    wait_for(lambda: "esc closes" not in terminal.seen, BOUND_S, "the help to close")
+    terminal.until_gone("esc closes")
     terminal.keys("q")
     terminal.until("ended with 0")
 
 
 @pytest.mark.job
 @pytest.mark.criu
+@pytest.mark.parametrize("runtime", ["local", pytest.param("docker", marks=pytest.mark.docker)])
 def test_a_rank_goes_back_dies_and_comes_back_by_keys(
-    terminal: Terminal, nan_with_checkpoints: Taken, prismdbg_command: tuple[str, ...]
+    terminal: Terminal, nan_with_checkpoints: Taken, prismdbg_command: tuple[str, ...], runtime: str
 ) -> None:
-    """To the NaN, back from it, its rank killed under the session, and brought back; then at 80 columns."""
+    """To the NaN, back from it, its rank or its container killed under the session, and brought back; then at 80
+    columns."""
     capsule, incident = nan_with_checkpoints.capsule, nan_with_checkpoints.manifest.incident.moment
     python, option, code = prismdbg_command
-    terminal.start(f"{python} {option} '{code}' debug {capsule} --runtime local", 160, 45)
+    terminal.start(f"{python} {option} '{code}' debug {capsule} --runtime {runtime}", 160, 45)
     terminal.until(" stopped ")
     terminal.keys("/", "nan", "Enter")
     terminal.until(f"▲ {incident}")
@@ -104,7 +51,7 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     assert "✕ first NaN" in shown and "nan" in shown
     terminal.keys("m")
     terminal.until(f"at {incident} in ")
-    kill_replayed(terminal, "train.py")
+    terminal.kill_rank("train.py")
     terminal.until("the rank is gone")
     terminal.keys("R")
     terminal.until(f"stopped   {incident} ")
@@ -118,14 +65,6 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     assert f"▲ {incident}" in shown
     terminal.keys("q")
     terminal.until("ended with 0")
-
-
-def kill_replayed(terminal: Terminal, script: str) -> None:
-    """The rank below the debugger that runs in the terminal."""
-    shell = psutil.Process(int(terminal.pane("#{pane_pid}")))
-    ranks = [process for process in shell.children(recursive=True) if script in " ".join(process.cmdline())]
-    assert ranks, "a rank lives below the terminal"
-    ranks[0].kill()
 
 
 def test_without_a_terminal_a_table(
