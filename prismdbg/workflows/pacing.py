@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import UsageError
@@ -27,11 +28,13 @@ from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_crew import EmulatedCrew, Paced
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
 from prismdbg.workflows.launch_line import parse
+from prismdbg.workflows.processor_waits import displaced
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.steps_alike import AlikeSteps, steps_alike
 from prismdbg.workflows.turns import Turns
 
 FILE_NAME = "passes.json"
+SHOWN_SHARE = 0.01
 PASSES = "passes"
 
 
@@ -52,12 +55,16 @@ class PaceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPass:
-    """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's."""
+    """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's.
+
+    displaced: in this share of its time the rank stood in line for a processor, in the median step.
+    """
 
     rank: int
     simulated_ns: int
     emulated_ns: int
     steps: int
+    displaced: float = 0.0
 
     @property
     def difference(self) -> float:
@@ -163,13 +170,16 @@ def _pass(
     run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=schedules), say)
     found = []
     for rank in ranks:
-        taken = steps_alike([read_log(run.latest(rank))], between=(steps.first, steps.last))
+        log = read_log(run.latest(rank))
+        taken = steps_alike([log], between=(steps.first, steps.last))
+        shares = [share for step, share in displaced(log).items() if steps.first <= step <= steps.last]
         found.append(
             RankPass(
                 rank=rank,
                 simulated_ns=simulated[rank],
                 emulated_ns=taken.median_ns,
                 steps=taken.last - taken.first + 1,
+                displaced=median(shares) if shares else 0.0,
             )
         )
     return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
@@ -221,6 +231,7 @@ def _line(number: int, each: RankPass) -> str:
     return (
         f"pass {number}: rank {each.rank}: an iteration takes {each.simulated_ns / 1e6:.3f} ms simulated, "
         f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps})"
+        + (f"; for {each.displaced:.0%} of it others had the processor" if each.displaced >= SHOWN_SHARE else "")
     )
 
 
