@@ -169,6 +169,6 @@ def _class_at(mesh: Mesh, classes: Sequence[tuple[RankClass, Iterable[int]]]) ->
     if len(missing):
         raise UsageError(
             f"{len(missing)} ranks have no class, the first is {mesh.say(int(missing[0]))}",
-            hint="run one rank of each role, or put these ranks into a class",
+            hint="run one of each role (emulate --classes), or say which axes make no difference: --alike dp,tp",
         )
     return by_position(mesh, by_rank)

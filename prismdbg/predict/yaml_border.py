@@ -97,7 +97,9 @@ def parse(text: str, file: str) -> Value:
             raise UsageError(f"{file} uses YAML aliases", hint="write the values out")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"{file} is not YAML: {str(error)[:300]}", hint="see the example in the README") from error
+        raise UsageError(
+            f"{file} is not YAML: {str(error)[:300]}", hint="examples/emulation/cluster.yaml is one"
+        ) from error
     if node is None:
         raise UsageError(f"{file} is empty", hint="it must name at least one tier of links")
     return Value(node, file, "")
