@@ -44,7 +44,8 @@ def recorded(taken: Taken) -> MemoryTrace:
 def events(trace: MemoryTrace, begin: Moment, end: Moment) -> list[tuple[Kind, str, int, str]]:
     """Operators and the program's own allocations, by kind, moment, size and operator."""
     rows = range(trace.row_at(begin), trace.row_at(end))
-    own = [row for row in rows if not trace.is_backend[row] and trace.kind[row] != Kind.FREE]
+    told = (Kind.OPERATOR, Kind.ALLOCATION, Kind.BEFORE)
+    own = [row for row in rows if not trace.is_backend[row] and trace.kind[row] in told]
     sites = [trace.site_at(int(trace.site[row])) for row in own]
     return [
         (Kind(trace.kind[row]), str(trace.moment(row)), int(trace.size_bytes[row]), site.op)
