@@ -20,11 +20,12 @@ from prismdbg.rank.gate import Stops as Mode
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
 from prismdbg.rank.stops import Stops, Watched, at_line, line_of
-from prismdbg.rank.surroundings import is_module, modules_around, own_frames, program_frame, stack_of
+from prismdbg.rank.surroundings import in_backward, is_module, modules_around, own_frames, program_frame, stack_of
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind, Filter
 
 MAX_FRAMES = 12
+MOST_BYTES = 1 << 62  # that a filter can name; no block is as large
 OURS = "c10d::"  # a collective is a stop of its own
 
 
@@ -37,6 +38,7 @@ class Events:
         self._writer: _Writer | None = None
         self._left = 0
         self._until: Moment | None = None
+        self._outside = False  # of a backward pass: stop at the first operator
         self._block = 0
         self._every = False
         self.number = 0
@@ -48,6 +50,7 @@ class Events:
         self._every = bool(wanted)
         self._left = int(wanted.get("count", 0))
         self._until = Moment.parse(str(wanted["until"])) if wanted.get("until") else None
+        self._outside = bool(wanted.get("outside_backward"))
         self._block = int(wanted.get("block", 0))
         self._writer = _Writer(parse(str(wanted["writer_of"]))) if wanted.get("writer_of") else None
         if self._writer is not None and self._gate.current is not None:
@@ -94,7 +97,7 @@ class Events:
         reason = self._allocates(event)
         if self._every and 0 in event.matched:
             self.number += 1
-            reason = self._stepped(event) or reason
+            reason = self._stepped(event, frame) or reason
             if self._writer is not None and event.kind is EventKind.OP:
                 self._writer.look(self._writer.last, frame)
                 self._writer.last = _told(event.op, event.moment, frame)
@@ -112,12 +115,15 @@ class Events:
             return "until"
         return ""
 
-    def _stepped(self, event: Event) -> str:
+    def _stepped(self, event: Event, frame: FrameType | None) -> str:
         if self._left:
             self._left -= 1
             return "" if self._left else "step"
         if self._until is not None and event.kind is EventKind.OP and event.moment >= self._until:
             self._until = None
+            return "until"
+        if self._outside and event.kind is EventKind.OP and not in_backward(frame):
+            self._outside = False
             return "until"
         return ""
 
@@ -247,9 +253,9 @@ def least_size(condition: Expression | None) -> int:
 def _bound_of(part: tree.Node) -> int:
     match part:
         case tree.Comparison(
-            first=tree.Name(name="size" | "bytes"), rest=((">" | ">=", tree.Literal(value=int(least))),)
+            first=tree.Name(name="size" | "bytes"), rest=((">" | ">=", tree.Literal(value=int() | float() as least)),)
         ):
-            return least
+            return int(min(least, MOST_BYTES))
         case _:
             return 0
 

@@ -88,6 +88,9 @@ class ImageKeeper:
         `number`: as `Travel.save` takes it."""
         if not asked and (self.why_none or not self._wanted):
             return
+        if not asked and (there := self._there(moment)) is not None:
+            self._taken_at_s[there] = self._clock_s  # come to again from further back: as good as a new one
+            return
         began = time.monotonic()
         try:
             made = self._travel.save(moment, number)
@@ -107,6 +110,10 @@ class ImageKeeper:
             )
         )
         self._thin()
+
+    def _there(self, moment: Moment) -> int | None:
+        kept = self._travel.checkpoints
+        return next((one.number for one in kept if one.number in self._taken_at_s and one.moment == moment), None)
 
     def returned_to(self, number: int) -> None:
         self._clock_s, self._since = self._taken_at_s.get(number, 0.0), None

@@ -243,13 +243,18 @@ class Searches:
         return stop.moment if stop is not None and spec.number in stop.stops else None
 
     def _operator(self, seen: Moment, nan_only: bool) -> Json | None:
-        """The first operator that gave it, looked for from the last collective outside of a backward pass."""
+        """The first operator that gave it, looked for from the last collective outside of a backward pass, or from
+        where the one ends that the image was taken in: what looks at operators does not outlive it."""
         hits, began = self._ways.noted(seen, only=[ANY_COLLECTIVE])
         outside = [Moment.parse(str(hit["moment"])) for hit in hits if not hit.get("backward")]
-        start = max([*outside, *([began] if began is not None and began.collective else [])], default=None)
+        start = max(outside, default=began)
         if start is None:
             return None
         self._ways.back_to(start)
+        if not outside and self._driver.traces and not self._ways.out_of_backward(seen):
+            return None
+        if self._ways.at_origin:
+            return None  # nothing can be asked of a rank that is still parked
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
         self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True, images=False)
         stop = self._session.stop

@@ -241,6 +241,15 @@ class Ways:
         elif self._session.moment < moment:
             self.between(until=str(moment))
 
+    def out_of_backward(self, end: Moment) -> bool:
+        """On to the first operator outside of a backward pass, where one lies before `end`; operators are traced."""
+        while self._session.phase is Phase.STOPPED and self._session.moment < end:
+            ask = self._session.resume(events={"outside_backward": True}, count=1)
+            self._driver.run(ask, stops="ignore", silent=True, images=False)
+            if self._session.stop is not None and "kind" in self._session.stop.collective:
+                return True
+        return False
+
     def between(self, **events: object) -> None:
         """On by events, not further than the next collective."""
         self._session.require_stop()

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from chain import Taken
+from chain import Taken, recording
+from jobs import torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.session import answers, notices
@@ -120,6 +121,39 @@ def test_back_to_where_the_nan_was_born(nan_with_checkpoints: Taken, nan_from_st
             assert one.unlike() == []
     assert seen[0] == seen[1] == str(nan_with_checkpoints.manifest.incident.moment)
     assert born[0] == born[1]
+
+
+PLAIN_DDP = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.ones(4, 8)
+    if step == 2 and dist.get_rank() == 1:
+        x = torch.log(-x)  # here
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_where_a_nan_was_born_in_a_job_whose_collectives_all_are_in_its_backward_passes(tmp_path: Path) -> None:
+    script = tmp_path / "plain_ddp.py"
+    script.write_text(PLAIN_DDP)
+    with recording(torchrun(script, ranks=2), tmp_path, "--window", "all") as job:
+        ended = job.end()
+        assert len(job.capsules) == 1, ended.output[-3000:]
+    with seat(job.capsules[0], "local") as one:
+        for _ in range(2):  # from the program's start, then from an image inside of a backward pass
+            assert one.at("goto 2.1") == "2.1"
+            found = one.debugger.do("origin")
+            assert isinstance(found, answers.Originated) and found.exact and found.born, found
+            assert (found.op, found.moment.step) == ("aten::log", 2)
+            assert "# here" in script.read_text().splitlines()[found.frames[0].line - 1]
+            one.at("goto 1.1")
+            one.debugger.do("checkpoint")
 
 
 def test_a_step_back_is_the_event_before(nan_from_start: Taken) -> None:

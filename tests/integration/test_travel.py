@@ -146,7 +146,8 @@ def test_nothing_is_left_at_the_end(captured_live_native: Taken, runtime: str) -
         go_on(travel, 1)
         first, second = save(travel), save(travel)
         session, pid = travel.output.parent, _pid(travel)
-        (images,) = [path for path in images_base().iterdir() if (path / str(first)).exists()]
+        images = travel._images._folder
+        assert images.parent == images_base()
         travel.forget(first)
         assert [path.name for path in images.iterdir()] == [str(second)]
         with pytest.raises(UsageError, match="no checkpoint"):

@@ -68,6 +68,16 @@ def test_reverse_continue_goes_to_the_last_hit_before_here() -> None:
     assert bench.at("c") == "0.2"
 
 
+def test_a_place_that_is_come_to_again_needs_no_second_image() -> None:
+    bench = Bench(spaced=4, spacing_s=0.0)
+    bench.at("goto 3.3")
+    for _ in range(2):
+        bench.debugger.do("restart 0")
+        bench.at("goto 3.3")
+    moments = [kept.moment for kept in bench.rank.checkpoints]
+    assert len(moments) == len(set(moments)) > 2
+
+
 def test_hits_before_an_image_are_found_in_an_earlier_window() -> None:
     bench = Bench(spaced=4, spacing_s=0.0)
     bench.at("goto 3.3")
