@@ -93,14 +93,14 @@ class Agreement:
             raise UsageError(
                 f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {a.say(int(mine[turn]))}, "
                 f"{self._some(there, 'issue')} {b.say(int(theirs[turn]))}",
-                hint="the classes of these ranks are not of one job, or the mesh names other groups",
+                hint="if these ranks are of one job, it hangs here; else the mesh names other groups",
             )
         if len(mine) > len(theirs):
             last = f" (the last there is #{len(theirs)})" if len(theirs) else ""
             raise UsageError(
                 f"{self._some(here, 'issue')} {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
                 f"{self._some(there, 'never answer')}{last}",
-                hint="the classes of these ranks are not of one job, or one ended early",
+                hint="if these ranks are of one job, it hangs here; else one ended early",
             )
 
     def _first_on(

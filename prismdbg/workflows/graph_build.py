@@ -96,7 +96,8 @@ def iteration_of(
     recorded = recorded_step(log, step)
     if recorded is None:
         raise UsageError(
-            f"{mesh.say(log.rank)} issued nothing in step {step}", hint="choose a step that all ranks took"
+            f"{mesh.say(log.rank)} issued nothing in step {step}",
+            hint="choose a step that all ranks took; if others issue collectives there, the job hangs in it",
         )
     traced = None if folder is None else traced_in(folder / RANK_MEMORY, log, recorded)
     source = Source(
