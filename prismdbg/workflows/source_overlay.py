@@ -24,7 +24,8 @@ START_HINT = "record with `prismdbg record --window all`, or capture with `--ori
 
 
 class NothingMatches(UsageError):
-    """No file of the folder is one of the program's: another folder is meant, or an older commit did not have it."""
+    """The folder is not there, or no file of it is one of the program's: another one is meant, or an older commit did
+    not have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
             hint=START_HINT,
         )
     if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder", hint="--source takes the folder with the edited files")
+        raise NothingMatches(f"{folder} is not a folder", hint="--source takes the folder with the edited files")
     folder = folder.resolve()  # the runtimes have a working directory of their own
     captured = {file.path: file for file in read_files(capsule) if file.place is not Place.MISSING}
     own = sorted(_walk(folder))

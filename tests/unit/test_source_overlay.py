@@ -111,7 +111,7 @@ def test_a_process_image_has_its_program_in_memory(tmp_path: Path) -> None:
 
 
 def test_no_folder_and_too_large_a_one(capsule: Capsule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="is not a folder"):
+    with pytest.raises(NothingMatches, match="is not a folder"):
         make_overlay(capsule, tmp_path / "none")
     monkeypatch.setattr(source_overlay, "MAX_FILES", 1)
     with pytest.raises(UsageError, match="more than 1 files"):
