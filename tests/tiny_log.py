@@ -105,7 +105,13 @@ class TinyLog:
         return record
 
     def complete(
-        self, record: int, payload: bytes | None = None, status: fmt.Status = fmt.Status.OK, *, flags: int = 0
+        self,
+        record: int,
+        payload: bytes | None = None,
+        status: fmt.Status = fmt.Status.OK,
+        *,
+        flags: int = 0,
+        made: int = 0,
     ) -> None:
         offset = self.payload_offset
         if payload is not None:
@@ -113,7 +119,8 @@ class TinyLog:
             with (self.folder / fmt.payload_segment(0)).open("ab") as file:
                 file.write(payload)
             self.payload_offset += len(payload)
-        body = fmt.COMPLETE.pack(record, 3000 + record, offset, len(payload or b""), 0, -1, status, flags, 0, 0)
+        size = len(payload or b"")
+        body = fmt.COMPLETE.pack(record, 3000 + record, offset, size, 0, -1, status, flags, made, 0)
         self.append(fmt.Kind.COMPLETE, body)
 
 

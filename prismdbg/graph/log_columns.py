@@ -19,7 +19,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.graph import segment_columns as seg
 from prismdbg.graph.segment_columns import Ints
-from prismdbg.model import dtypes
+from prismdbg.model import dtypes, made_up
 from prismdbg.model.collective import Frame, Group, PayloadRef, TensorMeta
 from prismdbg.model.moment import Moment
 
@@ -57,6 +57,7 @@ class Detail:
     reduce_op: str
     timeout_ms: int
     payload: PayloadRef | None
+    made: str = made_up.NOT_KNOWN  # how, where what was received is made up
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,10 +124,12 @@ class LogColumns:
         device = self.texts.get(head[10], "cpu").partition(fmt.STREAM)[0]
         metas, offset = _tensors(issue, fmt.ISSUE.size, inputs, device)
         outs, _ = _tensors(issue, offset, outputs, device)
-        payload = None
-        if complete is not None and self.has_payload[row]:
+        payload, made = None, made_up.NOT_KNOWN
+        if complete is not None:
             end = fmt.COMPLETE.unpack_from(complete)
-            payload = PayloadRef(segment=end[4], offset=end[2], size_bytes=end[3])
+            made = made_up.way_of(end[8])
+            if self.has_payload[row]:
+                payload = PayloadRef(segment=end[4], offset=end[2], size_bytes=end[3])
         known = reduce_op < len(dtypes.REDUCE_OPS)
         return Detail(
             inputs=metas,
@@ -135,6 +138,7 @@ class LogColumns:
             reduce_op=dtypes.REDUCE_OPS[reduce_op] if known else "",
             timeout_ms=timeout_ms,
             payload=payload,
+            made=made,
         )
 
 

@@ -40,6 +40,18 @@ def only(diagnosis: Diagnosis, kind: type[V]) -> V:
     return verdict
 
 
+def test_of_emulated_ranks_nothing_is_said_of_values_and_of_waiting() -> None:
+    job = Job(4)
+    job.steps(5)
+    job.call(without={2}, done=False)
+    found = diagnose(evidence(job, without=frozenset({3}), emulated="dp=4"))
+    assert found.verdicts == ()
+    assert found.missing == (
+        "3 of 4 ranks of dp=4 ran, each alone: of the others nothing is said",
+        "what peers sent was made up: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
+    )
+
+
 class TestStopped:
     def test_who_never_came_and_what_it_did_instead(self) -> None:
         job = Job(4)

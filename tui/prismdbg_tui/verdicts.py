@@ -68,7 +68,7 @@ def _recorded(recording: Recording, row: int) -> Verdict:
         return Verdict("✕ sends NaN", bad=True)
     if columns.received_nonfinite[row]:
         return Verdict("✕ gets NaN", bad=True)
-    return Verdict("")
+    return Verdict("made up" if columns.synthesized[row] else "")
 
 
 def verdicts_of(sight: Sight, state: State) -> Verdicts:

@@ -6,17 +6,24 @@ import asyncio
 import queue
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from capsules import MANIFEST, make_capsule
 from prismdbg_tui.app import PrismApp
 from prismdbg_tui.live import LiveRank
+from prismdbg_tui.overview.job import OverviewJob
 from textual.pilot import Pilot
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
+from prismdbg.predict.cluster import example
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
 from prismdbg.workflows.debugger import Debugger, Settings
@@ -196,3 +203,20 @@ def screen_of(
     travel = PlayedTravel(capsule, rank)
     screen_of_app(app or PrismApp(capsule, "capsule", live=live_over(capsule, rank, travel)), part, size)
     return travel
+
+
+@cache
+def large_job() -> OverviewJob:
+    """8,192 ranks whose speeds differ by up to 2 %; one of each 512 ran."""
+    mesh = Mesh.parse("pp=16,dp=64,tp=8")
+    slower = 1_000_000 + (np.arange(mesh.world) * 7919) % 20_000
+    slower[617] = 1_300_000
+    shape = GptShape(layers=32, hidden=4096, microbatches=16)
+    graph = gpt_job(mesh, shape, compute_ppm=slower)
+    return OverviewJob(
+        name="run",
+        timeline=simulate(graph, example()),
+        ran=frozenset(range(0, mesh.world, 512)),
+        stands_for=np.arange(mesh.world) // 512 * 512,
+        cluster="assumed",
+    )

@@ -10,8 +10,10 @@ import re
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, live_over, screen, small_capsule, stopped, until
+from played import PlayedRank, large_job, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.app import PrismApp
+from prismdbg_tui.overview.app import OverviewApp
+from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.views import Phase
 
 PICTURES = Path(__file__).parents[2] / "golden" / "screen"
@@ -56,3 +58,28 @@ def test_stopped(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None
             return settled(app.export_screenshot())
 
     compare(f"stopped-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_all_ranks(size: str, pytestconfig: pytest.Config) -> None:
+    async def picture() -> str:
+        app = OverviewApp(large_job())
+        async with app.run_test(size=SIZES[size]) as pilot:
+            await until(lambda: app.path is not None, pilot)
+            await pilot.press("m", "e", "g")
+            return settled(app.export_screenshot())
+
+    compare(f"overview-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
+
+
+def test_a_simulated_rank(pytestconfig: pytest.Config) -> None:
+    async def picture() -> str:
+        app = OverviewApp(large_job(), at=4716)
+        async with app.run_test(size=SIZES["160x45"]) as pilot:
+            await pilot.press("t")
+            await until(lambda: isinstance(app.screen, RankScreen), pilot)
+            await pilot.press("full_stop", "full_stop")
+            await pilot.pause()
+            return settled(app.export_screenshot())
+
+    compare("simulated-rank-160x45", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))

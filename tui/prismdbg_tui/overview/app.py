@@ -3,7 +3,7 @@ drops into, or with none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -170,8 +170,16 @@ class OverviewApp(App[Drop | None]):
     def action_act(self, name: str) -> None:
         if self._prompt.display:
             return
+        moves = self._moves()
+        if name in moves:
+            self._try(moves[name])
+        else:
+            getattr(self, f"_do_{name}")()
+
+    def _moves(self) -> dict[str, Callable[[], None]]:
+        """What changes where one looks, by the action's name."""
         look = self.overlook
-        moves = {
+        return {
             "next_metric": lambda: look.change_metric(1),
             "previous_metric": lambda: look.change_metric(-1),
             "first_metric": lambda: look.choose_metric(0),
@@ -198,14 +206,10 @@ class OverviewApp(App[Drop | None]):
             "larger": lambda: look.next_by_value(-1),
             "largest": look.largest,
         }
-        if name in moves:
-            self._try(moves[name])
-        else:
-            getattr(self, f"_do_{name}")()
 
-    def _try(self, deed: object) -> None:
+    def _try(self, deed: Callable[[], None]) -> None:
         try:
-            deed()  # type: ignore[operator]
+            deed()
         except UsageError as error:
             self.refuse(f"{error}\n{error.hint}".rstrip())
         self.show()

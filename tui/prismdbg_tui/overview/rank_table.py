@@ -30,7 +30,8 @@ class RankTable(Collectives):
                 break
             columns.remove(dropped)
         spare = max(width - _width(columns), 0)
-        return [replace(c, width=c.width + min(spare, 20)) if c.name == "op" else c for c in columns]
+        more = {"op": min(spare // 2, 20), "source": spare - min(spare // 2, 20)}
+        return [replace(column, width=column.width + more.get(column.name, 0)) for column in columns]
 
     def _cell(self, name: str, row: int) -> tuple[str, str]:
         recording = self._recording

@@ -32,11 +32,14 @@ class Peers(Pane):
         root = int(columns.root[row])
         if columns.is_p2p[row] and 0 <= root < len(group.ranks):
             involved = tuple(sorted({group.ranks[root], rank}))
-        rows = [(r, "this rank" if r == rank else "recorded", "") for r in involved]
+        others = "synthesized" if columns.synthesized[row] else "recorded"
+        rows = [(r, "this rank" if r == rank else others, "") for r in involved]
         if not columns.is_p2p[row] and 0 <= root < len(group.ranks):
             rows = [(r, f"{role}, root" if r == group.ranks[root] else role, "") for r, role, _ in rows]
         waited = recording.waited_ns(row)
         note = f"this rank waited {figures.duration(waited)}" if waited is not None else "it never ended"
+        if columns.synthesized[row]:
+            note = "none of its peers was there"
         self._put(f"{group.title}, {group.size} ranks", rows, note)
 
     def _put(self, title: str, rows: list[tuple[int, str, str]], note: str) -> None:

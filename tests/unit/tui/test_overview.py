@@ -1,0 +1,275 @@
+"""All ranks on one screen, by its keys and what it ends with; what it looks like is in `test_pictures`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from played import screen, small_capsule, until
+from prismdbg_tui import start
+from prismdbg_tui.app import PrismApp
+from prismdbg_tui.overview import load
+from prismdbg_tui.overview.app import Drop, OverviewApp
+from prismdbg_tui.overview.folding import Fold
+from prismdbg_tui.overview.job import OverviewJob
+from prismdbg_tui.overview.keys import LINE_ACTIONS, OVERVIEW_ACTIONS
+from prismdbg_tui.overview.plain_ranks import write_ranks
+from prismdbg_tui.overview.rank_screen import RankScreen
+from prismdbg_tui.overview.sheet import OverviewHelp
+from prismdbg_tui.overview.simulated import SimulatedRecording
+from textual.pilot import Pilot
+
+from prismdbg.predict.cluster import example
+from prismdbg.predict.gpt_job import GptShape, gpt_job
+from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
+
+SLOW = 1641  # of the last stage
+Play = Callable[[OverviewApp, Pilot[Drop | None]], Awaitable[None]]
+
+
+@cache
+def job(mesh_text: str = "pp=4,dp=64,tp=8") -> OverviewJob:
+    """One rank computes far longer than the others; two really ran, and stand for all."""
+    mesh = Mesh.parse(mesh_text)
+    slower = np.full(mesh.world, 1_000_000)
+    slower[SLOW] = 2_000_000
+    graph = gpt_job(mesh, GptShape(layers=8, hidden=1024, microbatches=8), compute_ppm=slower)
+    standing = np.where(np.arange(mesh.world) < mesh.world // 2, 0, 1)
+    return OverviewJob(
+        name="run", timeline=simulate(graph, example()), ran=frozenset({0, 1}), stands_for=standing, cluster="assumed"
+    )
+
+
+def play(part: Play, size: tuple[int, int] = (160, 45), *, at: int | None = 0) -> OverviewApp:
+    app = OverviewApp(job(), at=at)
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await part(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def test_it_opens_where_most_is_waited() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        assert app.overlook.rank == int(app.overlook.metric.values.argmax())
+        await until(lambda: app.path is not None, pilot)
+
+    play(part, at=None)
+
+
+def test_the_cursor_goes_by_cells_and_by_ranks_inside() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        look = app.overlook
+        frame = look.folded.frame
+        assert look.grid.shape == (4, 512, 1) and frame.columns_a_cell == 2 and frame.wraps > 1
+        await pilot.press("right", "right")
+        assert look.cell == (0, 2) and look.rank in look.ranks_here
+        await pilot.press("left_square_bracket", "left_square_bracket")
+        assert look.rank == 4
+        await pilot.press("right_square_bracket", "right_square_bracket")
+        assert look.rank == 5
+        await pilot.press("down")
+        assert look.cell == (0, 2 + frame.across)
+        await pilot.press(*["down"] * (frame.wraps - 1))
+        assert look.cell == (1, 2)
+        await pilot.press(*["up"] * 9, "left", "left", "left")
+        assert look.cell == (0, 0)
+
+    play(part, (80, 24))
+
+
+def test_the_slow_rank_is_found_by_its_number() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("4", "g")
+        assert (app.overlook.metric.name, app.overlook.rank) == ("computed", SLOW)
+        await pilot.press("full_stop")
+        assert app.overlook.place_by_value() == 2
+        await pilot.press("comma")
+        assert app.overlook.rank == SLOW
+        await pilot.press("2", "g")
+        assert app.overlook.metric.name == "late"
+
+    play(part)
+
+
+def test_a_rank_is_gone_to_by_number_and_by_coordinates() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("slash", *"617", "enter")
+        assert app.overlook.rank == 617
+        await pilot.press("slash", *"pp=3", "space", *"tp=7", "enter")
+        assert app.job.mesh.coordinates(app.overlook.rank) == {"pp": 3, "dp": 13, "tp": 7}
+        await pilot.press("slash", *"pp=9", "enter")
+        await until(lambda: any("outside the mesh" in note.message for note in app._notifications), pilot)
+        await pilot.press("slash", *"5", "escape")
+        assert app.job.mesh.coordinates(app.overlook.rank)["pp"] == 3 and app.focused is app.map
+
+    play(part)
+
+
+def test_axes_zoom_fold_and_scale() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        look = app.overlook
+        await pilot.press("r")
+        assert (look.grid.rows, look.grid.columns) == (("dp",), ("pp", "tp"))
+        await pilot.press("c")
+        assert (look.grid.columns, look.grid.inside) == (("pp",), ("tp",))
+        assert len(look.ranks_here) % 8 == 0
+        await pilot.press("s")
+        assert (look.grid.rows, look.grid.columns) == (("pp",), ("dp",))
+        for name in ("mean", "least", "most"):
+            await pilot.press("f")
+            assert look.fold is Fold(name)
+        await pilot.press("e")
+        assert look.scale.even
+        await pilot.press("c", "c")
+        assert look.grid.columns == ("dp", "tp")
+        await pilot.press("plus")
+        assert look.folded.frame.columns_a_cell == 1 and look.part.columns == 256
+        await pilot.press("plus")
+        await until(lambda: any("one row and one column" in note.message for note in app._notifications), pilot)
+        await pilot.press("minus", "0")
+        assert look.part.columns == 512
+
+    play(part, (80, 24))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45), (250, 70), (40, 12)])
+def test_at_every_size_the_map_and_the_iteration_are_reached(size: tuple[int, int]) -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        assert app.map.display and app.map.size.height > 3
+        await pilot.press("tab")
+        assert app._iteration.display and app._iteration.size.height > 2
+        await pilot.press("escape")
+        assert app.map.display and app.focused is app.map
+        await pilot.resize_terminal(100, 30)
+        await pilot.pause()
+        assert app.map.size.width <= 100
+
+    play(part, size)
+
+
+def test_into_a_rank_that_ran_and_one_that_did_not() -> None:
+    async def enters(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("enter")
+
+    async def debugs(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("slash", *"700", "enter", "D")
+        await until(lambda: any("rank 0 ran for it" in note.message for note in app._notifications), pilot)
+        await pilot.press("slash", "1", "enter", "D")
+
+    assert play(enters).return_value == Drop(0, runs=False)
+    assert play(debugs).return_value == Drop(1, runs=True)
+
+
+def test_a_simulated_rank_has_a_time_line_and_leads_back() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("slash", *"617", "enter", "enter")
+        await until(lambda: isinstance(app.screen, RankScreen), pilot)
+        screen = app.screen
+        assert isinstance(screen, RankScreen)
+        recording = screen._recording
+        assert screen.lanes.lanes == len({recording.group(row).title for row in range(len(recording))})
+        await pilot.press("G", "left", "g", "right")
+        assert screen.cursor == 1
+        await pilot.press("full_stop")
+        await pilot.pause()
+        assert recording.waited_for_others_ns[screen.cursor] > 0
+        await pilot.press("plus", "question_mark")
+        assert isinstance(app.screen, OverviewHelp)
+        await pilot.press("escape", "escape")
+        assert len(app.screen_stack) == 1 and app.overlook.rank == 617
+
+    play(part)
+
+
+def test_what_a_rank_is_shown_to_do_is_what_was_simulated() -> None:
+    timeline = simulate(job().timeline.graph, example(), of_rank=SLOW)
+    recording, of = SimulatedRecording(timeline, SLOW), timeline.of(SLOW)
+    taken = of.end_ns - of.start_ns
+    assert int((recording.columns.ended_ns - recording.columns.begun_ns).sum()) == int(
+        taken[of.entries.kind <= 3].sum()
+    )
+    computed = [row for row in range(len(recording)) if recording.group(row).title == "computes"]
+    assert sum(recording.waited_ns(row) or 0 for row in computed) == int(timeline.computed_ns[SLOW])
+    assert not any(recording.waited_for_others_ns[row] for row in computed)
+
+
+def test_help_says_every_key_and_no_key_does_two_things() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, OverviewHelp)
+        text = app.screen._text().plain
+        assert all(action.title in text for action in OVERVIEW_ACTIONS)
+        await pilot.press("escape", "q")
+
+    play(part)
+    for actions in (OVERVIEW_ACTIONS, LINE_ACTIONS):
+        keys = [key for action in actions for key in action.keys.split(",")]
+        assert len(keys) == len(set(keys))
+
+
+def test_every_action_does_something() -> None:
+    app = OverviewApp(job())
+    moves = {action.name for action in OVERVIEW_ACTIONS if not hasattr(app, f"_do_{action.name}")}
+    assert moves <= set(app._moves())
+    assert all(hasattr(RankScreen, f"_do_{action.name}") for action in LINE_ACTIONS)
+
+
+def test_the_mouse_chooses_and_the_wheel_zooms() -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        line, character = app.overlook.folded.frame.corner((2, 5))
+        await pilot.click("#map", offset=(character + app.map._titles + 1, line + 2))
+        assert app.overlook.cell == (2, 5)
+
+    play(part)
+
+
+def test_without_a_terminal_it_is_a_table() -> None:
+    output = io.StringIO()
+    write_ranks(job(), output)
+    lines = output.getvalue().splitlines()
+    header, row = lines[0].split("\t"), lines[1 + SLOW].split("\t")
+    assert len(lines) == 1 + 2048 and header[:6] == ["rank", "pp", "dp", "tp", "class", "ran"]
+    assert row[:4] == ["1641", "3", "13", "1"] and row[5] == "rank 1 ran for it"
+    assert int(row[header.index("computed ns")]) == max(int(line.split("\t")[header.index("computed ns")])
+                                                        for line in lines[1:])  # fmt: skip
+
+
+def test_after_a_rank_one_is_back_where_one_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    drops = iter([Drop(1, runs=False), Drop(0, runs=True), None])
+    opened_at: list[int] = []
+    gone_into: list[tuple[int, bool]] = []
+
+    def run(app: OverviewApp) -> Drop | None:
+        opened_at.append(app.overlook.rank)
+        return next(drops)
+
+    monkeypatch.setattr(OverviewApp, "run", run)
+    monkeypatch.setattr(start, "on_terminal", lambda: True)
+    monkeypatch.setattr(load, "overview_job", lambda view: view)
+    code = start.overview(cast(Any, job()), lambda rank, runs: gone_into.append((rank, runs)))
+    assert code == 0 and opened_at[1:] == [1, 0]
+    assert gone_into == [(1, False), (0, True)]
+
+
+def test_escape_leads_from_a_rank_back_to_all(tmp_path: Path) -> None:
+    app = PrismApp(small_capsule(tmp_path), "capsule", above=True)
+
+    async def part() -> None:
+        async with screen(app) as pilot:
+            await pilot.press("colon", "x", "escape")
+            assert app.return_value is None and app.panes.collectives.has_focus
+            await pilot.press("escape")
+
+    asyncio.run(part())
+    assert app.return_value == 0
