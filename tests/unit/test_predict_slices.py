@@ -90,14 +90,11 @@ class TestOneSlice:
     def test_what_may_have_been_a_wait_is_assumed(self) -> None:
         graph = recorded()[0]
         first = replace(graph.nodes[0], is_async=True, completed_ns=5)
-        entries = entries_of(
-            replace(graph, nodes=(first,)), MESH, Source(computed=Provenance.REAL, until_ns=9)
-        )
+        entries = entries_of(replace(graph, nodes=(first,)), MESH, Source(computed=Provenance.REAL, until_ns=9))
 
         computed = entries.kind == Kind.COMPUTE
         assert entries.duration_ns[computed].tolist() == [5, 4]
         assert [PROVENANCES[number] for number in entries.provenance[computed]] == [Provenance.ASSUMED, Provenance.REAL]
-
 
     def test_a_wait_stands_where_it_began_if_that_is_known(self) -> None:
         graph = recorded()[0]
