@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
+from prismdbg.errors import PrismError
 from prismdbg.rank import alone, triggers
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.config import RankConfig
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.replaying import Replaying
 from prismdbg.rank.steps import COUNTER
+from prismdbg.rank.tracing import tracer
 
 
 def begin_replay(config: RankConfig) -> None:
@@ -25,6 +28,8 @@ def begin_replay(config: RankConfig) -> None:
     counters = Counters()
     agent = Agent(Path(config.socket_dir) / "replay.sock")
     replaying = Replaying(Path(config.log), agent, counters)
+    if config.memory_cap:
+        _hold_cap(config)
     replaying.prepare()
     replaying.install()
     COUNTER.listen(replaying.on_step)
@@ -33,6 +38,15 @@ def begin_replay(config: RankConfig) -> None:
     triggers.install(replaying)
     replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
     replaying.hold("start")
+
+
+def _hold_cap(config: RankConfig) -> None:
+    """What failed under it is to fail again, at the same allocation. Where nothing can be traced, nothing fails."""
+    try:
+        tracer.arm(None, cache_dir=Path(config.cache_dir))
+        tracer.cap(config.memory_cap, "")
+    except PrismError as error:
+        print(f"prismdbg: --memory-cap does not hold in this replay: {error}", file=sys.stderr)
 
 
 def _install_world(config: RankConfig, replaying: Replaying) -> None:

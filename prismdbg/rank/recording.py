@@ -96,8 +96,9 @@ class Recording:
             self.recorder.keep_from(0)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
         described = describe_process(self.rank, socket_path, self.kind)
-        emulated = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
-        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **emulated})
+        told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
+        told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
+        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
         self.note("begin", recorder=self.kind)
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))

@@ -124,6 +124,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         log=str(capsule.log),
         rank=manifest.rank,
         world_size=manifest.world_size,
+        memory_cap=int(rank.get("memory_cap", 0)),
         extra={"emulation": rank["emulation"]} if "emulation" in rank else {},
     ).save(config)
     spec = ReplaySpec(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from chain import Said, prismdbg
-from emulated import emulated, log_of, python
+from emulated import emulate, emulated, log_of, python
 
 from prismdbg.model import made_up
+from prismdbg.rank.tracing import tracer
+from prismdbg.workflows.injection import cache_dir
 
 pytestmark = pytest.mark.job
 
@@ -76,3 +79,24 @@ def test_what_a_run_says_of_it(run: tuple[Path, str]) -> None:
     assert refused.code == 2 and "rank 9 (pp=0 dp=1 tp=1) did not run, only 1 did" in refused.err
     told = prismdbg("inspect", path, "--rank", 1).out
     assert "its world was not there: pp=16,dp=64,tp=8" in told
+
+
+HOARDS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+kept = []
+for step in range(40):
+    kept.append(torch.ones(25_000))
+    dist.all_reduce(kept[-1])
+"""
+
+
+def test_what_failed_under_a_cap_fails_again_at_the_same_allocation(tmp_path: Path) -> None:
+    if reason := tracer.unavailable(cache_dir()):
+        pytest.skip(reason)
+    (tmp_path / "hoards.py").write_text(HOARDS)
+    program = [sys.executable, "-W", "ignore", str(tmp_path / "hoards.py")]
+    failed = emulate(tmp_path / "run", 64, "dp=64", "--ranks", 7, "--memory-cap", "1MiB", program=program)
+    assert failed.returncode == 6 and "its own blocks hold 1000000 at 0.10.1, in aten::empty" in failed.stderr
+    verdict = prismdbg("replay", tmp_path / "run", "--rank", 7, "--runtime", "local", "--json").json
+    assert verdict["outcome"] == "same" and "its own blocks hold 1000000 at 0.10.1" in verdict["raised"]["text"]

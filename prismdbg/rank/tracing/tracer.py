@@ -23,6 +23,7 @@ __all__ = ["Allocation", "Armed", "Event", "EventKind", "Filter"]
 _KINDS = {1: EventKind.ALLOCATION, 2: EventKind.FREE, 3: EventKind.OP}
 
 _native: Any = None
+_has_file = False  # of the trace that was armed last
 _tells_waits = False
 
 
@@ -60,9 +61,12 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0) ->
     from prismdbg.rank.tracing.modules import CALL, ModuleNames
 
     native = _load(cache_dir)
+    global _has_file
     now = native.trace_stats()
-    if now["on"] and not now["closed"]:  # a restored rank's is closed: what it knows goes over into the new one
+    # what a restored rank's trace knows, for it is closed, or one without a file, goes over into the new one
+    if now["on"] and not now["closed"] and _has_file:
         raise UsageError("operators and allocations are traced already", hint="end that trace first")
+    _has_file = path is not None
     if path is not None:
         path.mkdir(mode=0o700, parents=True)
     native.trace_name_modules(ModuleNames(native.trace_forget_module).name)

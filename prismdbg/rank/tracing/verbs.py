@@ -51,7 +51,8 @@ def _unused(beside: Path) -> Path:
 
 def _status(path: Path | None) -> dict[str, Any]:
     stats = tracer.stats()
-    stats["on"] = stats["on"] and not stats.get("closed")  # a restored rank's goes over into a new one
+    # a restored rank's goes over into a new one; one without a file holds a cap, and nothing else
+    stats["on"] = stats["on"] and not stats.get("closed") and path is not None
     return {**stats, "moment": str(tracer.moment()), "path": str(path) if path is not None else ""}
 
 
