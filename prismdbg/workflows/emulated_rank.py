@@ -155,7 +155,7 @@ class EmulatedRank:
             raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
             raise RankLost(
                 f"rank {self.rank}'s program failed with code {code} in step {reached}{raised}",
-                hint=f"its output is above; what it did until then: prismdbg status {self._program.run.path}",
+                hint=f"its output is above; step through: prismdbg debug {self._program.run.path} --rank {self.rank}",
             )
         if wanted and reached < wanted:
             shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"
