@@ -29,8 +29,9 @@ class Known(StrEnum):
 class Probe:
     """What one rank took. start_s: to the end of start-up; alive: ranks that stood at once, for its values, and it.
 
-    peak_bytes: resident memory; shared_bytes: of these, what all ranks share. donor_bytes: of what it sent, kept.
-    log_bytes, donor_bytes, entries, entry_bytes: of a step; segment_bytes: a log grows by so much at once.
+    peak_bytes: resident memory; shared_bytes: of these, what all ranks share. segment_bytes: a log grows by so much at
+    once. log_bytes, entries, entry_bytes: of a step; sent_bytes, received_bytes: also of a step, of values that only
+    their sender knows, which are kept where both ends run.
     messages_along: axes along which it sends or receives, so that its first and last rank do something else.
     """
 
@@ -43,7 +44,8 @@ class Probe:
     start_log_bytes: int
     log_bytes: int
     segment_bytes: int
-    donor_bytes: int
+    sent_bytes: int
+    received_bytes: int
     entries: int
     entry_bytes: int
     messages_along: tuple[str, ...]
@@ -122,7 +124,7 @@ def figures(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe | None) -> li
         Figure(what="ranks that run here", value=sandbox.count, unit="", known=sandbox.known, why=sandbox.why),
     ]
     if probe is None:
-        return found + [_unknown(what) for what in ("time", "log", "values kept for peers", "graph", "memory")]
+        return found + [_unknown(what) for what in ("time", "log", "values", "graph", "memory")]
     return found + _measured(probe) + _reckoned(mesh, sandbox, steps, probe)
 
 
@@ -148,15 +150,15 @@ def _reckoned(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe) -> list[Fi
         _figure("graph", graph, "B", f"{sandbox.classes} classes of {probe.entries:,} entries, not compressed")
     )
     if not steps:
-        return [_unbounded("time"), _unbounded("log"), _unbounded("values kept for peers"), *found]
+        return [*map(_unbounded, ("time", "log", "values")), *found]
     log_bytes = probe.start_log_bytes + steps * probe.log_bytes
+    values = sandbox.count * steps
     whole = ceil(log_bytes / probe.segment_bytes) * probe.segment_bytes
     return [
         _figure("time", sandbox.count * (probe.start_s + steps * probe.step_s), "s", "one rank after another"),
         _figure("log", sandbox.count * whole, "B", f"in pieces of {probe.segment_bytes >> 20} MiB a rank"),
-        _figure(
-            "values kept for peers", sandbox.count * steps * probe.donor_bytes, "B", "at most --donor-bytes a rank"
-        ),
+        _figure("values sent, at most", values * probe.sent_bytes, "B", "no more than --donor-bytes a rank"),
+        _figure("values received, at most", values * probe.received_bytes, "B", "no more than --window-bytes a rank"),
         *found,
     ]
 

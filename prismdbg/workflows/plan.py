@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.model import made_up
 from prismdbg.predict import sandbox_plan
 from prismdbg.predict.channel import Toward, parse
 from prismdbg.predict.entries import Entries, Kind
@@ -21,6 +21,7 @@ from prismdbg.workflows.graph_build import iteration_of
 from prismdbg.workflows.run_folder import RunFolder
 
 PROBED_STEPS = 2
+ONLY_SENT = frozenset({made_up.NOISE, made_up.NOISE_LIKE, made_up.DONOR})  # what only the sender knows
 
 
 def plan(request: EmulateRequest, say: Say, *, probe: bool = True) -> tuple[Sandbox, list[Figure]]:
@@ -53,7 +54,8 @@ def _probe(request: EmulateRequest, say: Say) -> Probe:
 def _measured(run: RunFolder, done: Emulated, rank: int, steps: int, mesh: Mesh) -> Probe:
     log = read_log(run.latest(rank))
     entries = iteration_of(log, mesh, max((c.moment.step for c in log.collectives), default=0))
-    resources = next((note.data for note in log.notes if note.kind == "resources"), {})
+    told = {note.kind: note.data for note in log.notes}
+    resources, synthesized = told.get("resources", {}), told.get("synthesized", {})
     marks = [mark.time_ns for mark in log.steps]
     step_s = (marks[-1] - marks[0]) / 1e9 / (len(marks) - 1) if len(marks) > 1 else 0.0
     wall_s = next(each.wall_s for each in done.runs if each.rank == rank)
@@ -69,7 +71,8 @@ def _measured(run: RunFolder, done: Emulated, rank: int, steps: int, mesh: Mesh)
         start_log_bytes=round(log_bytes * max(1 - steps * of_step, 0.0)),
         log_bytes=round(log_bytes * of_step),
         segment_bytes=EVENT_SEGMENT_BYTES,
-        donor_bytes=_kept_bytes(run.path / "donors" / f"{rank}.jsonl") // max(steps, 1),
+        sent_bytes=sum(synthesized.get("sent", {}).values()) // steps,
+        received_bytes=sum(row["bytes"] for row in synthesized.get("rows", ()) if row["how"] in ONLY_SENT) // steps,
         entries=len(entries),
         entry_bytes=entries.stored_bytes,
         messages_along=_messages_along(entries, mesh),
@@ -82,12 +85,6 @@ def _share_of_last_step(log: RankLog) -> float:
         return 0.0
     last = log.collectives[-1].moment.step
     return sum(c.moment.step == last for c in log.collectives) / len(log.collectives)
-
-
-def _kept_bytes(index: Path) -> int:
-    if not index.is_file():
-        return 0
-    return sum(json.loads(line)["size_bytes"] + len(line) for line in index.read_text().splitlines())
 
 
 def _messages_along(entries: Entries, mesh: Mesh) -> tuple[str, ...]:

@@ -73,6 +73,15 @@ def test_fsdp_tp_learns_in_bfloat16() -> None:
     assert run.losses[20] < 4.0
 
 
+def test_pipeline_stages_with_fsdp_and_tensor_parallelism_learn() -> None:
+    small = ("--pp", "2", "--tp", "2", "--microbatches", "4", "--batch", "16", "--steps", "12", "--log-every", "6")
+    run = torchrun("emulation/train.py", *small)
+
+    assert run.exit_code == 0, run.text
+    assert run.losses[1] > 5.4
+    assert run.losses[12] < 4.2
+
+
 def test_nan_comes_with_the_corrupt_record_and_stays() -> None:
     run = torchrun("incidents/nan/train.py", "--steps", "14")
 
