@@ -19,6 +19,7 @@ from prismdbg.session import answers, notices
 from prismdbg.session.line import Verb, parse_line
 from prismdbg.session.session import Phase
 from prismdbg.session.story import render_story
+from prismdbg.session.watches import Watched
 from prismdbg.workflows.debugger import Debugger
 
 PROMPT = "(prismdbg) "
@@ -168,15 +169,17 @@ class Repl:
             return
         if isinstance(answer, answers.Wrote | answers.Originated | answers.Allocated):
             self.show(answer_text.answer_text(answer))
-            self._show_place()
+            self._show_place(answer.watched)
             return
         if text := answer_text.answer_text(answer):
             self.show(text)
 
-    def _show_place(self) -> None:
+    def _show_place(self, watched: tuple[Watched, ...] = ()) -> None:
         """Where the rank stands, after a verb that moved it for another purpose."""
         session = self.debugger.session
-        self._show_arrival(answers.Arrived(phase=session.phase, moment=session.moment, stop=session.stop))
+        self._show_arrival(
+            answers.Arrived(phase=session.phase, moment=session.moment, stop=session.stop, watched=watched)
+        )
 
     def _show_arrival(self, answer: answers.Arrived) -> None:
         stop, session = answer.stop, self.debugger.session

@@ -125,6 +125,7 @@ class Wrote:
     frames: tuple[Frame, ...]
     exact: bool
     stop: Stopped | None
+    watched: tuple[Watched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,7 @@ class Allocated:
     frames: tuple[Frame, ...]
     before: bool
     stop: Stopped | None
+    watched: tuple[Watched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,7 @@ class Originated:
     frames: tuple[Frame, ...]
     exact: bool
     stop: Stopped | None
+    watched: tuple[Watched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ traced; the rank stands there afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
 from prismdbg.expr.parser import parse
@@ -16,7 +17,6 @@ from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.line import Line, Verb
-from prismdbg.session.notices import Stopped
 from prismdbg.session.session import Ask, Phase
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.driver import Driver, Interrupted, Json
@@ -102,13 +102,13 @@ class Searches:
             op=str(writer["op"]),
             frames=frames_of(writer["frames"]),
             exact=True,
-            stop=self._arrive(),
+            **self._arrive(),
         )
 
     def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment, here: Moment) -> Answer:
         """All that is known where operators are not traced."""
         self._ways.back_to(found)
-        stop = self._arrive()
+        arrived = self._arrive()
         return answers.Wrote(
             asked_at=here,
             text=text,
@@ -117,7 +117,7 @@ class Searches:
             op="",
             frames=self._frames(),
             exact=False,
-            stop=stop,
+            **arrived,
         )
 
     def _trace_if_one_can(self) -> None:
@@ -159,7 +159,7 @@ class Searches:
             size_bytes=int(block["size_bytes"]),
             frames=frames_of(block["frames"]),
             before=bool(block["is_before"]),
-            stop=self._arrive(),
+            **self._arrive(),
         )
 
     def _beginning(self) -> Moment:
@@ -191,7 +191,8 @@ class Searches:
         found = None if received else self._operator(seen, nan_only)
         if found is None:
             self._ways.back_to(seen)
-            stop = self._arrive()
+            arrived = self._arrive()
+            stop = arrived["stop"]
             op = str(stop.collective.get("profiling_name", "")) if stop is not None else ""
             return answers.Originated(
                 asked_at=here,
@@ -202,7 +203,7 @@ class Searches:
                 seen_at=seen,
                 frames=self._frames(),
                 exact=False,
-                stop=stop,
+                **arrived,
             )
         moment = self._back_to_operator(found)
         return answers.Originated(
@@ -214,7 +215,7 @@ class Searches:
             seen_at=seen,
             frames=frames_of(found["frames"]),
             exact=True,
-            stop=self._arrive(),
+            **self._arrive(),
         )
 
     def _back_to_operator(self, found: Json) -> Moment:
@@ -268,8 +269,10 @@ class Searches:
         except PrismError:
             return False
 
-    def _arrive(self) -> Stopped | None:
-        return self._looks.arrived().stop
+    def _arrive(self) -> dict[str, Any]:
+        """Where the rank stands, and every watch there, for an answer."""
+        arrived = self._looks.arrived()
+        return {"stop": arrived.stop, "watched": arrived.watched}
 
     def _frames(self) -> tuple[Frame, ...]:
         return self._looks.stack().frames if self._session.stop is not None else ()

@@ -60,6 +60,25 @@ def test_what_is_not_found_leaves_the_rank_where_it_stood() -> None:
     assert text.count("stopped at 2.1") == 2
 
 
+def test_watches_are_of_where_the_rank_stands_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found is not where it was asked."""
+    rank = SimulatedRank()
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, settings=Settings(bound_s=0.05))
+    debugger.begin()
+    debugger.do("goto 2.1")
+    debugger.do("watch x")
+    asked_at = debugger.do("goto 2.2")
+    searches = Searches(debugger.driver, debugger.looks, Ways(debugger.driver))
+    monkeypatch.setattr(
+        searches, "_first_seen", lambda spec, here: searches._ways.back_to(Moment(1, 1)) or Moment(1, 1)
+    )
+    monkeypatch.setattr(searches, "_operator", lambda seen, nan_only: None)
+    found = searches.origin("")
+    assert isinstance(asked_at, answers.Arrived)
+    assert [(w.text, w.changed) for w in found.watched] == [("x", True)] != asked_at.watched
+    assert found.stop is not None and found.stop.moment == Moment(1, 1)
+
+
 def test_the_moment_asked_about_is_said() -> None:
     stands: dict[str, Any] = {"asked_at": Moment(3, 2), "text": "loss", "frames": (DATA,), "stop": None}
     wrote = answers.Wrote(**stands, moment=Moment(3, 1, 4), after=Moment(3, 1), op="aten::div", exact=True)

@@ -177,7 +177,7 @@ class Conversation:
         if stop.reason == "diverged" and session.divergence is not None:
             self._say(render_story(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)
-        if isinstance(answer, told.Arrived):
+        if isinstance(answer, told.Arrived | told.Wrote | told.Allocated | told.Originated):
             looked["watches"] = answer.watched or tuple(replace(watch, changed=None) for watch in self.state.watches)
         self._show(
             phase=Phase.STOPPED,
