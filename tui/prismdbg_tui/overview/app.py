@@ -25,7 +25,7 @@ from prismdbg_tui.colors import color
 from prismdbg_tui.overview import telling
 from prismdbg_tui.overview.heat_map import HeatMap
 from prismdbg_tui.overview.job import OverviewJob
-from prismdbg_tui.overview.keys import LINE_ACTIONS, OVERVIEW_ACTIONS, bindings
+from prismdbg_tui.overview.keys import LINE_ACTIONS, OPENS_A_LINE, OVERVIEW_ACTIONS, bindings
 from prismdbg_tui.overview.overlook import Overlook
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.overview.sheet import OverviewHelp
@@ -167,6 +167,12 @@ class OverviewApp(App[Drop | None]):
         if message.value.strip():
             self._try(lambda: self.overlook.go_to(self.overlook.rank_named(message.value)))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a line, and in a screen above, every character is its own."""
+        if action == "act" and parameters == (OPENS_A_LINE,):
+            return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        return super().check_action(action, parameters)
+
     def action_act(self, name: str) -> None:
         if self._prompt.display:
             return
@@ -250,11 +256,11 @@ class OverviewApp(App[Drop | None]):
         self._prompt.display = True
         line = self._prompt.query_one(Input)
         line.value = ""
-        line.focus()
+        self.screen.set_focus(line)  # at once: the next keys may be there already
 
     def _close_prompt(self) -> None:
         self._prompt.display = False
-        self.map.focus()
+        self.screen.set_focus(self.map)
 
     def key_escape(self) -> None:
         """Out of the line; else out of the iteration."""

@@ -79,8 +79,18 @@ LINE_ACTIONS: tuple[Action, ...] = (
 )
 
 
+OPENS_A_LINE = "go_to"  # before the focused widget: keys that are typed at once after it belong to that line
+
+
 def bindings(actions: tuple[Action, ...]) -> list[BindingType]:
     return [
-        Binding(action.keys, f"act('{action.name}')", action.title, show=bool(action.footer), id=action.name)
+        Binding(
+            action.keys,
+            f"act('{action.name}')",
+            action.title,
+            show=bool(action.footer),
+            id=action.name,
+            priority=action.name == OPENS_A_LINE,
+        )
         for action in actions
     ]
