@@ -98,7 +98,7 @@ class Panes:
         self.collectives.show(recording)
 
     def place(self, sight: Sight) -> None:
-        self.timeline.place(sight.cursor, sight.here)
+        self.timeline.place(sight.cursor, sight.here, is_parked=sight.is_parked)
         self.collectives.place(sight.cursor)
 
     def show_recorded(self, message: messages.RecordedLooked, recording: Recording) -> None:

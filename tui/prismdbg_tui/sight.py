@@ -15,12 +15,14 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class Sight:
-    """`cursor` is a row of the recording; `here` the row of the rank, None where nothing runs."""
+    """`cursor` is a row of the recording; `here` the row of the rank, None where nothing runs. is_parked: as it was
+    captured, that row is still to come."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.cursor = 0
         self.here: int | None = None
+        self.is_parked = False
         self.hits = NO_ROWS
         self.lane = -1
         self.by_rank = False

@@ -75,7 +75,7 @@ def verdicts_of(sight: Sight, state: State) -> Verdicts:
     replayed_from = int(np.searchsorted(sight.recording.columns.record_id, state.first_record))
     return Verdicts(
         here=sight.here,
-        reached=sight.last_row(state.moment),
+        reached=sight.last_row(state.moment) - sight.is_parked,
         replayed_from=replayed_from,
         diverged=state.diverged,
         synthesized=state.synthesized,

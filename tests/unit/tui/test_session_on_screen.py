@@ -225,3 +225,21 @@ def test_after_a_command_keys_are_keys_again(tmp_path: Path, size: tuple[int, in
         assert line.value == "next"
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)], [stopped("0.2", 3)]), size=size)
+
+
+def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
+    rank = PlayedRank([stopped("0.1", 2)])
+    rank.answers["progress"] = lambda _: {"moment": "0.1", "stopped": "parked", "number": 1, "tally": {}}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.1")
+        timeline, verdicts = app.panes.timeline, app.panes.collectives._verdicts
+        assert timeline._stretch is not None and app.recording is not None
+        assert verdicts.of(app.recording, 0).text == "" and verdicts.pointer(0) == "▶"
+        assert timeline._paint().present == timeline._stretch.begin(0)
+        await pilot.press("n")
+        await until(lambda: app.state.reason == "next", pilot)
+        assert app.panes.collectives._verdicts.of(app.recording, 0).text == "= as recorded"
+        assert timeline._paint().present == timeline._stretch.end(0)
+
+    screen_of(part, tmp_path, rank)

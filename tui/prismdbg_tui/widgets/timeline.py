@@ -36,6 +36,7 @@ class Timeline(Widget, can_focus=True):
         self._lanes: Lanes | None = None
         self._cursor = 0
         self._here: int | None = None
+        self._is_parked = False
         self._checkpoints: tuple[int, ...] = ()
         self._stops: tuple[int, ...] = ()
         self._lane = -1
@@ -54,8 +55,9 @@ class Timeline(Widget, can_focus=True):
         self._lanes, self._lane, self._top = lanes, -1, 0
         self._tell()
 
-    def place(self, cursor: int, here: int | None) -> None:
-        self._cursor, self._here = cursor, here
+    def place(self, cursor: int, here: int | None, *, is_parked: bool = False) -> None:
+        """is_parked: what the rank is at is still to come."""
+        self._cursor, self._here, self._is_parked = cursor, here, is_parked
         if self._stretch is not None and self._recording is not None and cursor < len(self._recording):
             self._stretch.show(cursor)
             self._show_lane(self._lanes_of(cursor))
@@ -86,7 +88,7 @@ class Timeline(Widget, can_focus=True):
     def change_axis(self) -> None:
         if self._stretch is not None:
             self._stretch.change_axis()
-            self.place(self._cursor, self._here)
+            self.place(self._cursor, self._here, is_parked=self._is_parked)
 
     def repaint(self) -> None:
         """In the theme's colours of now."""
@@ -149,11 +151,17 @@ class Timeline(Widget, can_focus=True):
             good=color(self.app, "success"),
             dark=self.app.current_theme.dark,
             colorless=self.app.no_color,
-            present=None if self._here is None else stretch.end(self._here),
+            present=self._present(stretch),
             cursor=stretch.begin(self._cursor),
             first=stretch.begin(self._recording.first) if self._recording.first else -1,
             beyond=stretch.end(max(self._recording.beyond - 1, 0)),
         )
+
+    def _present(self, stretch: Stretch) -> int | None:
+        """Where the replay's past ends."""
+        if self._here is None:
+            return None
+        return stretch.begin(self._here) if self._is_parked else stretch.end(self._here)
 
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
