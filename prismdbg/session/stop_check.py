@@ -10,6 +10,7 @@ from prismdbg.expr.functions import SIGNATURES
 from prismdbg.expr.lexer import UNITS
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.expr.place import complaint
+from prismdbg.session.kinds import check_kinds
 from prismdbg.session.known import Known
 from prismdbg.session.stops import StopKind, StopSpec
 
@@ -52,11 +53,13 @@ def check(spec: StopSpec, known: Known) -> None:
 def check_names(expression: Expression, kind: StopKind, known: Known) -> None:
     """Names are the event's, or the program's; which words the program has is known by its source."""
     _check(expression, NAMES[kind], f"the event ({kind})", known)
+    check_kinds(expression, NAMES[kind])
 
 
 def check_value(expression: Expression, known: Known) -> None:
     """As `check_names`, of what is asked at stops of any kind."""
     _check(expression, _EVERY_NAME, "a stop", known)
+    check_kinds(expression, _OF_BOTH)
 
 
 def _check(expression: Expression, mine: frozenset[str], whose: str, known: Known) -> None:

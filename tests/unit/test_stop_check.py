@@ -126,3 +126,26 @@ def test_a_script_is_refused_before_anything_starts(entry: str, words: str) -> N
         check_names(script, KNOWN)
     assert str(refused.value).startswith("checks.yaml:2:") and str(refused.value).count("^") == 1
     check_names(script, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("if 'a' > 3", "text has no order with a number"),
+        ("if op > 3", "text has no order with a number"),
+        ("if step > 1 and bytes == 'big'", "a number never equals text"),
+        ("if 1 < bytes + 4 < dtype", "a number has no order with text"),
+        ("exception if type == 3", "text never equals a number"),
+    ],
+)
+def test_text_and_numbers_are_not_compared(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as raised:
+        check(parse_stop(text), KNOWN)
+    assert "^" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["if local.op > 3", "if loss == 'x'", "if peer == None", "if max(abs(input[0])) > 1e3", "if -bytes < -4"]
+)
+def test_what_is_not_known_before_is_left_to_the_stop(text: str) -> None:
+    check(parse_stop(text), KNOWN)
