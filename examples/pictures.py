@@ -8,6 +8,8 @@ pressed that its README names.
 import argparse
 import asyncio
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +29,10 @@ from prismdbg.capsule import layout
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest
 
-INCIDENTS = Path(__file__).resolve().parent / "incidents"
+EXAMPLES = Path(__file__).resolve().parent
+INCIDENTS = EXAMPLES / "incidents"
+NEUTRAL = Path("/opt/train")  # where the examples are recorded: pictures show paths of the program
+OURS = NEUTRAL / ".copied-for-pictures"
 SIZE = (120, 36)
 RECORD_BOUND_S, STEP_BOUND_S = 300.0, 120.0
 SETTLED_S = 0.5
@@ -114,12 +119,31 @@ WALKS: dict[str, Incident] = {
 }
 
 
-def record(name: str, run: Path) -> None:
+@contextmanager
+def neutral_copy() -> Iterator[Path]:
+    """The examples in a folder whose name says nothing of this machine; there while the pictures are taken."""
+    if NEUTRAL.exists() and not OURS.exists():
+        sys.exit(f"{NEUTRAL} is somebody's: pictures are taken of a copy of the examples there; move it away")
+    try:
+        shutil.rmtree(NEUTRAL, ignore_errors=True)
+        NEUTRAL.mkdir(parents=True)
+        OURS.touch()
+        shutil.copytree(EXAMPLES, NEUTRAL / "examples", ignore=shutil.ignore_patterns("__pycache__", "*.svg"))
+    except OSError as error:
+        sys.exit(f"the examples cannot be copied to {NEUTRAL}: {error}")
+    try:
+        yield NEUTRAL / "examples"
+    finally:
+        shutil.rmtree(NEUTRAL)
+
+
+def record(name: str, run: Path, examples: Path) -> None:
     """The job ends as it ends; one that hangs is interrupted."""
     incident, binaries = WALKS[name], Path(sys.executable).parent
-    job = [str(binaries / "torchrun"), "--nproc-per-node", "4", str(INCIDENTS / name / "train.py")]
+    job = [str(binaries / "torchrun"), "--nproc-per-node", "4", str(examples / "incidents" / name / "train.py")]
     command = [str(binaries / "prismdbg"), "record", "-o", str(run), *incident.options, "--", *job]
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, cwd=examples, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + RECORD_BOUND_S
     try:
         while process.poll() is None and time.monotonic() < deadline:
@@ -142,8 +166,8 @@ def recorded(name: str, run: Path | None) -> Iterator[Path]:
     if run is not None:
         yield run
         return
-    with tempfile.TemporaryDirectory(prefix="prismdbg-pictures-") as folder:
-        record(name, Path(folder) / name)
+    with tempfile.TemporaryDirectory(prefix="prismdbg-pictures-") as folder, neutral_copy() as examples:
+        record(name, Path(folder) / name, examples)
         yield Path(folder) / name
 
 
@@ -160,13 +184,22 @@ async def take(capsule: Path, walk: Walk, runtime: str, into: Path) -> None:
                         await pilot.press(key)
                         await settled(app, pilot)
                     if step.picture:
-                        (into / f"{step.picture}.svg").write_text(app.export_screenshot(title=command))
+                        drawn = app.export_screenshot(title=command)
+                        require_neutral(drawn, step.picture)
+                        (into / f"{step.picture}.svg").write_text(drawn)
                         print(f"    {into.name}/{step.picture}.svg  {app.state.phase} {app.state.moment}", flush=True)
         finally:
             if live is not None:
                 live.close()
                 if not live.wait(60):
                     sys.exit("the replay did not end")
+
+
+def require_neutral(drawn: str, name: str) -> None:
+    """A path of this machine does not belong into a picture that everybody sees."""
+    texts = re.findall(r">([^<]*)<", drawn)
+    if strange := [text for text in texts if re.search(r"(^|[\s(\"'])/(?!opt/train)[\w.-]+/", text)]:
+        sys.exit(f"{name} shows a path of this machine: {strange[0].strip()}")
 
 
 async def settled(app: PrismApp, pilot: Pilot[int]) -> None:

@@ -11,6 +11,7 @@ from prismdbg_tui.actions import ACTIONS
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md"))]
 _PICTURE = re.compile(r"!\[[^\]]+\]\(([^)]+)\)")
+_ABSOLUTE = re.compile(r"[(\"']*/[\w.-]+/")
 _ROW = re.compile(r"^\| (`[^|]+) \| .+ \|$", re.MULTILINE)
 
 
@@ -33,6 +34,12 @@ def test_pictures_are_of_the_screen_alone() -> None:
         for picture in pictures(page):
             text = picture.read_text()
             assert text.startswith("<svg") and "<script" not in text and "http" not in text.split(">", 1)[1]
+
+
+def test_pictures_show_no_path_of_the_machine_they_were_taken_on() -> None:
+    for picture in (path for page in PAGES for path in pictures(page)):
+        words = " ".join(re.findall(r">([^<]*)<", picture.read_text())).split()
+        assert {word for word in words if _ABSOLUTE.match(word)} <= {word for word in words if "/opt/train/" in word}
 
 
 def test_the_keys_of_the_first_page_are_those_of_the_screen() -> None:
