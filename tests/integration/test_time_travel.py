@@ -4,68 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from chain import Taken, recording
 from jobs import torchrun
+from seat import Seat, seat
 
-from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
-from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
-from prismdbg.workflows.replay import ReplayRequest
-from prismdbg.workflows.travel import Travel, open_travel
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
 RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
-LOOKED_AT = ("out", "ddp.module.head.weight", "optimizer.state")
-
-
-class Seat:
-    """A debugger, and what it told."""
-
-    def __init__(self, travel: Travel, spacing_s: float) -> None:
-        self.travel = travel
-        self.told: list[notices.Notice] = []
-        self.debugger = Debugger(
-            travel,
-            self.told.append,
-            end_record=travel.end_record,
-            recorded=recorded_moments(travel),
-            settings=Settings(bound_s=60.0, spacing_s=spacing_s),
-        )
-        self.debugger.begin()
-
-    def at(self, line: str) -> str:
-        answer = self.debugger.do(line)
-        assert isinstance(answer, answers.Arrived), answer
-        return str(answer.moment)
-
-    def bits(self) -> tuple[str, ...]:
-        """Digests of every byte of what is looked at here, and of all that was sent, received and drawn."""
-        self.debugger.stack()
-        session, client = self.debugger.session, self.travel.client
-        found = [
-            str(client.ask("evaluate", expression=text, frame=session.frame, digest=True)["value"]["digest"])
-            for text in LOOKED_AT
-        ]
-        stop = session.stop
-        assert stop is not None
-        return (*found, *stop.place.values())
-
-    def unlike(self) -> list[notices.Unlike]:
-        return [notice for notice in self.told if isinstance(notice, notices.Unlike)]
-
-
-@contextmanager
-def seat(capsule: Path, runtime: str, spacing_s: float = 0.5) -> Iterator[Seat]:
-    request = ReplayRequest(capsule=Capsule.open(capsule), runtime=runtime)
-    with open_travel(request, lambda _: None) as travel:
-        yield Seat(travel, spacing_s)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
