@@ -1,0 +1,69 @@
+"""`--web` as a browser sees it: an address with its key, nothing without it, and the screen behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from capsules import make_capsule
+from spawning import Spawn
+from waiting import wait_for
+
+BOUND_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_browser_with_the_key_sees_the_screen(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]
+) -> None:
+    capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(capsule), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    address = said[1]
+    screen, refused = asyncio.run(visit(address))
+    assert refused == 403
+    assert b"prismdbg" in screen and b"looking" in screen
+    server.send_signal(signal.SIGINT)
+    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+    assert "Traceback" not in talk.read_text()
+
+
+async def visit(address: str) -> tuple[bytes, int]:
+    """What the page's connection shows at first; and what a visitor without the key gets."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        base = address.partition("/?")[0]
+        while True:
+            try:
+                async with session.get(base) as stranger:
+                    refused = stranger.status
+                break
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
+        socket_address = f"ws://{urlsplit(address).netloc}/ws?width=100&height=30"
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await session.ws_connect(socket_address)
+        async with session.get(address) as page:
+            assert page.status == 200 and "textual" in await page.text()
+        shown = b""
+        async with session.ws_connect(socket_address) as connection:
+            while b"looking" not in shown:
+                message = await connection.receive()
+                if isinstance(message.data, bytes):
+                    shown += message.data
+                else:
+                    assert message.type is aiohttp.WSMsgType.TEXT, message
+        return shown, refused
