@@ -108,9 +108,14 @@ def test_back_to_where_the_nan_was_born_by_keys(
     terminal.until(f" stopped   {incident} ")
     terminal.keys("O")
     birth = by_lines(runtime)
-    shown = terminal.until(f" stopped   {birth.moment} ")
-    assert f"{birth.file}:{birth.line} " in shown and f"▶{birth.line:>5} " in shown and READS_THE_SCORE in shown
-    assert f"the first NaN came in with the inputs of {birth.op}," in shown
+    for seen in (
+        f" stopped   {birth.moment} ",
+        f"{birth.file}:{birth.line} ",
+        f"▶{birth.line:>5} ",
+        READS_THE_SCORE,
+        f"the first NaN came in with the inputs of {birth.op},",
+    ):
+        terminal.until(seen)
     terminal.keys("q")
     terminal.until("ended with 0")
 
