@@ -101,7 +101,7 @@ def _back(capsule: Capsule, runtime: str, settings: Settings) -> Iterator[Row]:
     with _debugged(capsule, runtime, DebuggerSettings()) as (_, debugger):
         for _ in range(settings.ways_back):
             _timed(debugger, f"goto {capsule.manifest.incident.moment}")
-            steps += [_timed(debugger, "reverse-next") for _ in range(4)]
+            steps += _singly_back(debugger, 4)
         debugger.do("break nan")
         for _ in range(settings.ways_back):
             _timed(debugger, "continue")
@@ -110,6 +110,18 @@ def _back(capsule: Capsule, runtime: str, settings: Settings) -> Iterator[Row]:
             _timed(debugger, "reverse-next")
     yield Row(what=f"{runtime}: reverse-next", values=steps, unit="s", goal=BACK_GOAL_S, digits=2)
     yield Row(what=f"{runtime}: reverse-continue to the NaN", values=runs, unit="s", digits=2)
+
+
+def _singly_back(debugger: Debugger, count: int) -> Iterator[float]:
+    """Fewer where the rank began less than that before."""
+    for number in range(count):
+        before = debugger.session.moment
+        seconds = _timed(debugger, "reverse-next")
+        if debugger.session.moment == before:
+            if not number:
+                raise BenchError(f"there is nothing before {before}")
+            return
+        yield seconds
 
 
 def _begin(settings: Settings) -> int:
@@ -167,7 +179,7 @@ def _spaced(capsule: Capsule, spacing_s: float, settings: Settings) -> tuple[Row
     with _debugged(capsule, "local", DebuggerSettings(spacing_s=spacing_s)) as (travel, debugger):
         _timed(debugger, f"goto {capsule.manifest.incident.moment}")
         kept = [checkpoint for checkpoint in travel.checkpoints if checkpoint.number]
-        steps = [_timed(debugger, "reverse-next") for _ in range(4 * settings.ways_back)]
+        steps = list(_singly_back(debugger, 4 * settings.ways_back))
     size = sum(checkpoint.size_bytes for checkpoint in kept) / 2**20
     cost = median([checkpoint.cost_s for checkpoint in kept] or [0.0])
     what = f"an image every {spacing_s:g} s: a collective back"
