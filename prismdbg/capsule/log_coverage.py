@@ -10,6 +10,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.model.collective import Collective, Group, State
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 
 _SHOWN = 3
@@ -43,7 +44,7 @@ def _missing_records(collectives: Sequence[Collective], first: Moment, last: Mom
         yield f"begins at {window[0].moment}, not at {first}"
     for before, after in pairwise(window):
         if lost := after.record_id - before.record_id - 1:
-            yield f"lacks {lost} collectives between {before.moment} and {after.moment}"
+            yield f"lacks {counted(lost, 'collective')} between {before.moment} and {after.moment}"
     end = in_order[-1].moment if in_order else Moment(0)
     if last.collective and end < Moment(last.step, last.collective):
         yield f"ends at {end}, before {last}"
@@ -72,4 +73,4 @@ def _missing_payloads(collectives: Sequence[Collective], folder: Path) -> Iterat
             missing.append(collective.moment)
     if missing:
         shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
-        yield f"lacks what {len(missing)} collectives received: {shown}"
+        yield f"lacks what {counted(len(missing), 'collective')} received: {shown}"

@@ -16,6 +16,7 @@ from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.errors import CapsuleError
+from prismdbg.model.counted import counted
 
 
 class Severity(StrEnum):
@@ -120,7 +121,7 @@ def _tree(capsule: Capsule) -> Iterator[Finding]:
 def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
     wanted = manifest.files[name]
     if (size := path.stat().st_size) != wanted.size_bytes:
-        yield Finding(Severity.FATAL, name, f"has {size} bytes, wanted {wanted.size_bytes}")
+        yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, wanted {wanted.size_bytes:,}")
         return
     try:
         found = transfer.hash_file(path)

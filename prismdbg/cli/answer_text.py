@@ -5,6 +5,7 @@ from __future__ import annotations
 from prismdbg.cli import stop_text
 from prismdbg.cli.render import columns, size
 from prismdbg.cli.value_text import number, value_text
+from prismdbg.model.counted import counted
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import VERBS, Verb
@@ -99,7 +100,7 @@ def _stop(stop: StopSpec) -> str:
     notes = [stop.title]
     notes += ["once"] if stop.once else []
     notes += ["only told"] if stop.log_only else []
-    notes += [f"the next {stop.ignore} hits pass"] if stop.ignore else []
+    notes += [f"passing: the next {counted(stop.ignore, 'hit')}"] if stop.ignore else []
     return ", ".join(notes)
 
 

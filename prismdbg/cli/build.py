@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.model.counted import counted
 from prismdbg.workflows.build import build_image
 from prismdbg.workflows.pack import opened
 
@@ -26,5 +27,6 @@ def command(capsule: Path, as_json: bool) -> None:
     if as_json:
         render.emit_json(asdict(built))
         return
-    render.say(f"{'made' if built.made else 'there already'}: {built.files} files, {render.size(built.size_bytes)}")
+    made = "made" if built.made else "there already"
+    render.say(f"{made}: {counted(built.files, 'file')}, {render.size(built.size_bytes)}")
     render.emit(built.tag)

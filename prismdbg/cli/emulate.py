@@ -11,6 +11,7 @@ from prismdbg.cli import render
 from prismdbg.cli.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds, size
+from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import DEFAULT_CHECKS, RankClasses
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.usual import SLIGHTLY
@@ -19,6 +20,7 @@ from prismdbg.workflows.classes_file import FILE_NAME
 from prismdbg.workflows.emulate import emulate
 from prismdbg.workflows.emulate_request import USUAL_STEPS, EmulateRequest
 from prismdbg.workflows.emulation_worth import worth_of
+from prismdbg.workflows.launch_line import parse
 from prismdbg.workflows.pacing import pace
 from prismdbg.workflows.run_folder import RunFolder
 
@@ -27,7 +29,7 @@ MOST_ROWS = 40
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
-@click.option("--world", type=click.IntRange(min=1), required=True, metavar="N", help="Ranks of the whole job.")
+@click.option("--world", type=click.IntRange(min=1), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
 @click.option("--mesh", required=True, metavar="AXES", help="pp=16,dp=64,tp=8: the last axis has adjacent ranks.")
 @click.option("--ranks", type=rank_list, help="Run these, one after another.  [default: 0]")
 @click.option(
@@ -69,7 +71,7 @@ MOST_ROWS = 40
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
     output: Path,
-    world: int,
+    world: int | None,
     mesh: str,
     ranks: tuple[int, ...] | None,
     classes: str | None,
@@ -93,11 +95,12 @@ def command(
     The script stays as it is. Its peers are synthesized: what they send is assumed and marked so in RUN. Where only
     another rank knows a value (an object, a stage's metadata), that rank is run first.
     """
+    whole = Mesh.parse(mesh)
     request = EmulateRequest(
         output=output,
         command=job,
-        world=world,
-        mesh=Mesh.parse(mesh),
+        world=world or parse(job).world or whole.world,
+        mesh=whole,
         ranks=ranks or (0,),
         classes=class_axes(classes, ranks),
         checks=checks,
@@ -125,7 +128,7 @@ def command(
         render.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
     if done.classes is not None:
         render.emit("\n".join(class_lines(done.classes)))
-    worth = worth_of(RunFolder.existing(output), world, clock=str(to_pace.clock) if to_pace is not None else "")
+    worth = worth_of(RunFolder.existing(output), request.world, clock=str(to_pace.clock) if to_pace is not None else "")
     render.emit("\n".join(worth.lines()))
     if paces is not None and not paces.has_converged:
         end_unconverged(paces)
@@ -155,4 +158,4 @@ def class_lines(found: RankClasses) -> list[str]:
         table.append(f"... {len(rows) - MOST_ROWS} more in {FILE_NAME}")
     alike = ", ".join(found.kinds.alike)
     rest = f"ranks that differ along {alike} only are taken to do the same" if alike else "every kind of rank ran"
-    return [*table, f"{len(found.ran)} of {mesh.world:,} ranks ran; {rest}"]
+    return [*table, f"{len(found.ran)} of {counted(mesh.world, 'rank')} ran; {rest}"]

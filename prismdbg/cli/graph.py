@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from prismdbg.cli import graph_build, graph_gpt, output_file, render, what_if_options
+from prismdbg.model.counted import counted
 from prismdbg.predict import charts, cluster_file, graph_file, perfetto, report
 from prismdbg.predict.changes import Changes
 from prismdbg.predict.cluster import ClusterModel, example
@@ -81,7 +82,7 @@ def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool,
     _emit(["", *charts.path(rows[:most], timeline.iteration_ns)])
     if len(rows) > most:
         rest_ns = sum(row.taken_ns for row in rows[most:])
-        render.emit(f"{len(rows) - most} more take {charts.duration(rest_ns)}")
+        render.emit(f"{len(rows) - most} more, together {charts.duration(rest_ns)}")
     _emit(["", *timeline.fidelity.lines()])
 
 
@@ -140,8 +141,9 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
     timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
     with output_file.whole(output) as path:
         perfetto.write(timeline, path, ranks, critical_path(timeline))
-    size = render.size(output.stat().st_size)
-    render.say(f"{output}: {kind}, {len(timeline.teams)} classes of {timeline.graph.mesh.world:,} ranks, {size}")
+    classes = counted(len(timeline.teams), "class", "classes")
+    of = counted(timeline.graph.mesh.world, "rank")
+    render.say(f"{output}: {kind}, {classes} of {of}, {render.size(output.stat().st_size)}")
     render.say("\n".join(timeline.fidelity.lines()))
 
 
@@ -170,7 +172,7 @@ def _with_errors(timeline: Timeline, graph: Path) -> Timeline:
 def _heading(timeline: Timeline) -> list[str]:
     mesh = timeline.graph.mesh
     return [
-        f"{mesh.world:,} ranks, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
+        f"{counted(mesh.world, 'rank')}, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
         f"{timeline.bubble_share:.1%} of the ranks' time idle",
         f"what that is worth: {timeline.fidelity.summary()}; more of it at the end",
     ]

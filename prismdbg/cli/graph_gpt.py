@@ -54,7 +54,4 @@ def command(
     graph = gpt_job(mesh, shape, compute_ppm=speeds)
     with output_file.whole(output) as path:
         graph_file.save(graph, path)
-    render.say(
-        f"{output}: {mesh.world:,} ranks in {len(graph.classes)} classes, {graph.events:,} events, "
-        f"{render.size(output.stat().st_size)}"
-    )
+    render.say(f"{output}: {graph.in_short}, {render.size(output.stat().st_size)}")

@@ -11,6 +11,7 @@ import click
 
 from prismdbg.cli import render
 from prismdbg.cli.param_types import share
+from prismdbg.model.counted import counted
 from prismdbg.predict import cluster_file
 from prismdbg.rank.emulation.settings import ClockKind
 from prismdbg.workflows.emulate_request import EmulateRequest
@@ -64,8 +65,9 @@ def end_unconverged(paces: Paces) -> NoReturn:
     """Says what is left of the difference; everything is kept."""
     last = paces.passes[-1]
     worst = last.largest
+    passes = counted(len(paces.passes), "pass", "passes")
     render.say(
-        f"prismdbg: after {len(paces.passes)} passes rank {worst.rank} still takes {worst.difference:+.2%} of what the "
+        f"prismdbg: after {passes} rank {worst.rank} still takes {worst.difference:+.2%} of what the "
         "simulation says; all passes are in RUN/passes. More steps (--steps), or a quieter machine, make it steadier"
     )
     sys.exit(1)

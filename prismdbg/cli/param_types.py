@@ -14,6 +14,8 @@ _SIZE = re.compile(r"([0-9]{1,15})\s*([KMGT]?)(iB|B)?", re.IGNORECASE)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST_S = 366 * 24 * 3600.0
 _SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+LARGEST_WORLD = 1 << 24
+MOST_NAMED = 1 << 16
 
 
 def size(text: str) -> int:
@@ -58,11 +60,23 @@ def moment(text: str) -> Moment:
 
 
 def ranks(text: str) -> tuple[int, ...]:
-    """`0,2`, `0-3`, or nothing."""
+    """`0,2` or `0-3`: at least one, each once, in order."""
+    given = str(text)
     found: set[int] = set()
-    for part in filter(None, str(text).split(",")):
-        first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise click.BadParameter(f"{text!r} does not name ranks: write 0,2 or 0-3")
+    for part in filter(None, (part.strip() for part in given.split(","))):
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        if not _is_rank(first) or (dash and not _is_rank(last)):
+            raise click.BadParameter(f"{given!r} does not name ranks: write 0,2 or 0-3")
+        if int(last or first) < int(first):
+            raise click.BadParameter(f"{part!r} goes backwards: write {last}-{first}")
+        if int(last or first) - int(first) >= MOST_NAMED:
+            raise click.BadParameter(f"{part!r} names more than {MOST_NAMED:,} ranks: name those that matter")
         found.update(range(int(first), int(last or first) + 1))
+    if not found:
+        raise click.BadParameter(f"{given!r} names no rank: write 0,2 or 0-3, or leave the option out")
     return tuple(sorted(found))
+
+
+def _is_rank(text: str) -> bool:
+    """One that a world may have, so that a slip of the keyboard fills no memory."""
+    return text.isascii() and text.isdecimal() and len(text) < 9 and int(text) < LARGEST_WORLD

@@ -17,13 +17,14 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.sandbox_plan import Figure, Sandbox
 from prismdbg.rank.emulation.settings import Rule
 from prismdbg.workflows.emulate_request import USUAL_STEPS, EmulateRequest
+from prismdbg.workflows.launch_line import parse
 from prismdbg.workflows.plan import plan
 
 MOST_NAMED = 12
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--world", type=click.IntRange(min=1), required=True, metavar="N", help="Ranks of the whole job.")
+@click.option("--world", type=click.IntRange(min=1), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
 @click.option("--mesh", required=True, metavar="AXES", help="pp=16,dp=64,tp=8: the last axis has adjacent ranks.")
 @click.option("--ranks", type=rank_list, help="These would run.  [default: 0]")
 @click.option(
@@ -49,7 +50,7 @@ MOST_NAMED = 12
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
-    world: int,
+    world: int | None,
     mesh: str,
     ranks: tuple[int, ...] | None,
     classes: str | None,
@@ -69,11 +70,12 @@ def command(
     """
     if cluster is not None:
         cluster_file.read(cluster)
+    whole = Mesh.parse(mesh)
     request = EmulateRequest(
         output=Path("not-made"),
         command=job,
-        world=world,
-        mesh=Mesh.parse(mesh),
+        world=world or parse(job).world or whole.world,
+        mesh=whole,
         ranks=ranks or (0,),
         classes=class_axes(classes, ranks),
         checks=checks,

@@ -18,7 +18,7 @@ from prismdbg.workflows.supervisor import Policy
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
-@click.option("--ranks", type=rank_list, default="", help="Record only these: 0,2 or 0-3.  [default: all]")
+@click.option("--ranks", type=rank_list, help="Record only these: 0,2 or 0-3.  [default: all]")
 @click.option(
     "--window", default="0", metavar="STEPS", help="Keep what ranks received in the last STEPS (or more), or all."
 )
@@ -32,7 +32,7 @@ from prismdbg.workflows.supervisor import Policy
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
     output: Path,
-    ranks: tuple[int, ...],
+    ranks: tuple[int, ...] | None,
     window: str,
     window_bytes: int,
     checkpoint_every: int,
@@ -55,7 +55,7 @@ def command(
     request = RecordRequest(
         output=output,
         command=job,
-        ranks=ranks,
+        ranks=ranks or (),
         window_steps=_window(window),
         window_bytes=window_bytes,
         native=not python_kernels,

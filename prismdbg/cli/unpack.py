@@ -9,6 +9,7 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.cli import render
 from prismdbg.cli.param_types import size
+from prismdbg.model.counted import counted
 from prismdbg.workflows.archive_reader import Limits
 from prismdbg.workflows.pack import read_manifest, unpack
 
@@ -27,7 +28,7 @@ def command(file: Path, output: Path | None, max_size: int | None) -> None:
     total_bytes = read_manifest(file).size_bytes
     with render.byte_progress("unpacking", total_bytes) as progress:
         capsule = unpack(file, target, Limits(total_bytes=max_size), progress)
-    render.say(f"{len(capsule.manifest.files)} files, {render.size(total_bytes)}")
+    render.say(f"{counted(len(capsule.manifest.files), 'file')}, {render.size(total_bytes)}")
     render.emit(str(target))
 
 

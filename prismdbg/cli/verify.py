@@ -9,6 +9,7 @@ import click
 from prismdbg.capsule.verify import Severity, findings
 from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.model.counted import counted
 from prismdbg.workflows.pack import opened
 
 _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "note"}
@@ -41,5 +42,5 @@ def command(capsule: Path, as_json: bool) -> int:
         render.say(f"error: {capsule} is unaltered but incomplete\n  what to do: record with a larger --window")
         return ExitCode.BAD_CAPSULE
     manifest = whole.manifest
-    render.say(f"whole: {len(manifest.files)} files, {render.size(manifest.size_bytes)}, ready to replay")
+    render.say(f"whole: {counted(len(manifest.files), 'file')}, {render.size(manifest.size_bytes)}, ready to replay")
     return ExitCode.OK

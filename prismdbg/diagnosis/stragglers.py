@@ -12,6 +12,7 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.wording import duration
 from prismdbg.model.collective import Group
+from prismdbg.model.counted import counted
 
 FEWEST_COLLECTIVES = 8
 LEAST_SHARE = 0.75
@@ -31,7 +32,7 @@ class Straggler(Verdict):
 
     @property
     def text(self) -> str:
-        where = f"{self.times} of {self.of} collectives of group {self.group.title}"
+        where = f"{self.times} of {counted(self.of, 'collective')} of group {self.group.title}"
         return f"rank {self.ranks[0]} came last in {where}, by {duration(self.lateness_ns)}"
 
     def details(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.stragglers import find_stragglers
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
+from prismdbg.model.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +58,8 @@ def _missing(evidence: Evidence) -> list[str]:
         without = [rank for rank in without if rank in evidence.asked_only]
     if evidence.emulated:
         lines += [
-            f"{len(evidence.logs)} of {evidence.known_world_size} ranks of {evidence.emulated} ran, each alone: of the "
-            "others nothing is said",
+            f"{len(evidence.logs)} of {counted(evidence.known_world_size, 'rank')} of {evidence.emulated} ran, each "
+            "alone: of the others nothing is said",
             "what peers sent was made up: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
         ]
     elif without:
@@ -68,7 +69,7 @@ def _missing(evidence: Evidence) -> list[str]:
             f"recording of rank {rank} ended early: {n.data.get('text', '')}" for n in log.notes if n.kind == "lost"
         ]
         if log.collectives and (first := min(call.record_id for call in log.collectives)):
-            lines.append(f"the log of rank {rank} begins after {first} collectives")
+            lines.append(f"the log of rank {rank} begins after {counted(first, 'collective')}")
     silent = evidence.silent - {evidence.died_first}
     if silent:
         lines.append(f"{rank_list(silent)} ended without a word: ended by the launcher, or killed")

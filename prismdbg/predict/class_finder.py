@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from prismdbg.errors import UsageError
+from prismdbg.model.counted import counted
 from prismdbg.predict.entries import Entries
 from prismdbg.predict.folding import Difference, first_difference, shape_of
 from prismdbg.predict.kinds import Kinds
@@ -136,7 +137,7 @@ class _Finder:
             if other:
                 why += f"; along {name}: {self._say(0, other)}"
         raise UsageError(
-            f"{count} ranks would have to run, for they differ along "
+            f"{counted(count, 'rank')} would have to run, for they differ along "
             f"{', '.join(f'{name} ({n} kinds)' for name, n in matter.items())}{why}",
             hint="name the axes along which ranks differ in what matters (--classes pp), or the ranks (--ranks 0,37)",
         )

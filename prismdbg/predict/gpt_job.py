@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from prismdbg.errors import UsageError
+from prismdbg.model.counted import counted
 from prismdbg.predict.entries import Entries, Provenance
 from prismdbg.predict.entry_writer import EntryWriter
 from prismdbg.predict.job_graph import JobGraph, RankClass
@@ -42,7 +43,9 @@ def gpt_job(mesh: Mesh, shape: GptShape, *, compute_ppm: Ints | None = None) -> 
             raise UsageError(f"axis {name!r} means nothing to this model", hint="use tp, pp and dp")
     stages = _size(mesh, PP)
     if shape.layers % stages:
-        raise UsageError(f"{shape.layers} layers on {stages} stages", hint="use a multiple of the stages")
+        raise UsageError(
+            f"{counted(shape.layers, 'layer')} on {counted(stages, 'stage')}", hint="use a multiple of the stages"
+        )
     classes = tuple(RankClass(name=f"stage {s}", entries=_Stage(mesh, shape, s).entries()) for s in range(stages))
     place = [1] * len(mesh.names)
     class_at = np.zeros(mesh.sizes, dtype=np.int64)

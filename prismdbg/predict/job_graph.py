@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from prismdbg.errors import UsageError
+from prismdbg.model.counted import counted
 from prismdbg.predict.entries import Entries
 from prismdbg.predict.mesh import Ints, Mesh
 from prismdbg.predict.origin import Origin, Standings
@@ -61,6 +62,12 @@ class JobGraph:
             compute_ppm_at=compute_ppm_at.astype(np.int64),
             stitching=stitch(mesh, class_at, [rank_class.entries for rank_class in classes]),
         )
+
+    @property
+    def in_short(self) -> str:
+        """`8,192 ranks in 16 classes, 16,560 events`."""
+        ranks, classes = counted(self.mesh.world, "rank"), counted(len(self.classes), "class", "classes")
+        return f"{ranks} in {classes}, {counted(self.events, 'event')}"
 
     @property
     def stored_bytes(self) -> int:
@@ -167,8 +174,9 @@ def _class_at(mesh: Mesh, classes: Sequence[tuple[RankClass, Iterable[int]]]) ->
         by_rank[ranks] = number
     missing = np.flatnonzero(by_rank < 0)
     if len(missing):
+        lacking = f"{counted(len(missing), 'rank')} {'has' if len(missing) == 1 else 'have'}"
         raise UsageError(
-            f"{len(missing)} ranks have no class, the first is {mesh.say(int(missing[0]))}",
+            f"{lacking} no class, the first is {mesh.say(int(missing[0]))}",
             hint="run one of each role (emulate --classes), or say which axes make no difference: --alike dp,tp",
         )
     return by_position(mesh, by_rank)

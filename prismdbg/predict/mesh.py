@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
+from prismdbg.model.counted import counted
 
 Ints = NDArray[np.int64]
 
@@ -46,7 +47,7 @@ class Mesh:
             raise UsageError(f"mesh {text!r} has an axis twice", hint="give each axis a name of its own")
         if prod(sizes) > LARGEST_WORLD:
             raise UsageError(
-                f"mesh {text!r} has {prod(sizes):,} ranks", hint=f"at most {LARGEST_WORLD:,} are simulated"
+                f"mesh {text!r} has {counted(prod(sizes), 'rank')}", hint=f"at most {LARGEST_WORLD:,} are simulated"
             )
         mesh = cls(names=tuple(names), sizes=tuple(sizes), order=tuple(names))
         if world is not None:
@@ -65,7 +66,8 @@ class Mesh:
         if self.world != world:
             product = " x ".join(str(size) for size in self.sizes)
             raise UsageError(
-                f"mesh {self} does not multiply to the world: {product} = {self.world}, the world has {world} ranks",
+                f"mesh {self} does not multiply to the world: {product} = {self.world:,}, "
+                f"the world has {counted(world, 'rank')}",
                 hint=self._fitting(world),
             )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, prod
 
+from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import probes
 from prismdbg.predict.mesh import Mesh
 
@@ -146,9 +147,8 @@ def _reckoned(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe) -> list[Fi
     memory = probe.peak_bytes + (probe.alive - 1) * max(probe.peak_bytes - probe.shared_bytes, 0)
     graph = sandbox.classes * probe.entry_bytes + VECTOR_BYTES * mesh.world
     found = [_figure("memory at most at once", memory, "B", alive)]
-    found.append(
-        _figure("graph", graph, "B", f"{sandbox.classes} classes of {probe.entries:,} entries, not compressed")
-    )
+    entries = f"{counted(sandbox.classes, 'class', 'classes')} of {counted(probe.entries, 'entry', 'entries')}"
+    found.append(_figure("graph", graph, "B", f"{entries}, not compressed"))
     if not steps:
         return [*map(_unbounded, ("time", "log", "values")), *found]
     log_bytes = probe.start_log_bytes + steps * probe.log_bytes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import CapsuleError
+from prismdbg.model.counted import counted
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.environment import Environment
@@ -36,7 +37,7 @@ def build_image(capsule: Capsule, say: Say) -> Built:
     with engine(Daemon(cache_dir())) as docker:
         made = not docker.has_image(environment_tag(environment))
         if made:
-            files, size_mib = len(environment.files), environment.size_bytes >> 20
-            say(f"making an image of the rank's own files: {files} files, {size_mib} MiB, once for this environment")
+            files, size_mib = counted(len(environment.files), "file"), environment.size_bytes >> 20
+            say(f"making an image of the rank's own files: {files}, {size_mib} MiB, once for this environment")
         tag = ensure_environment_image(docker, environment)
     return Built(tag=tag, files=len(environment.files), size_bytes=environment.size_bytes, made=made)

@@ -18,6 +18,7 @@ from typing import Any
 from prismdbg.capsule import json_border
 from prismdbg.checkpoint.bounded import Finished, run_bounded
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.model.counted import counted
 from prismdbg.predict import cluster_text
 from prismdbg.predict.calibration import Calibrated, Sample, calibrate_model
 from prismdbg.predict.cluster import Calibration
@@ -100,7 +101,8 @@ class Measurement:
         """As a cluster file."""
         notes = [
             *([self.unrest] if self.unrest else []),
-            f"{self.rounds} rounds in {self.taken_s:.0f} s. Latency and bandwidth are the formula's that come closest;",
+            f"{counted(self.rounds, 'round')} in {self.taken_s:.0f} s.",
+            "Latency and bandwidth are the formula's that come closest;",
             "operations it does not describe to 10 % have their measured times below, which count first.",
             "errors: of the formula against the measured; of a table, each size guessed from its neighbours.",
             *(f"not measured: {op}: {why}" for op, why in self.unsupported.items()),
@@ -118,7 +120,8 @@ def calibrate(request: CalibrateRequest, say: Say) -> Measurement | None:
         result = Path(folder) / "result.json"
         plan = Path(folder) / "plan.json"
         plan.write_text(json.dumps(_plan(request, result)))
-        say(f"measuring {len(request.ops)} operations over {request.backend}, {request.bound_s:g} s or a little more")
+        operations = counted(len(request.ops), "operation")
+        say(f"measuring {operations} over {request.backend}, {request.bound_s:g} s or a little more")
         ended = run_bounded(
             _command(request, plan),
             timeout_s=START_BOUND_S + 3 * request.bound_s,

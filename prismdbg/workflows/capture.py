@@ -18,6 +18,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.criu import DumpReport, dump_only, report
 from prismdbg.errors import CapsuleError, FacilityError, RankLost, UsageError, WaitTimeout
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
@@ -217,7 +218,7 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
         if in_flight:
             drained_by = drained_by or now + patience.drain_s
             if now > drained_by:
-                say(f"{len(in_flight)} collectives do not complete; captured in flight")
+                say(f"not completed: {counted(len(in_flight), 'collective')}; captured in flight")
                 return in_flight, bool(status["parked"])
         if now > deadline:
             say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")

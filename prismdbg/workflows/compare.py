@@ -12,6 +12,7 @@ from typing import Any
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.session.frames import frames_of, own_frame
@@ -54,7 +55,7 @@ class Verdict:
     @property
     def compared(self) -> str:
         collectives, sent = self.tally.get("compared", 0), self.tally.get("fingerprints", 0)
-        return f"{collectives} collectives compared, {sent} by what the rank sent"
+        return f"{counted(collectives, 'collective')} compared, {sent} by what the rank sent"
 
     @property
     def summary(self) -> str:
@@ -194,7 +195,8 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
         verdict.notes.append(f"the parameters at {differing[0]['moment']} are not the recorded ones")
     if verdict.exit_code is not None and verdict.tally.get("missing"):
         verdict.outcome = Outcome.DIVERGED
-        verdict.notes.append(f"the program ended {verdict.tally['missing']} collectives before the recorded one did")
+        missing = counted(verdict.tally["missing"], "collective")
+        verdict.notes.append(f"the program ended {missing} before the recorded one did")
     if verdict.raised is not None and incident.kind is IncidentKind.EXCEPTION:
         text = f"{verdict.raised['type']}: {verdict.raised['text']}"
         if text != incident.text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from statistics import median
 import prismdbg
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.secrets import redact_arguments
+from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import RankClasses, find_classes
 from prismdbg.predict.entries import Entries
 from prismdbg.workflows.agent_sockets import make_socket_dir
@@ -24,10 +26,12 @@ from prismdbg.workflows.emulated_rank import EmulatedRank
 from prismdbg.workflows.external_donors import write_external
 from prismdbg.workflows.graph_build import iteration_of
 from prismdbg.workflows.injection import make_inject_folder
-from prismdbg.workflows.launch_line import parse
+from prismdbg.workflows.launch_line import LaunchLine, parse
 from prismdbg.workflows.processor_waits import displaced
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.turns import Turns
+
+_BEFORE_RANKS = ("run.json", "config*.json", "environment.json", "inject", "ranks", "donors", "external", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +56,44 @@ class Emulated:
 def emulate(request: EmulateRequest, say: Say) -> Emulated:
     request.check()
     line = parse(request.command)
-    run = _prepare(request)
+    was_there = request.output.exists()
+    run = RunFolder.new(request.output)
+    try:
+        return _emulate(request, run, line, say)
+    except BaseException:
+        _forget(run, was_there)
+        raise
+
+
+def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say) -> Emulated:
+    _prepare(request, run)
     sockets = make_socket_dir()
     crew = EmulatedCrew(request, run, line, sockets, say)
     try:
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
-            say(f"{count} donor values in {request.donor}")
+            say(f"{counted(count, 'donor value')} in {request.donor}")
         found = _run(request, run, Turns(crew.go))
         runs = tuple(_told(run, each) for each in crew.ranks.values())
         return Emulated(runs=runs, classes=found)
     finally:
         crew.close()
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _forget(run: RunFolder, was_there: bool) -> None:
+    """A start that failed is no run: where no rank left anything the same command may be given again. What is not ours
+    stays, and so does a folder that was there."""
+    if run.rank_folders():
+        return
+    for path in (path for pattern in _BEFORE_RANKS for path in run.path.glob(pattern)):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    if not was_there:
+        with contextlib.suppress(OSError):
+            run.path.rmdir()
 
 
 def _told(run: RunFolder, ended: EmulatedRank) -> RankRun:
@@ -89,8 +118,7 @@ def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses |
     return found
 
 
-def _prepare(request: EmulateRequest) -> RunFolder:
-    run = RunFolder.new(request.output)
+def _prepare(request: EmulateRequest, run: RunFolder) -> None:
     make_inject_folder(run.inject)
     write_json(
         run.run_json,
@@ -112,4 +140,3 @@ def _prepare(request: EmulateRequest) -> RunFolder:
             "python": sys.version.split()[0],
         },
     )
-    return run

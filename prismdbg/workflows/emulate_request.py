@@ -9,6 +9,7 @@ from prismdbg.errors import UsageError
 from prismdbg.predict.class_finder import DEFAULT_CHECKS, MOST_BASES
 from prismdbg.predict.mesh import Mesh
 from prismdbg.rank.emulation.settings import WORLD, Rule
+from prismdbg.workflows.launch_line import parse
 
 LEAST_STEPS = 2  # start-up belongs to the first one
 USUAL_STEPS = 5  # so that a median says what the others take
@@ -44,6 +45,7 @@ class EmulateRequest:
 
     def check(self) -> None:
         self.mesh.check_world(self.world)
+        parse(self.command).check_world(self.world)
         for rank in self.ranks:
             self.mesh.check_rank(rank)
         for axis in self.classes or ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from prismdbg.rank.config import Mode, RankConfig
@@ -17,6 +18,7 @@ from prismdbg.workflows.run_folder import RunFolder
 from prismdbg.workflows.turns import Event, Lacks
 
 LARGEST_NODE = 8
+RECEIVE = "recv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class EmulatedCrew:
         self._run = run
         self._say = say
         self.ranks: dict[int, EmulatedRank] = {}
+        self._chains: set[tuple[str, ...]] = set()
         self.shared = RankConfig(
             mode=Mode.EMULATE,
             socket_dir=str(sockets),
@@ -63,7 +66,7 @@ class EmulatedCrew:
             run=run,
             command=line.command,
             world=request.world,
-            per_node=min(request.per_node or line.per_node or LARGEST_NODE, request.world),
+            per_node=min(request.per_node or line.on_node(request.world) or LARGEST_NODE, request.world),
             steps=request.steps,
             bound_s=request.bound_s,
         )
@@ -72,9 +75,27 @@ class EmulatedCrew:
         rank = self.ranks.get(number)
         if rank is None:
             why = f", for its values: rank {since.rank} lacks {since.place}" if since is not None else ""
-            self._say(f"{self._request.mesh.say(number)} of {self._request.world}{why}")
+            if since is not None:
+                self._say_chain(since)
+            self._say(f"{self._request.mesh.say(number)} of {self._request.world:,}{why}")
             rank = self.ranks[number] = EmulatedRank(self._program, number)
         return rank.turn(self._config(number, until), until)
+
+    def _say_chain(self, since: Lacks) -> None:
+        """Before the first neighbour is started: it may need one in turn, and all of them stand at once."""
+        mesh = self._request.mesh
+        one, other = mesh.coordinates(since.rank), mesh.coordinates(since.source)
+        axes = tuple(name for name in mesh.names if one[name] != other[name])
+        count = prod(mesh.size(name) for name in axes)
+        if since.collective != RECEIVE or count <= 2 or axes in self._chains:
+            return
+        self._chains.add(axes)
+        own_bytes = self.ranks[since.rank].own_bytes
+        each = f", with about {own_bytes >> 20} MiB of its own each" if own_bytes else ""
+        self._say(
+            f"ranks along {', '.join(axes)} need what their neighbours send: up to {count:,} of them run for it and "
+            f"stand here at once{each}"
+        )
 
     def _config(self, rank: int, until: str) -> RankConfig:
         request = self._request

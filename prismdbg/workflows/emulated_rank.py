@@ -15,7 +15,9 @@ from pathlib import Path
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
+from prismdbg.model.counted import counted
 from prismdbg.rank.config import RankConfig
+from prismdbg.workflows.costs import image_bytes
 from prismdbg.workflows.injection import job_environment
 from prismdbg.workflows.run_folder import RunFolder, rank_of
 from prismdbg.workflows.turns import Ended, Event, Kept, Lacks
@@ -46,10 +48,19 @@ class EmulatedRank:
         self._process: subprocess.Popen[bytes] | None = None
         self._go_fd = self._hear_fd = -1
         self._heard = b""
+        self._has_turn = self._is_judged = False
 
     @property
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
+
+    @property
+    def own_bytes(self) -> int:
+        """Memory that no other process shares, now; 0 where that cannot be looked at."""
+        try:
+            return image_bytes(self._process.pid) if self._process is not None else 0
+        except RankLost:
+            return 0
 
     def turn(self, config: RankConfig, until: str) -> Event:
         """Starts it, or lets it go on, until it has sent that value, lacks one, or ends."""
@@ -58,22 +69,29 @@ class EmulatedRank:
             self._start(config)
         else:
             os.write(self._go_fd, json.dumps({"until": until}).encode() + b"\n")
+        self._has_turn = True
         try:
-            return self._next_event(began + self._program.bound_s)
+            event = self._next_event(began + self._program.bound_s)
         finally:
             self.wall_s += time.monotonic() - began
+        self._has_turn = False
+        return event
 
     def close(self) -> None:
-        """A rank that still stands is ended, and what it left removed: half a program is no picture of the job."""
+        """A rank that did not come to its end is ended, and what it left removed: half a program is no picture of the
+        job. One that came to a bad end keeps its log: it can be looked into."""
         process, self._process = self._process, None
         for descriptor in (self._go_fd, self._hear_fd):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        if process is None or process.poll() is not None:
+        if process is None or self._is_judged:
             return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_BOUND_S)  # it reads the end of its pipe
-        if process.poll() is None:
+        try:
+            if self._has_turn:
+                process.terminate()  # it does not listen; one that stands reads the end of its pipe
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_BOUND_S)
+        finally:  # whoever interrupts again leaves no process behind
             process.kill()
             process.wait(END_BOUND_S)
         for folder in self._folders():
@@ -132,6 +150,7 @@ class EmulatedRank:
 
     def _check_end(self, code: int) -> None:
         """A program that failed, ended early or did nothing is an error: its log is no picture of the job."""
+        self._is_judged = True
         folders, wanted = self._folders(), self._program.steps
         if not folders:
             raise RankLost(
@@ -160,7 +179,7 @@ class EmulatedRank:
         if wanted and reached < wanted:
             shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"
             raise RankLost(
-                f"rank {self.rank}'s program ended after {reached} of {wanted} steps",
+                f"rank {self.rank}'s program ended after {reached} of {counted(wanted, 'step')}",
                 hint=f"{shorter}, or let the program run longer",
             )
 

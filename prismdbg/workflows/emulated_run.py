@@ -62,6 +62,12 @@ class EmulatedRun:
         by_kind = np.array([self._representatives.get(base, NOBODY) for base in kinds.bases()], dtype=np.int64)
         return vector_by_rank(self.mesh, by_kind[kinds.by_position()])
 
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether each rank ran, or one that did stands for it."""
+        standing = self.standing_in()
+        return len(self.ran) == self.world or (standing is not None and bool(np.isin(standing, self.ran).all()))
+
     def require_ran(self, rank: int) -> None:
         """`UsageError` names who ran for it, and how to run it."""
         self.mesh.check_rank(rank)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.graph.slice import build_slice
 from prismdbg.model import made_up
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.predict.fidelity import say_size
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -42,7 +43,8 @@ class EmulationWorth:
         )
         waits = f"as the simulation says, on a {self.clock} clock" if self.clock else "none: peers were there at once"
         return [
-            f"what this is worth: {self.ran:,} of {self.world:,} ranks ran; what they computed and allocated is real",
+            f"what this is worth: {self.ran:,} of {counted(self.world, 'rank')} ran; "
+            "what they computed and allocated is real",
             *([f"received {say_size(total)}: {ways}"] if total else []),
             f"transfers and waits: {waits}",
             *(f"do not conclude: {doubt}" for doubt in self._doubts()),

@@ -9,17 +9,49 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import UsageError
+from prismdbg.model.counted import counted
 
 _FLAGS = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
 _MODULES = {"torch.distributed.run", "torch.distributed.launch"}
+_BY_MACHINE = {"auto", "cpu", "gpu", "xpu"}  # as many as it has processors, or devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchLine:
-    """`per_node`: torchrun's number of processes per node, 0 where it names none."""
+    """`per_node`, `nodes`: torchrun's numbers of processes per node and of nodes, 0 where it names none."""
 
     command: tuple[str, ...]
     per_node: int = 0
+    nodes: int = 0
+
+    @property
+    def world(self) -> int:
+        """What torchrun itself would start; 0 where its command does not say."""
+        return self.nodes * self.per_node
+
+    def on_node(self, world: int) -> int:
+        """Ranks of each node, 0 where torchrun does not say."""
+        return self.per_node or (world // self.nodes if self.nodes else 0)
+
+    def check_world(self, world: int) -> None:
+        """`UsageError` where torchrun's own numbers make another job."""
+        if self.world and self.world != world:
+            raise UsageError(
+                f"torchrun would start {counted(self.world, 'rank')} (--nnodes {self.nodes} times --nproc-per-node "
+                f"{self.per_node}), --world says {world}",
+                hint=f"leave out --nnodes, for nodes follow from --world; or give --world {self.world} and its --mesh",
+            )
+        if self.nodes and world % self.nodes:
+            raise UsageError(
+                f"a world of {counted(world, 'rank')} does not fill torchrun's --nnodes {self.nodes}",
+                hint="leave out --nnodes, for nodes follow from --world, or give --world a multiple of it",
+            )
+        if self.per_node and world % self.per_node:
+            raise UsageError(
+                f"a world of {counted(world, 'rank')} does not fill nodes of torchrun's --nproc-per-node "
+                f"{self.per_node}",
+                hint="torchrun has as many on each node: give it a number that divides --world",
+            )
 
 
 def parse(command: Sequence[str]) -> LaunchLine:
@@ -37,7 +69,7 @@ def parse(command: Sequence[str]) -> LaunchLine:
 
 
 def _torchrun(python: tuple[str, ...], words: Sequence[str]) -> LaunchLine:
-    per_node, flags, at = 0, set(), 0
+    per_node, nodes, flags, at = 0, 0, set(), 0
     while at < len(words) and words[at].startswith("-"):
         name, equals, value = words[at].partition("=")
         name = name.replace("_", "-")
@@ -51,15 +83,25 @@ def _torchrun(python: tuple[str, ...], words: Sequence[str]) -> LaunchLine:
             value = words[at] if at < len(words) else ""
             at += 1
         if name == "--nproc-per-node":
-            per_node = int(value) if value.isdecimal() else 0
+            per_node = 0 if value in _BY_MACHINE else _number(name, value)
+        elif name == "--nnodes":
+            nodes = 0 if ":" in value else _number(name, value)  # 1:4 is any number of them
     rest = tuple(words[at:])
     if not rest:
         raise UsageError("torchrun is given no script", hint="write: -- torchrun --nproc-per-node 8 train.py ...")
     if "--no-python" in flags:
-        return LaunchLine(command=rest, per_node=per_node)
+        return LaunchLine(command=rest, per_node=per_node, nodes=nodes)
     if flags & {"-m", "--module"}:
-        return LaunchLine(command=(*python, "-u", "-m", *rest), per_node=per_node)
-    return LaunchLine(command=(*python, "-u", *rest), per_node=per_node)
+        return LaunchLine(command=(*python, "-u", "-m", *rest), per_node=per_node, nodes=nodes)
+    return LaunchLine(command=(*python, "-u", *rest), per_node=per_node, nodes=nodes)
+
+
+def _number(option: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal() and 0 < len(value) < 9 and int(value)):
+        raise UsageError(
+            f"torchrun's {option} {value!r} is no number", hint=f"write: -- torchrun {option} 8 train.py ..."
+        )
+    return int(value)
 
 
 def _interpreter(torchrun: str) -> tuple[str, ...]:

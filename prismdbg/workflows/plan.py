@@ -9,6 +9,7 @@ from pathlib import Path
 from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.model import made_up
+from prismdbg.model.counted import counted
 from prismdbg.predict import sandbox_plan
 from prismdbg.predict.channel import Toward, parse
 from prismdbg.predict.entries import Entries, Kind
@@ -46,7 +47,7 @@ def _probe(request: EmulateRequest, say: Say) -> Probe:
     steps = min(request.steps, PROBED_STEPS) if request.steps else PROBED_STEPS
     with tempfile.TemporaryDirectory(prefix="prismdbg-plan-") as folder:
         output = Path(folder) / "run"
-        say(f"trying {request.mesh.say(rank)} for {steps} steps in {folder}, which is removed afterwards")
+        say(f"trying {request.mesh.say(rank)} for {counted(steps, 'step')} in {folder}, which is removed afterwards")
         asked = replace(request, output=output, ranks=(rank,), classes=None, steps=steps, window_bytes=0)
         return _measured(RunFolder(output), emulate(asked, say), rank, steps, request.mesh)
 

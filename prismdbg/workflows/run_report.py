@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
+from prismdbg.model.counted import counted
 from prismdbg.workflows.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.workflows.ranks_alive import RankProcess
-from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def _word(folder: Path, log: RankLog) -> str:
     if RankProcess(folder).is_alive():
         parks = [kind for kind in kinds if kind in ("parked", "released")]
         return "parked" if parks and parks[-1] == "parked" else "running"
-    if "incident" in kinds:
+    if "incident" in kinds or any(note.data.get("code") for note in log.notes if note.kind == "exit"):
         return "failed"
     return "ended" if "exit" in kinds else "died"
 
@@ -84,10 +86,11 @@ def report(path: Path) -> list[str]:
         return [f"{path} holds no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)
     kept = sum(s.log_bytes + s.payload_bytes for s in states)
-    lines.append(f"{path}: {len(states)} ranks, {collectives} collectives, {kept / 2**20:.1f} MiB")
+    ranks = counted(len(states), "rank")
+    lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {kept / 2**20:.1f} MiB")
     lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
     if (emulated := read_emulated(run)) is not None:
-        return [*lines, *_emulated(path, emulated)]
+        return [*lines, *_emulated(path, emulated, states)]
     supervisor = read_json(run.supervisor_json)
     lines += [f"incident: {i['text']}" for i in supervisor.get("incidents", [])]
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
@@ -97,11 +100,23 @@ def report(path: Path) -> list[str]:
     return lines
 
 
-def _emulated(path: Path, world: EmulatedRun) -> list[str]:
-    lines = [
-        f"emulated: {len(world.ran)} of {world.world:,} ranks of {world.mesh}, each alone; what peers sent was made up"
-    ]
+def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> list[str]:
+    there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh}"
+    lines = [f"emulated: {there}, each alone; what peers sent was made up"]
     lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
-    if world.ran:
+    cut_short = [state for state in states if state.state in ("failed", "died")]
+    if cut_short:
+        first = cut_short[0]
+        lines.append(f"rank {first.name} {first.state} at {first.moment}: the run is no picture of all ranks")
+        lines.append(f"next: prismdbg debug {path} --rank {rank_of(Path(first.name))}")
+    elif any(state.state in ("running", "parked") for state in states):
+        lines.append("it still runs")
+    elif world.speaks_for_all:
         lines.append(f"next: prismdbg debug {path} --rank {world.ran[0]}; all ranks: prismdbg graph build {path}")
+    elif world.ran:
+        lines.append(f"next: prismdbg debug {path} --rank {world.ran[0]}")
+        lines.append(
+            "all ranks: let one of each class run (emulate --classes), or say along which axes they do the same: "
+            f"prismdbg graph build {path} --alike AXES"
+        )
     return lines

@@ -14,6 +14,7 @@ import psutil
 from prismdbg.capsule import layout
 from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.model.counted import counted
 from prismdbg.workflows.pack import read_manifest
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -176,7 +177,9 @@ def _ranks(path: Path, info: dict[str, Any]) -> str:
     """`4 ranks`, `emulated, 3 of 8,192 ranks`."""
     there = len(RunFolder(path).rank_folders())
     emulated = info.get("emulated")
-    return f"emulated, {there} of {int(emulated['world']):,} ranks" if emulated is not None else f"{there} ranks"
+    if emulated is None:
+        return counted(there, "rank")
+    return f"emulated, {there} of {counted(int(emulated['world']), 'rank')}"
 
 
 def _about(kind: ItemKind, path: Path) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import Event, LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import PrismError
+from prismdbg.model.counted import counted
 from prismdbg.workflows import checkpoints
 from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
 from prismdbg.workflows.costs import checkpoint_slowdown
@@ -204,8 +205,8 @@ class Supervisor:
         self._ledger.note(checkpoint_slowdown_predicted=slowdown)
         kept = checkpoints.KEPT * sum(sizes) >> 20
         self._say(
-            f"checkpoints every {every} steps: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, which makes it "
-            f"about {slowdown:.1%} longer, and {kept} MiB are kept"
+            f"checkpoints every {counted(every, 'step')}: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, which "
+            f"makes it about {slowdown:.1%} longer, and {kept} MiB are kept"
         )
 
     def _look_for_hang(self, now_ns: int) -> None:

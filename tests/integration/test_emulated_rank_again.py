@@ -74,7 +74,7 @@ def _debugged(path: Path, lines: Path) -> Said:
 def test_what_a_run_says_of_it(run: tuple[Path, str]) -> None:
     path, _ = run
     why = prismdbg("why", path)
-    assert why.code == 0 and "1 of 8192 ranks of pp=16,dp=64,tp=8 ran" in why.out
+    assert why.code == 0 and "1 of 8,192 ranks of pp=16,dp=64,tp=8 ran" in why.out
     refused = prismdbg("debug", path, "--rank", 9)
     assert refused.code == 2 and "rank 9 (pp=0 dp=1 tp=1) did not run, only 1 did" in refused.err
     told = prismdbg("inspect", path, "--rank", 1).out

@@ -150,7 +150,7 @@ def test_a_missing_payload(tmp_path: Path) -> None:
 
     later = replace(MANIFEST, moment_b=Moment(2, 3))
     assert faults(with_log(tmp_path / "capsule", write, later)) == [
-        "prismdbg/log: lacks what 1 collectives received: 2.3"
+        "prismdbg/log: lacks what 1 collective received: 2.3"
     ]
 
 
@@ -159,7 +159,7 @@ def test_a_payload_file_that_is_too_short(tmp_path: Path) -> None:
         write_training(folder)
         cut(folder / "payload.00000.seg")
 
-    assert faults(with_log(tmp_path / "capsule", write)) == ["prismdbg/log: lacks what 1 collectives received: 2.2"]
+    assert faults(with_log(tmp_path / "capsule", write)) == ["prismdbg/log: lacks what 1 collective received: 2.2"]
 
 
 def test_no_payload_is_needed_before_replayable_from(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_second_member_that_does_something_else_is_an_error_with_both_lines() 
 
 def test_too_many_ranks_to_run_is_an_error_that_says_why() -> None:
     job = Job(LARGE, lambda at: [("all_reduce", "tp")] * (1 + at["dp"] + at["pp"]))
-    with pytest.raises(UsageError, match=r"1024 ranks would have to run.*pp \(16 kinds\), dp \(64 kinds\)") as caught:
+    with pytest.raises(UsageError, match=r"1,024 ranks would have to run.*pp \(16 kinds\), dp \(64 kinds\)") as caught:
         job.find()
     assert "along dp: call #2 is nothing on rank 0" in str(caught.value)
     assert "--classes pp" in caught.value.hint

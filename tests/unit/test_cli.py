@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -13,9 +13,11 @@ import pytest
 from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg import errors
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.cli import main, registry, render
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.param_types import moment, seconds, size
+from prismdbg.cli.param_types import moment, ranks, seconds, size
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.pack import pack
 
@@ -102,6 +104,73 @@ def test_a_defect_is_not_hidden(run_action: Callable[[Callable[[], object]], int
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(arguments) == ExitCode.USAGE
     assert "Usage: prismdbg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay"],
+        ["replay", "capsule", "--bisect"],  # the captured program, whichever commit is checked out
+        ["replay", "capsule", "--bisec", "--source", "."],
+        ["replay", "capsule", "--bisect=yes", "--source", "."],
+        ["replay", "capsule", "--bisect", "--source", ".", "-x", "-"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--script", "nowhere.yaml"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--timeout", "soon"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--junit", "out.xml"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--until", "1"],
+        ["replay", "--bisect", "--source", "."],
+        ["repaly", "capsule", "--bisect", "--source", "."],
+        ["--loud", "replay", "capsule", "--bisect", "--source", "."],
+    ],
+)
+def test_wrong_usage_is_no_verdict_of_a_commit(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`git bisect run` takes 1 to 127, but 125, for bad."""
+    code = main.run(arguments)
+    assert code == (ExitCode.NO_VERDICT if len(arguments) > 1 else ExitCode.USAGE)
+    assert "rror: " in capsys.readouterr().err
+
+
+def test_what_a_job_is_told_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["record", "--no-such-option", "--", "train.py", "--bisect"]) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.PrismError("x"), 125),
+        (errors.CapsuleError("x"), 125),
+        (errors.FacilityError("x"), 125),
+        (errors.RankLost("x"), 125),
+        (errors.WaitTimeout("x"), 125),
+        (KeyError("x"), 125),
+        (errors.UsageError("x"), 128),
+        (errors.Divergence("x"), 5),
+        (BrokenPipeError(), 128),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_ends_a_bisected_replay_is_a_verdict_or_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int
+) -> None:
+    from prismdbg.cli import replay
+
+    monkeypatch.setattr(replay, "replay_scripted", lambda _: raising(error)())
+    monkeypatch.setattr(main, "_readers_gone", lambda: [9])
+    monkeypatch.setattr(main.os, "dup2", lambda *_: None)
+    make_capsule(tmp_path / "capsule")
+    assert main.run(["replay", str(tmp_path / "capsule"), "--source", str(tmp_path), "--bisect"]) == code
+
+
+def test_a_capsule_in_which_nothing_can_happen_again_judges_no_commit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    incident = replace(MANIFEST.incident, kind=IncidentKind.REQUEST, text="asked for")
+    make_capsule(tmp_path / "capsule", replace(MANIFEST, incident=incident))
+    asked = ["replay", str(tmp_path / "capsule"), "--source", str(tmp_path)]
+    assert main.run([*asked, "--bisect"]) == ExitCode.NO_VERDICT
+    assert "every commit would be good" in capsys.readouterr().err
+    assert main.run(asked) == ExitCode.USAGE  # no file of it is the program's
+    assert "by its relative path" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify", "--help"], ["--version"]])
@@ -229,6 +298,41 @@ def test_sizes(text: str, wanted: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(click.BadParameter):
         size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("0,2", (0, 2)), ("0-3", (0, 1, 2, 3)), ("5,5", (5,)), ("3, 1,", (1, 3)), ("2-2", (2,))]
+)
+def test_ranks(text: str, named: tuple[int, ...]) -> None:
+    assert ranks(text) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no rank"),
+        (",", "names no rank"),
+        ("all", "does not name ranks"),
+        ("-1", "does not name ranks"),
+        ("1-", "does not name ranks"),
+        ("²", "does not name ranks"),
+        ("٣", "does not name ranks"),
+        ("999999999999", "does not name ranks"),
+        ("3-1", "goes backwards: write 1-3"),
+        ("0-9999999", "names more than 65,536 ranks"),
+    ],
+)
+def test_what_names_no_ranks(text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        ranks(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 classes"), (1, "1 class"), (2, "2 classes"), (8192, "8,192 classes")]
+)
+def test_one_of_a_kind_is_said_as_one(number: int, text: str) -> None:
+    assert counted(number, "class", "classes") == text
+    assert counted(number, "rank") == text.replace("classes", "ranks").replace("class", "rank")
 
 
 def test_moments_on_the_command_line() -> None:

@@ -14,6 +14,7 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.workflows.emulate_request import EmulateRequest
 
 MESH = Mesh.parse("pp=4,dp=8,tp=2")
+TORCHRUN = ("python", "-m", "torch.distributed.run")
 REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), world=64, mesh=MESH)
 
 
@@ -24,6 +25,7 @@ REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), wor
         ({"ranks": (0, 64)}, "rank 64 is not in the mesh", "0 to 63"),
         ({"classes": ("pp", "cp")}, "axis 'cp' is not in the mesh", "one of: pp, dp, tp"),
         ({"classes": (), "steps": 1}, "--steps 1 leaves no whole step", "--steps 2 or more"),
+        ({"command": (*TORCHRUN, "--nproc-per-node", "6", "x.py")}, "does not fill nodes", "divides --world"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_named_with_the_fix(changed: dict[str, Any], named: str, fix: str) -> None:
@@ -58,3 +60,11 @@ def test_a_plan_without_a_probe_says_what_the_mesh_says(capsys: pytest.CaptureFi
     missing = ["plan", "--no-probe", *mesh, "--cluster", str(tmp_path / "none.yaml"), "--", "python", "train.py"]
     assert main.run(missing) == 2
     assert "none.yaml" in capsys.readouterr().err
+
+
+def test_the_world_may_be_left_to_torchrun_or_the_mesh(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["plan", "--no-probe", "--mesh", "dp=8,tp=2", "--"]
+    assert main.run([*plan, "python", "train.py"]) == 0
+    assert main.run([*plan, *TORCHRUN, "--nnodes=2", "--nproc-per-node=8", "train.py"]) == 0
+    assert main.run([*plan, *TORCHRUN, "--nnodes=4", "--nproc-per-node=8", "train.py"]) == 2
+    assert "does not multiply to the world: 8 x 2 = 16, the world has 32 ranks" in capsys.readouterr().err

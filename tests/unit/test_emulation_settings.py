@@ -12,7 +12,7 @@ from prismdbg.rank.emulation.axes import Axes
 from prismdbg.rank.emulation.settings import Emulation, Policy, Rule
 from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_rank import rank_environment
-from prismdbg.workflows.launch_line import parse
+from prismdbg.workflows.launch_line import LaunchLine, parse
 
 MESH = (("pp", 16), ("dp", 64), ("tp", 8))
 
@@ -83,12 +83,61 @@ def test_torchrun_is_taken_off(tmp_path: Path) -> None:
     words = "--nnodes=2 --nproc_per_node 8 --standalone --rdzv-backend c10d train.py --steps 5"
     line = parse([str(torchrun), *words.split()])
     assert line.command == ("/opt/env/bin/python3.11", "-u", "train.py", "--steps", "5")
-    assert line.per_node == 8
+    assert (line.per_node, line.nodes, line.world) == (8, 2, 16)
     as_module = parse(
         ["python3", "-m", "torch.distributed.run", "--nproc-per-node=auto", "-m", "job.train", "--lr", "1"]
     )
     assert as_module.command == ("python3", "-u", "-m", "job.train", "--lr", "1")
     assert as_module.per_node == 0
+
+
+def launched(*options: str) -> LaunchLine:
+    return parse(["python3", "-m", "torch.distributed.run", *options, "train.py"])
+
+
+@pytest.mark.parametrize(
+    ("options", "on_node"),
+    [
+        ((), 0),
+        (("--standalone", "--nproc-per-node", "4"), 4),
+        (("--nproc_per_node=8",), 8),
+        (("--nnodes", "2", "--nproc-per-node", "16"), 16),
+        (("--nnodes", "4", "--nproc-per-node", "gpu"), 8),
+        (("--nnodes=1:4", "--nproc-per-node=8"), 8),
+    ],
+)
+def test_a_launcher_that_fits_the_world(options: tuple[str, ...], on_node: int) -> None:
+    line = launched(*options)
+    line.check_world(32)
+    assert line.on_node(32) == on_node
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "fix"),
+    [
+        (
+            ("--nnodes", "2", "--nproc-per-node", "8"),
+            r"torchrun would start 16 ranks \(--nnodes 2 times --nproc-per-node 8\), --world says 32",
+            "leave out --nnodes",
+        ),
+        (
+            ("--nproc-per-node", "5"),
+            "a world of 32 ranks does not fill nodes of torchrun's --nproc-per-node 5",
+            "divides",
+        ),
+        (("--nnodes", "3", "--nproc-per-node", "auto"), "does not fill torchrun's --nnodes 3", "leave out --nnodes"),
+    ],
+)
+def test_a_launcher_that_would_start_another_job_is_refused(options: tuple[str, ...], said: str, fix: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        launched(*options).check_world(32)
+    assert fix in caught.value.hint
+
+
+@pytest.mark.parametrize("value", ["0", "-8", "eight", "", "²"])
+def test_a_number_of_processes_that_is_none(value: str) -> None:
+    with pytest.raises(UsageError, match=r"torchrun's --nproc-per-node .* is no number"):
+        launched(f"--nproc-per-node={value}")
 
 
 def test_any_other_program_is_run_as_it_is() -> None:

@@ -63,7 +63,7 @@ def test_the_critical_path_adds_up(run_folder: Path, capsys: pytest.CaptureFixtu
     assert sum(row["taken_ns"] for row in found["critical_path"]) == found["iteration_ns"]
 
     _, out, _ = ask(capsys, "critical-path", run_folder, "--most", 1)
-    assert f"{len(found['critical_path']) - 1} more take" in out
+    assert f"{len(found['critical_path']) - 1} more, together" in out
 
 
 def test_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

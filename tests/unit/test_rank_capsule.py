@@ -37,7 +37,7 @@ EMULATED = {"world": 32, "mesh": {"pp": 4, "dp": 8}, "steps": 3, "peers": ["dp:=
 def run_folder(path: Path, *ranks: int, **more: Any) -> RunFolder:
     """A run of which these ranks left a log."""
     for rank in ranks:
-        write_training(path / "ranks" / str(rank), rank=rank)
+        write_training(path / "ranks" / str(rank), rank=rank).note("exit", code=0)
         described = {"pid": 2**30, "started_ticks": 1, "argv": ["train.py"], "cwd": str(path), "world_size": 2}
         (path / "ranks" / str(rank) / "rank.json").write_text(json.dumps(described))
     path.mkdir(exist_ok=True)
@@ -111,14 +111,28 @@ def test_who_ran_for_its_class_is_named(tmp_path: Path) -> None:
 def test_what_a_run_with_emulated_ranks_says_of_itself(tmp_path: Path) -> None:
     run = emulated(tmp_path / "run", 0, 9).run
     lines = report(run.path)
-    assert lines[-2] == "emulated: 2 of 32 ranks of pp=4,dp=8, each alone; what peers sent was made up"
-    assert f"prismdbg debug {run.path} --rank 0" in lines[-1]
+    assert lines[-3] == "emulated: 2 of 32 ranks of pp=4,dp=8, each alone; what peers sent was made up"
+    assert f"prismdbg debug {run.path} --rank 0" in lines[-2]
+    assert "--classes" in lines[-1] and "--alike" in lines[-1]  # nothing stands for the other 30
     assert not any("supervisor" in line for line in lines)
     item = describe(run.path)
     assert item is not None and item.text == "emulated, 2 of 32 ranks: python train.py"
     evidence = gather(run.path)
     assert evidence.emulated == "pp=4,dp=8" and evidence.gaps == () and evidence.asked_only == ()
     assert is_job(run.path) and not is_job(run_folder(tmp_path / "recorded", 0).path)
+
+
+def test_a_graph_of_all_ranks_is_proposed_only_where_one_can_be_made(tmp_path: Path) -> None:
+    world = emulated(tmp_path / "run", 0, 8)
+    kinds = Kinds(mesh=MESH, begins={"pp": (0, 1), "dp": (0,)})
+    classes = tuple(FoundClass(bases=(base,), ranks=16, checked_with=()) for base in (0, 8))
+    write_classes(world.run, RankClasses(kinds=kinds, probed=("pp",), classes=classes, ran=(0, 8)))
+    run = world.run.path
+    assert report(run)[-1] == f"next: prismdbg debug {run} --rank 0; all ranks: prismdbg graph build {run}"
+    TinyLog(run / "ranks" / "8.1", 8).note("exit", code=7)
+    (run / "ranks" / "8.1" / "rank.json").write_text((run / "ranks" / "8" / "rank.json").read_text())
+    assert report(run)[-2].startswith("rank 8.1 failed at 0.0: ")
+    assert report(run)[-1] == f"next: prismdbg debug {run} --rank 8"
 
 
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_each_is_described(tmp_path: Path) -> None:
     assert item.text == "rank 0, 0.1 to 2.2, nan: all_reduce in world"
     assert 0 < item.size_bytes < 1 << 20
     run = shelf.describe(make_run(tmp_path / "run"))
-    assert run is not None and run.text == "1 ranks: train.py"
+    assert run is not None and run.text == "1 rank: train.py"
 
 
 def test_what_is_damaged_is_still_listed(tmp_path: Path) -> None:

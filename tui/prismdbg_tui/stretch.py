@@ -56,7 +56,7 @@ class Stretch:
         seen = min(self.view.span, self.axis.span)
         if self.axis.by_time:
             return f"{figures.duration(seen)}, by time"
-        return f"{figures.count(int(seen))} collectives, one by one"
+        return f"{figures.plural(int(seen), 'collective')}, one by one"
 
     def cell(self, position: float) -> int:
         """-1 or the number of cells where it lies outside."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prismdbg.model.counted import counted
 from prismdbg.predict import report
 from prismdbg.predict.charts import duration
 from prismdbg.predict.critical_path import Part
@@ -21,7 +22,7 @@ MOST_PATH_ROWS = 25
 def page(timeline: Timeline, path: Sequence[Part]) -> str:
     """`path`: the critical one. The timeline must have kept its first ranks."""
     mesh = timeline.graph.mesh
-    title = f"{mesh.world:,} ranks, {mesh}"
+    title = f"{counted(mesh.world, 'rank')}, {mesh}"
     body = tag(
         "body",
         tag("h1", title),
@@ -133,6 +134,7 @@ def _path(timeline: Timeline, path: Sequence[Part]) -> Markup:
         for row in rows[:MOST_PATH_ROWS]
     ]
     rest_ns = sum(row.taken_ns for row in rows[MOST_PATH_ROWS:])
-    more = [tag("p", f"{len(rows) - MOST_PATH_ROWS} more take {duration(rest_ns)}.", class_="soft")] if rest_ns else []
+    left = f"{len(rows) - MOST_PATH_ROWS} more, together {duration(rest_ns)}."
+    more = [tag("p", left, class_="soft")] if rest_ns else []
     header = ("share", "", "taken", "times", "rank", "what")
     return joined(table(header, shown, right=("share", "taken", "times")), *more)

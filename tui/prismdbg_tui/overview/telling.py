@@ -26,7 +26,7 @@ def heading(job: OverviewJob) -> str:
     timeline = job.timeline
     return (
         f"{figures.duration(timeline.iteration_ns)} an iteration, {timeline.bubble_share:.1%} idle · "
-        f"{figures.count(job.mesh.world)} ranks, {job.mesh}"
+        f"{figures.plural(job.mesh.world, 'rank')}, {job.mesh}"
     )
 
 

@@ -19,7 +19,7 @@ class Peers(Pane):
         super().__init__("peers", "Peers")
 
     def show_live(self, peers: Json) -> None:
-        title = f"{peers['title']}, {peers['size']} ranks"
+        title = f"{peers['title']}, {figures.plural(int(peers['size']), 'rank')}"
         waited = peers.get("recorded_ns")
         note = f"recorded wait {figures.duration(waited)}" if waited is not None else ""
         rows = [(int(m["rank"]), str(m["role"]), str(m["arrived"])) for m in peers["members"]]
@@ -40,7 +40,7 @@ class Peers(Pane):
         note = f"this rank waited {figures.duration(waited)}" if waited is not None else "it never ended"
         if columns.synthesized[row]:
             note = "none of its peers was there"
-        self._put(f"{group.title}, {group.size} ranks", rows, note)
+        self._put(f"{group.title}, {figures.plural(group.size, 'rank')}", rows, note)
 
     def _put(self, title: str, rows: list[tuple[int, str, str]], note: str) -> None:
         text = Text(f"{figures.clean(title)}\n", "bold", no_wrap=True, overflow="ellipsis")
