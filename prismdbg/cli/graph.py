@@ -21,6 +21,7 @@ from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.page.page import page
 from prismdbg.predict.simulate import simulate
 from prismdbg.predict.timeline import Timeline
+from prismdbg.workflows.job_view import ASSUMED_CLUSTER
 from prismdbg.workflows.pass_errors import pass_errors
 
 _GRAPH = click.argument("graph", type=click.Path(path_type=Path, exists=True), metavar="GRAPH")
@@ -108,12 +109,13 @@ def what_if_command(
     **changed: Sequence[str],
 ) -> None:
     """The same job with something changed, beside what it was. A factor below 1 is faster."""
-    job, cluster = _read(graph), _cluster(cluster_path)
     changes = what_if_options.changes(**changed)
     if changes == Changes() and not order:
         raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
+    job, cluster = _read(graph), _cluster(cluster_path)
     before = _with_errors(simulate(job, cluster), graph)
     after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
+    _say_assumed(cluster_path)
     if as_json:
         render.emit_json({"before": _values(before), "after": _values(after)})
         return
@@ -152,14 +154,19 @@ def _read(path: Path) -> JobGraph:
 
 
 def _cluster(path: Path | None) -> ClusterModel:
-    if path is not None:
-        return cluster_file.read(path)
-    render.say("no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a rank between them are assumed")
-    return example()
+    return cluster_file.read(path) if path is not None else example()
+
+
+def _say_assumed(path: Path | None) -> None:
+    """Once there is a result that rests on it."""
+    if path is None:
+        render.say(ASSUMED_CLUSTER)
 
 
 def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRST, trace: bool = False) -> Timeline:
-    return _with_errors(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
+    timeline = _with_errors(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
+    _say_assumed(cluster_path)
+    return timeline
 
 
 def _with_errors(timeline: Timeline, graph: Path) -> Timeline:

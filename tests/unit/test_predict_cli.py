@@ -100,6 +100,7 @@ def test_a_change_that_makes_no_sense(
 ) -> None:
     code, _, err = ask(capsys, "what-if", run_folder, *arguments)
     assert (code, said in err) == (ExitCode.USAGE, True), err
+    assert "--cluster" not in err, "what is assumed is said of a result"
 
 
 def test_export(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
