@@ -38,7 +38,7 @@ WATCHED = {
 
 
 def measure(settings: Settings, folder: Path) -> Measured:
-    near = _incident(folder / "near", ["--checkpoint-every", 5], corrupt=20)
+    near = _incident(folder / "near", ["--checkpoint-every", 5], corrupt=19)
     far = _incident(folder / "far", ["--window", "all"], corrupt=settings.debugged_steps)
     rows = [row for name in _runtimes() for row in _back(near, name, settings)]
     rows += _forward(far, settings)
