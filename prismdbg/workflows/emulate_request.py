@@ -42,6 +42,7 @@ class EmulateRequest:
     memory: bool = False
     memory_cap: int = 0
     bound_s: float = 3600.0
+    all_on_stderr: bool = False
 
     def check(self) -> None:
         self.mesh.check_world(self.world)

@@ -19,6 +19,7 @@ from prismdbg.workflows.turns import Event, Lacks
 
 LARGEST_NODE = 8
 RECEIVE = "recv"
+STDERR = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class EmulatedCrew:
             per_node=min(request.per_node or line.on_node(request.world) or LARGEST_NODE, request.world),
             steps=request.steps,
             bound_s=request.bound_s,
+            stdout=STDERR if request.all_on_stderr else None,
         )
 
     def go(self, number: int, until: str, since: Lacks | None) -> Event:

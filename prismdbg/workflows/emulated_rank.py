@@ -28,7 +28,10 @@ LINE_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What every rank runs. `per_node`: ranks on one node, for LOCAL_RANK. bound_s: how long one turn may take."""
+    """What every rank runs. `per_node`: ranks on one node, for LOCAL_RANK. bound_s: how long one turn may take.
+
+    stdout: a descriptor, None for ours.
+    """
 
     run: RunFolder
     command: tuple[str, ...]
@@ -36,6 +39,7 @@ class Program:
     per_node: int
     steps: int
     bound_s: float
+    stdout: int | None = None
 
 
 class EmulatedRank:
@@ -108,7 +112,9 @@ class EmulatedRank:
             **rank_environment(self.rank, self._program.world, self._program.per_node),
         }
         try:
-            self._process = subprocess.Popen(self._program.command, env=environment, pass_fds=(ask_fd, say_fd))
+            self._process = subprocess.Popen(
+                self._program.command, env=environment, pass_fds=(ask_fd, say_fd), stdout=self._program.stdout
+            )
         except OSError as error:
             raise UsageError(f"the program cannot be started: {error}", hint="give the command after `--`") from error
         finally:

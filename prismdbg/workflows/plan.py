@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import PrismError
 from prismdbg.model import made_up
 from prismdbg.model.counted import counted
 from prismdbg.predict import sandbox_plan
@@ -45,11 +47,22 @@ def _sandbox(request: EmulateRequest, probe: Probe | None) -> Sandbox:
 def _probe(request: EmulateRequest, say: Say) -> Probe:
     rank = 0 if request.classes is not None else request.ranks[0]
     steps = min(request.steps, PROBED_STEPS) if request.steps else PROBED_STEPS
-    with tempfile.TemporaryDirectory(prefix="prismdbg-plan-") as folder:
-        output = Path(folder) / "run"
+    folder = Path(tempfile.mkdtemp(prefix="prismdbg-plan-"))
+    asked = replace(
+        request, output=folder, ranks=(rank,), classes=None, steps=steps, window_bytes=0, all_on_stderr=True
+    )
+    is_kept = False
+    try:
         say(f"trying {request.mesh.say(rank)} for {counted(steps, 'step')} in {folder}, which is removed afterwards")
-        asked = replace(request, output=output, ranks=(rank,), classes=None, steps=steps, window_bytes=0)
-        return _measured(RunFolder(output), emulate(asked, say), rank, steps, request.mesh)
+        return _measured(RunFolder(folder), emulate(asked, say), rank, steps, request.mesh)
+    except PrismError:
+        is_kept = bool(RunFolder(folder).rank_folders())  # what is said of the failure leads there
+        if is_kept:
+            say(f"kept, to look at what failed; then: prismdbg rm {folder}")
+        raise
+    finally:
+        if not is_kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _measured(run: RunFolder, done: Emulated, rank: int, steps: int, mesh: Mesh) -> Probe:

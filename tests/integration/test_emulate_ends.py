@@ -1,0 +1,103 @@
+"""However `emulate` and `plan` end: no process, no half a run, and an error whose advice can be followed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from chain import CLI, prismdbg
+from emulated import PROGRAMS, emulate, python
+from jobs import ROOT, plain_environment
+from spawning import Spawn
+from waiting import wait_for
+
+pytestmark = pytest.mark.job
+
+BOUND_S = 60.0
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        (["no-such-program"], 2),
+        ([sys.executable, "no-such-script.py"], 6),
+        (python("emulated_steps.py", 0, 0), 6),
+    ],
+)
+def test_a_start_that_failed_leaves_no_folder(program: list[str], code: int, was_there: bool, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    if was_there:
+        run.mkdir()
+    done = emulate(run, 4, "dp=4", program=program)
+    assert done.returncode == code, done.stderr
+    assert "what to do:" in done.stderr
+    assert run.exists() is was_there
+    assert not was_there or list(run.iterdir()) == []
+
+
+def test_what_a_rank_left_stays(tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_steps.py", 2, 7))
+    assert done.returncode == 6, done.stderr
+    advice = re.search(r"prismdbg (debug .* --rank 0)", done.stderr)
+    assert advice is not None and str(tmp_path / "run") in advice[1]
+    said = prismdbg("status", tmp_path / "run")
+    assert "rank 0 failed at" in said.err and "graph build" not in said.err
+
+
+@pytest.mark.parametrize("command", ["emulate", "plan"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_one_leaves_nothing(
+    command: str, number: signal.Signals, code: int, tmp_path: Path, spawn: Spawn
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    program, said = python("emulated_hang.py", tmp_path / "pid"), tmp_path / "said"
+    output = ["-o", tmp_path / "run"] if command == "emulate" else []
+    words = [*CLI, command, *output, "--world", 4, "--mesh", "dp=4", "--", *program]
+    with said.open("w") as talk:
+        started = spawn(
+            *map(str, words), cwd=ROOT, env=plain_environment(TMPDIR=str(tmp_path / "tmp")), stdout=talk, stderr=talk
+        )
+    rank = psutil.Process(
+        int(wait_for(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), BOUND_S, "it"))
+    )
+    started.send_signal(number)
+    assert started.wait(BOUND_S) == code, said.read_text()
+    assert not rank.is_running()
+    assert "Traceback" not in said.read_text()
+    assert not (tmp_path / "run").exists() and list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_plan_tried_is_kept_where_there_is_something_to_see(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    environment = plain_environment(TMPDIR=str(tmp_path / "tmp"))
+    failed = prismdbg("plan", "--mesh", "dp=4", "--", *python("emulated_steps.py", 1, 7), env=environment)
+    assert failed.code == 6, failed.err
+    advice = re.search(r"prismdbg debug (\S+) --rank 0", failed.err)
+    assert advice is not None and f"prismdbg rm {advice[1]}" in failed.err
+    assert prismdbg("status", advice[1]).code == 0
+    assert prismdbg("rm", advice[1]).code == 0
+    failed = prismdbg("plan", "--mesh", "dp=4", "--", *python("emulated_steps.py", 0, 0), env=environment)
+    assert failed.code == 6 and "kept, to look" not in failed.err
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_plan_prints_its_figures_alone(tmp_path: Path) -> None:
+    planned = prismdbg("plan", "--json", "--mesh", "dp=4", "--", *python("emulated_steps.py", 2, 0))
+    assert planned.code == 0, planned.err
+    assert json.loads(planned.out)["ranks"] == [0]
+    assert "last line of rank 0" not in planned.out
+
+
+def test_ranks_that_are_needed_for_their_values_are_counted_before_they_start(tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 4, "pp=4", program=[sys.executable, str(PROGRAMS / "gpt_pipeline.py"), "1"])
+    assert done.returncode == 0, done.stderr
+    talk = done.stderr
+    (counted,) = re.findall(r"ranks along pp need what their neighbours send: up to 4 of them run for it.*", talk)
+    assert re.search(r", with about [1-9]\d* MiB of its own each$", counted)
+    assert talk.index("rank 0 (pp=0) of 4") < talk.index(counted) < talk.index("rank 1 (pp=1) of 4, for its values")
