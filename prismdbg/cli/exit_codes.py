@@ -14,5 +14,7 @@ class ExitCode(IntEnum):
     DIVERGED = 5
     RANK_LOST = 6
     TIMEOUT = 124
+    CANNOT_TELL = 125  # --bisect: `git bisect run` skips this commit
+    NO_VERDICT = 128  # --bisect: wrong usage; `git bisect run` takes 1 to 127 for bad and stops here
     INTERRUPTED = 130
     TERMINATED = 143

@@ -74,20 +74,31 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except PrismError as error:
         _say_error(str(error), error.hint)
-        return error.exit_code
+        return _failed(error.exit_code, arguments)
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return _failed(error.exit_code, arguments)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except (BrokenPipeError, _HasEnough):
         for stream in _readers_gone():
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        return ExitCode.OK
+        return ExitCode.NO_VERDICT if _bisects(arguments) else ExitCode.OK
     if not isinstance(answer, int):
         return ExitCode.OK
     return int(answer) if answer >= 0 else 128 - answer  # a job killed by a signal, as shells say it
+
+
+def _failed(code: int, arguments: Sequence[str]) -> int:
+    """A wrong line says nothing of any commit, and 2 would tell `git bisect run` that this one is bad."""
+    return ExitCode.NO_VERDICT if code == ExitCode.USAGE and _bisects(arguments) else code
+
+
+def _bisects(arguments: Sequence[str]) -> bool:
+    """As the line has it, for it may not even be readable: `--bisec` is meant, too. What follows `--` is of a job."""
+    mine = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return any(argument.startswith("--bis") for argument in mine)
 
 
 def _have_streams() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,10 +13,9 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
-from prismdbg.cli.replay_chosen import CANNOT_TELL, Chosen, cannot_tell
+from prismdbg.cli.replay_chosen import Chosen, judged
 from prismdbg.cli.replay_script import replay_scripted
 from prismdbg.cli.stop_text import source_lines
-from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg.session.story import render_story
 from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
@@ -53,7 +53,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option("--strict", is_flag=True, help="Pickled objects that differ (a pid, a time) count, too.")
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for the whole replay.")
-@click.option("--bisect", is_flag=True, help="Exit 125 where this code or this machine cannot run the capsule.")
+@click.option("--bisect", is_flag=True, help="Exit as `git bisect run` wants it; needs --source.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option(
     "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
@@ -79,10 +79,13 @@ def command(
     Exits 0 when it was the run that was, or when a rank that hung was un-hung; 5 when it diverged, 3 for a bad
     capsule, 4 when this machine lacks something, 124 when the time is over. With --script it exits 1 when an
     expectation failed. With --source, where the program may leave the record: 0 when the incident does not happen
-    again, 1 when it does, and with --bisect 125 when the program fails otherwise (as `git bisect run` wants it).
+    again, 1 when it does.
+
+    With --bisect, as `git bisect run` wants it: 125, which skips the commit, when the program fails otherwise or
+    nothing can be told; 128, which ends the search, for wrong usage, --bisect without --source among it.
     """
     chosen = Chosen(
-        capsule=capsule_at(capsule, rank),
+        capsule=capsule,
         runtime=runtime or "",
         until=until,
         script=script,
@@ -96,15 +99,14 @@ def command(
         as_json=as_json,
     )
     chosen.check()
+    return judged(lambda: _replayed(chosen, rank)) if bisect else _replayed(chosen, rank)
+
+
+def _replayed(chosen: Chosen, rank: int | None) -> int:
+    chosen = replace(chosen, capsule=capsule_at(chosen.capsule, rank))
     if chosen.is_scripted:
         return replay_scripted(chosen)
-    try:
-        return _compare(chosen) if lines is None else _by_lines(chosen, lines)
-    except PrismError as error:
-        if bisect and cannot_tell(error):
-            _say(f"cannot tell: {error}")
-            return CANNOT_TELL
-        raise
+    return _compare(chosen) if chosen.lines is None else _by_lines(chosen, chosen.lines)
 
 
 def _by_lines(chosen: Chosen, name: str) -> int:
@@ -131,7 +133,8 @@ def _compare(chosen: Chosen) -> int:
         _print(verdict, output, incident)
         if kept:
             render.say(f"its whole output: {kept}")
-    return _CODES[verdict.outcome]
+    code = _CODES[verdict.outcome]
+    return ExitCode.CANNOT_TELL if chosen.bisect and code is ExitCode.RANK_LOST else code
 
 
 def _keep_output(capsule: Path, output: str) -> Path | None:

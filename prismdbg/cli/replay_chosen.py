@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.errors import CapsuleError, Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.cli import render
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.script.fix import CAN_RECUR
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.source_overlay import NothingMatches, make_overlay
 
-CANNOT_TELL = 125  # `git bisect run` skips this commit
+PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,27 @@ class Chosen:
         more = self.script is not None or self.lines is not None or self.source is not None
         if more and self.until is not None:
             raise UsageError("--until is for a replay without more", hint="`run_to` in a script, until with -x")
+        if self.bisect:
+            self._check_bisect()
+
+    def _check_bisect(self) -> None:
+        """What would give one and the same answer for every commit is no verdict."""
+        if self.lines is not None:
+            raise UsageError("-x gives no verdict of a commit", hint="--script says what must hold")
+        if self.source is None and self.runtime != PLAIN:
+            raise UsageError(
+                "--bisect without --source replays the captured program, whichever commit is checked out",
+                hint="--source . lays the files that are checked out over the captured ones",
+            )
+
+    def check_incident(self, manifest: Manifest) -> None:
+        """`UsageError` where no commit could ever be bad."""
+        if self.bisect and self.source is not None and self.script is None and manifest.incident.kind not in CAN_RECUR:
+            raise UsageError(
+                f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
+                "every commit would be good",
+                hint="--script says what must hold",
+            )
 
     def request(self, capsule: Capsule) -> ReplayRequest:
         return ReplayRequest(
@@ -59,5 +85,20 @@ class Chosen:
 
 def cannot_tell(error: PrismError) -> bool:
     """Whether it says nothing of the code: it cannot run, the capsule is bad, the machine lacks something, time is
-    over."""
-    return isinstance(error, FacilityError | CapsuleError | RankLost | WaitTimeout | NothingMatches | Defect)
+    over. Wrong usage is no such thing: it is the same for every commit."""
+    return isinstance(error, NothingMatches) or not isinstance(error, UsageError | Divergence)
+
+
+def judged(run: Callable[[], int]) -> int:
+    """The exit code of `run` as `git bisect run` is to take it: whatever is no verdict becomes 125. `UsageError` is
+    left to the command line, which makes 128 of it: there git stops."""
+    try:
+        return run()
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        why = error if isinstance(error, PrismError) else Defect.of(error)
+        if not cannot_tell(why):
+            raise
+        render.say(f"prismdbg: cannot tell: {why}")
+        return ExitCode.CANNOT_TELL

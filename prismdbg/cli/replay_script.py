@@ -9,8 +9,9 @@ from typing import Any
 from prismdbg.cli import render
 from prismdbg.cli.answer_text import answer_text
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.replay_chosen import CANNOT_TELL, Chosen, cannot_tell
+from prismdbg.cli.replay_chosen import Chosen, cannot_tell
 from prismdbg.errors import PrismError
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
 from prismdbg.script.fix import FixVerdict, Judgement
@@ -38,7 +39,7 @@ def exit_code(result: Scripted, *, scripted: bool, bisect: bool) -> int:
     findings, fix = result.findings, result.fix
     looked_at = [check for check in findings.failed if check.hits]
     if bisect and not looked_at and _cannot_tell(findings, fix):
-        return CANNOT_TELL
+        return ExitCode.CANNOT_TELL
     if findings.failed:
         return ExitCode.FAILED
     match findings.ending:
@@ -47,14 +48,16 @@ def exit_code(result: Scripted, *, scripted: bool, bisect: bool) -> int:
         case Ending.TIMEOUT:
             return ExitCode.TIMEOUT
         case Ending.LOST if result.verdict is None or result.verdict.outcome is Compared.RANK_LOST:
-            return _lost(fix)
+            return _lost(fix, bisect)
     if fix is not None and not scripted:
         return ExitCode.OK if fix.judgement is Judgement.GONE else ExitCode.FAILED
     return ExitCode.OK
 
 
-def _lost(fix: FixVerdict | None) -> int:
-    return ExitCode.FAILED if fix is not None and fix.judgement is Judgement.RECURS else ExitCode.RANK_LOST
+def _lost(fix: FixVerdict | None, bisect: bool) -> int:
+    if fix is not None and fix.judgement is Judgement.RECURS:
+        return ExitCode.FAILED
+    return ExitCode.CANNOT_TELL if bisect else ExitCode.RANK_LOST
 
 
 def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
@@ -72,6 +75,7 @@ def replay_scripted(chosen: Chosen) -> int:
     overlay: Overlay | None = None
     try:
         with opened(chosen.capsule) as whole:
+            chosen.check_incident(whole.manifest)
             request = chosen.request(whole)
             if (overlay := request.overlay) is not None:
                 say_overlay(overlay)
@@ -82,7 +86,7 @@ def replay_scripted(chosen: Chosen) -> int:
         if not (chosen.bisect and cannot_tell(error)):
             raise
         render.say(f"prismdbg: cannot tell: {error}")
-        code = CANNOT_TELL
+        code = ExitCode.CANNOT_TELL
     finally:
         if chosen.junit is not None:
             report(chosen.junit, result.findings, chosen.capsule, result.elapsed_s)
@@ -127,7 +131,8 @@ def _overlay_json(overlay: Overlay) -> dict[str, Any]:
 
 def say_overlay(overlay: Overlay) -> None:
     """Which of the user's files are used, and which are not."""
-    render.say(f"prismdbg: {overlay.folder} stands for {overlay.seen_as}: {overlay.unchanged} files as captured")
+    unchanged = counted(overlay.unchanged, "file")
+    render.say(f"prismdbg: {overlay.folder} stands for {overlay.seen_as}: {unchanged} as captured")
     for title, names in (
         ("replaced", sorted(overlay.replaced)),
         ("added", sorted(overlay.added)),
@@ -169,6 +174,7 @@ def _show_check(check: Finding, capsule: Path) -> None:
     render.emit(f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}")
     if check.outcome is Outcome.FAILED:
         lines = [f"{check.place}: {check.text}", check.message]
+        lines += [f"stop: {check.stop}"] if check.stop else []
         lines += [f"  {name} = {value}" for name, value in check.values.items()]
         lines += [f"look there: {look_command(capsule, check.moment)}"]
         render.emit("\n".join(f"           {line}" for text in lines for line in text.splitlines()))

@@ -36,7 +36,8 @@ class Ending(StrEnum):
 class Finding:
     """`text`: the expression; `hits`: how often it was looked at; `values`: of the names in it, where it failed.
 
-    assumed: it rests on answers of synthesized peers.
+    assumed: it rests on answers of synthesized peers. stop: where it failed at a stop, what that one is, as one would
+    type it, behind the name that the script has for it.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Finding:
     message: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     assumed: bool = False
+    stop: str = ""
 
     def fail(self, moment: Moment | None, message: str) -> None:
         """The first failure stays."""
@@ -67,6 +69,7 @@ class Finding:
             "message": self.message,
             "values": dict(self.values),
             "assumed": self.assumed,
+            "stop": self.stop,
         }
 
 

@@ -83,6 +83,7 @@ def _came(reached: Moment | None) -> str:
 
 def _story(check: Finding, look: Look) -> str:
     lines = [f"{check.place}: {check.text}", f"moment: {check.moment or 'none'}", check.message]
+    lines += [f"stop: {check.stop}"] if check.stop else []
     lines += [f"    {name} = {value}" for name, value in check.values.items()]
     lines += ["rests on the answers of synthesized peers"] * check.assumed
     return "\n".join([*lines, "look there:", f"    {look(check.moment)}"])

@@ -85,7 +85,7 @@ class Runner:
         if isinstance(entry, _Check):
             entry.finding.fail(moment, text)
         elif entry is not None:
-            self._findings.notes.append(f"stop {entry}: {text}")
+            self._findings.notes.append(f"stop {self._name(number)}: {text}")
 
     def _prepare(self) -> None:
         self._findings.reached = self._rank.begin(traced=self._needs_trace).moment
@@ -169,9 +169,15 @@ class Runner:
             if isinstance(hit, _Check):
                 hit.finding.hits += 1
                 hit.finding.fail(stand.moment, "it happened")
+                hit.finding.stop = self._name(number)
                 self._explain(hit, stand)
             elif hit is not None:
-                self._look(stand, _at(hit))
+                self._look(stand, _at(hit), self._name(number))
+
+    def _name(self, number: int) -> str:
+        """`losses (train.py:73)`; of what is forbidden, which has no name, `allocation if size > 1e9`."""
+        entry, title = self._stops[number], self._specs[number].title
+        return f"{entry} ({title})" if isinstance(entry, str) else title
 
     def _unnumbered(self, stand: Stand) -> list[int]:
         """Stops that wait for what every debugged rank stops at."""
@@ -194,13 +200,14 @@ class Runner:
             if check.at is not None and self._moment_of(check.at) == target:
                 check.finding.fail(stand.moment, f"{target} never was: the rank went from {before} to {stand.moment}")
 
-    def _look(self, stand: Stand, due: Due) -> None:
+    def _look(self, stand: Stand, due: Due, stop: str = "") -> None:
+        """`stop`: the one that it stands at, where one was hit."""
         for check in self._expects:
             if check.at is not None and due(check.at) and check.finding.outcome is not Outcome.FAILED:
-                self._expect(check, stand)
+                self._expect(check, stand, stop)
         self._findings.records += [self._record(record, stand) for record in self._script.record if due(record.at)]
 
-    def _expect(self, check: _Check, stand: Stand) -> None:
+    def _expect(self, check: _Check, stand: Stand, stop: str) -> None:
         assert check.expression is not None
         check.finding.hits += 1
         value, why = self._value(check.expression.text)
@@ -213,6 +220,7 @@ class Runner:
         elif check.at is not None and self._moment_of(check.at) is not None:  # at a stop there may be more hits
             check.finding.outcome = Outcome.HELD
         if check.finding.outcome is Outcome.FAILED:
+            check.finding.stop = stop
             self._explain(check, stand)
         check.finding.assumed |= _is_assumed(value)
 

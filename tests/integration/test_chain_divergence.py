@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chain import Taken, altered, assert_same, prismdbg, replay, span
+from chain import INCIDENTS, Taken, altered, assert_same, prismdbg, replay, span
 from jobs import plain_environment
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -80,15 +80,16 @@ def test_out_of_time(nan_from_start: Taken) -> None:
     said = prismdbg(*command)
     assert said.code == 124
     assert "error: the replay did not reach its end within 0.001 s; it was at " in said.err
-    assert prismdbg(*command, "--bisect").code == 125
+    assert prismdbg(*command, "--bisect", "--source", INCIDENTS / "nan").code == 125
 
 
-def test_a_place_that_is_not_there(nan_with_checkpoints: Taken) -> None:
+def test_a_place_that_is_not_there(nan_with_checkpoints: Taken, nan_from_start: Taken) -> None:
     command = ("replay", nan_with_checkpoints.capsule, "--runtime", "docker")
     missing = prismdbg(*command, env=NO_ENGINE)
     assert missing.code == 4
     assert "error: " in missing.err and "what to do: " in missing.err
-    assert prismdbg(*command, "--bisect", env=NO_ENGINE).code == 125
+    bisected = ("replay", nan_from_start.capsule, "--runtime", "docker", "--source", INCIDENTS / "nan", "--bisect")
+    assert prismdbg(*bisected, env=NO_ENGINE).code == 125
     plain = prismdbg("replay", nan_with_checkpoints.capsule, "--runtime", "plain")
     assert plain.code == 4
     assert prismdbg("replay", nan_with_checkpoints.capsule, "--runtime", "podman").code == 2
@@ -100,9 +101,13 @@ def test_without_an_engine_the_next_best_place_is_taken(nan_with_checkpoints: Ta
     assert said.json["runtime"] == "local"
 
 
-def test_bisect_tells_good_from_bad(nan_from_start: Taken, other_rate: Path) -> None:
-    assert prismdbg("replay", nan_from_start.capsule, "--runtime", "local", "--bisect").code == 0
-    assert prismdbg("replay", other_rate, "--runtime", "local", "--bisect").code == 5
+def test_bisect_runs_what_is_checked_out_or_says_nothing(nan_from_start: Taken, other_rate: Path) -> None:
+    """A plain process runs the program's own files; elsewhere the captured ones run, the same for every commit."""
+    refused = prismdbg("replay", nan_from_start.capsule, "--runtime", "local", "--bisect")
+    assert refused.code == 128 and "whichever commit is checked out" in refused.err
+    plain = ("--runtime", "plain", "--allow-writes", "--bisect")
+    assert prismdbg("replay", nan_from_start.capsule, *plain).code == 0
+    assert prismdbg("replay", other_rate, *plain).code == 5
 
 
 def test_a_plain_process_repeats_side_effects_only_where_it_may(nan_from_start: Taken) -> None:

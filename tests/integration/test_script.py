@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from chain import Said, Taken, prismdbg, span
+from chain import INCIDENTS, Said, Taken, prismdbg, span
 from jobs import ROOT
 
 pytestmark = [pytest.mark.job]
@@ -87,7 +87,8 @@ def test_what_is_known_is_reported_when_the_time_is_over(nan_from_start: Taken, 
     assert said.code == 124, said.err
     error = ElementTree.parse(junit).getroot().find(".//error")
     assert error is not None and error.get("type") == "out of time"
-    assert scripted(nan_from_start.capsule, script, "--bisect", home=tmp_path).code == 125
+    bisected = ("--bisect", "--source", INCIDENTS / "nan")
+    assert scripted(nan_from_start.capsule, script, *bisected, home=tmp_path).code == 125
 
 
 def test_a_rank_that_waits_is_broken_off(nan_from_start: Taken, tmp_path: Path) -> None:
@@ -105,7 +106,8 @@ def test_a_bad_capsule_has_its_report_too(tmp_path: Path) -> None:
     said = scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", "--junit", junit, home=tmp_path)
     assert said.code == 3
     assert ElementTree.parse(junit).getroot()[0].get("errors") == "1"
-    assert scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", "--bisect", home=tmp_path).code == 125
+    bisected = ("--bisect", "--source", INCIDENTS / "nan")
+    assert scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", *bisected, home=tmp_path).code == 125
 
 
 def test_stops_between_collectives(nan_from_start: Taken, tmp_path: Path) -> None:

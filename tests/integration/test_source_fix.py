@@ -181,6 +181,29 @@ def test_a_folder_without_the_program(repository: Repository, tmp_path: Path) ->
     assert repository.replayed(tmp_path, "--bisect").code == 125
 
 
+def test_what_is_asked_wrongly_ends_the_search(repository: Repository, edited: Path) -> None:
+    """git takes 1 to 127 for a verdict, and would blame a commit."""
+    script = edited / "checks.yaml"
+    script.write_text("expect:\n  - {that: bytes >, at: 1.1}\n")
+    wrong: list[tuple[object, ...]] = [
+        ("--script", script),
+        ("--script", edited / "none.yaml"),
+        ("-x", script),
+        ("--until", 1),
+    ]
+    for options in [*wrong, ("--timeout", 0), ("--no-such-option",), ("--runtime", "podman")]:
+        said = repository.replayed(edited, *options, "--bisect")
+        assert said.code == 128 and "rror: " in said.err, (options, said)
+    repository.git("bisect", "start", "HEAD", "HEAD~4")
+    try:
+        said_by_git = repository.git(
+            "bisect", "run", *CLI, "replay", repository.capsule, "--runtime", "local", "--bisect", check=False
+        )
+    finally:
+        repository.git("bisect", "reset")
+    assert "first bad commit" not in said_by_git and "128" in said_by_git, said_by_git
+
+
 def test_git_bisect_finds_the_commit(repository: Repository) -> None:
     first = repository.git("rev-list", "--max-parents=0", "HEAD").strip()
     repository.git("bisect", "start", "HEAD", first)

@@ -122,7 +122,7 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
         (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.DIVERGED)), True, (1, 1)),
         (Scripted(findings=found(ending=Ending.DIVERGED)), True, (5, 5)),
         (Scripted(findings=found(ending=Ending.TIMEOUT)), True, (124, 125)),
-        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), True, (6, 6)),
+        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), True, (6, 125)),
         (Scripted(findings=found(ending=Ending.LOST), verdict=Verdict()), True, (0, 0)),  # as it was recorded
         (Scripted(findings=found(), fix=verdict(Judgement.GONE)), False, (0, 0)),
         (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), False, (1, 1)),

@@ -253,7 +253,7 @@ def test_a_condition_without_a_value_is_not_taken_for_no() -> None:
     runner.run()
     runner.condition_failed(11, Moment(1, 1), "there is no name x")
     runner.condition_failed(12, Moment(1, 1), "there is no name y")
-    assert findings.notes == ["stop s: its condition has no value at 1.1: there is no name x"]
+    assert findings.notes == ["stop s (if loss > 99): its condition has no value at 1.1: there is no name x"]
     assert only(findings).outcome is Outcome.FAILED
 
 
@@ -339,3 +339,12 @@ def test_a_rank_is_traced_where_that_is_needed(text: str, traced: bool) -> None:
     assert rank.traced is traced
     assert [check.outcome for check in findings.checks] in ([Outcome.HELD], [])
     assert all(value.value is not None for value in findings.records)
+
+
+def test_what_failed_at_a_stop_says_which() -> None:
+    findings = carried_out(
+        "stop_at: [{name: late, when: step > 1}]\nexpect:\n - {that: loss < 3, at: late}\n - {that: loss > 9, at: 1.1}\n"
+        "forbid:\n - {when: loss == 2}\n"
+    )
+    assert [check.stop for check in findings.checks] == ["late (if step > 1)", "", "if loss == 2"]
+    assert findings.checks[0].to_json()["stop"] == "late (if step > 1)"
