@@ -75,6 +75,11 @@ class Defect(PrismError):
         )
 
 
+def quoted(text: str, most: int = 60) -> str:
+    """As Python writes it, for a message: what was typed or pasted may be long."""
+    return repr(text if len(text) <= most else f"{text[: most - 3]}...")
+
+
 def exit_code_of(kind: str) -> int:
     """Of an error by its class's name, as an agent says it; 1 for one that is not known here."""
     known: list[type[PrismError]] = [PrismError]

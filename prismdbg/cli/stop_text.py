@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from prismdbg.cli.render import columns, size
 from prismdbg.model.collective import Frame
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
@@ -47,14 +49,20 @@ def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str
         return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
     came = asked if asked and stop.reason in ON_THE_WAY else stop.reason
-    reason = _reason(stop) if stop.stops else came
+    reason = why(stop) if stop.stops else came
     reason += f", event {stop.event}" if stop.event else ""
     return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
 
 
-def _reason(stop: Stopped) -> str:
-    """`stop 1, 3`, or why else."""
-    return f"stop {', '.join(map(str, stop.stops))}" if stop.stops else stop.reason
+def why(stop: Stopped) -> str:
+    """`stop 1: nan, stop 3: all_reduce on dp`, or why else."""
+    named = zip_longest(stop.stops, stop.titles, fillvalue="")
+    return ", ".join(stop_name(number, title) for number, title in named) or stop.reason
+
+
+def stop_name(number: int | str, title: str) -> str:
+    """`stop 3: all_reduce on dp`."""
+    return f"stop {number}: {title}" if title else f"stop {number}"
 
 
 def own_line(frames: Sequence[Frame]) -> str:
@@ -80,7 +88,7 @@ def call_line(call: Json) -> str:
 
 
 def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
-    rows = [("moment", str(stop.moment)), ("stopped", _reason(stop))]
+    rows = [("moment", str(stop.moment)), ("stopped", why(stop))]
     if stop.collective:
         rows.append(("op", str(stop.collective["profiling_name"])))
     for field in _ROWS:
@@ -94,7 +102,7 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
 
 
 def tally_text(tally: Json) -> str:
-    parts = [f"{tally['compared']} collectives ({tally['fingerprints']} with what they send)"]
+    parts = [f"{counted(tally['compared'], 'collective')} ({tally['fingerprints']} with what they send)"]
     if tally.get("object_notes"):
         parts.append(f"{tally['object_notes']} pickled objects that differ")
     again = tally.get("again", 0)
@@ -124,9 +132,10 @@ def notice_text(notice: Notice) -> str:
         case Finished():
             return finished_text(notice)
         case Hit():
-            return f"{notice.moment} stop {notice.stop} was hit: {call_line(notice.collective)}"
+            return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
         case StopFailed():
-            return f"{notice.moment} stop {notice.stop} cannot be decided, the rank goes on: {notice.error}"
+            name = stop_name(notice.stop, notice.title)
+            return f"{notice.moment} {name}; cannot be decided, the rank goes on: {notice.error}"
         case Unlike():
             what = ", ".join(notice.what)
             return (
@@ -145,13 +154,14 @@ def notice_text(notice: Notice) -> str:
 def progress_text(progress: Progress) -> str:
     """`running, at 12.3, 40 of 120 collectives ...`"""
     at = "" if str(progress.moment) in progress.text else f", at {progress.moment}"
-    done = f", {min(progress.done, progress.total)} of {progress.total} collectives" if progress.total else ""
+    total = counted(progress.total, "collective")
+    done = f", {min(progress.done, progress.total)} of {total}" if progress.total else ""
     return f"{progress.text}{at}{done} ..."
 
 
 def finished_text(end: Finished) -> str:
     missing = end.tally.get("missing", 0)
-    note = f"\n{missing} recorded collectives never came" if missing else ""
+    note = f"\nnever came: {counted(missing, 'recorded collective')}" if missing else ""
     return f"the program ended with {end.code} after {end.moment}: {tally_text({**end.tally, 'missing': 0})}{note}"
 
 
@@ -167,7 +177,7 @@ def where_text(frames: Sequence[Frame], chosen: int) -> str:
             hidden += 1
             continue
         if hidden:
-            lines.append(f"        ... {hidden} frames of libraries")
+            lines.append(f"        ... {counted(hidden, 'frame')} of libraries")
             hidden = 0
         lines.append(f"{'->' if number == chosen else '  '} {number:>3}  {frame}")
     return "\n".join(lines)
@@ -177,7 +187,7 @@ def source_lines(source: Json) -> Iterator[str]:
     """With the line that is executed marked."""
     if not source["lines"]:
         if length := source.get("length"):
-            yield f"{source['filename']} has {length} lines"
+            yield f"{source['filename']} has {counted(length, 'line')}"
             return
         unknown = "" if "length" in source else ", or has no such line"  # a capsule's rank may be of before
         yield f"the source of {source['filename'] or 'this place'} is not there{unknown}"

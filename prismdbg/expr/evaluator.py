@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prismdbg.errors import PrismError, UsageError
+from prismdbg.errors import PrismError, UsageError, quoted
 from prismdbg.expr import tree
 from prismdbg.expr.parser import Expression
 from prismdbg.expr.place import complaint
@@ -108,7 +108,7 @@ class _Evaluation:
             return self._environment.lookup(node.name)
         except KeyError as error:
             hint = str(error.args[1]) if len(error.args) > 1 else ""
-            raise complaint(self._text, node.column, f"there is no name {node.name!r} here", hint=hint) from None
+            raise complaint(self._text, node.column, f"there is no name {quoted(node.name)} here", hint=hint) from None
 
     def _logic(self, node: tree.Logic) -> Any:
         result: Any = None

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from prismdbg.errors import quoted
 from prismdbg.expr.place import complaint
 
 MAX_TEXT = 1000
@@ -104,7 +105,9 @@ def _number(text: str, column: int) -> Token:
         raise complaint(text, column, f"{digits} is too large")
     if suffix:
         if suffix not in UNITS:
-            raise complaint(text, column + len(digits), f"unknown unit {suffix!r}", hint="units: " + " ".join(UNITS))
+            raise complaint(
+                text, column + len(digits), f"unknown unit {quoted(suffix)}", hint="units: " + " ".join(UNITS)
+            )
         value = round(value * UNITS[suffix]) if value < 1e15 else value * UNITS[suffix]
     return Token(Kind.NUMBER, digits + suffix, column, value)
 

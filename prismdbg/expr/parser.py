@@ -9,7 +9,7 @@ import keyword
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, quoted
 from prismdbg.expr import tree
 from prismdbg.expr.functions import SIGNATURES
 from prismdbg.expr.lexer import Kind, Token, tokens
@@ -87,7 +87,9 @@ class _Parser:
 
     def _unexpected(self, more: str = "") -> UsageError:
         token = self._next
-        what = "the expression ends too early" if token.kind is Kind.END else f"{token.text!r} is not expected here"
+        what = (
+            "the expression ends too early" if token.kind is Kind.END else f"{quoted(token.text)} is not expected here"
+        )
         return complaint(self._text, token.column, what + more)
 
     def _either(self) -> tree.Node:
@@ -173,7 +175,9 @@ class _Parser:
         if token.kind is not Kind.NAME or keyword.iskeyword(token.text):
             raise complaint(self._text, token.column, "a name is missing after the dot")
         if token.text.startswith("_"):
-            raise complaint(self._text, token.column, f"{token.text!r} is private", hint="names with _ cannot be read")
+            raise complaint(
+                self._text, token.column, f"{quoted(token.text)} is private", hint="names with _ cannot be read"
+            )
         return token.text
 
     def _keys(self) -> tuple[tree.Node, ...]:
@@ -215,7 +219,7 @@ class _Parser:
         if keyword.iskeyword(name):
             raise complaint(self._text, token.column, f"{name!r} is not part of expressions")
         if name.startswith("__"):
-            raise complaint(self._text, token.column, f"{name!r} is private", hint="names with __ cannot be read")
+            raise complaint(self._text, token.column, f"{quoted(name)} is private", hint="names with __ cannot be read")
         return self._call(token) if self._accept("(") else tree.Name(token.column, name)
 
     def _call(self, token: Token) -> tree.Node:
@@ -224,7 +228,7 @@ class _Parser:
             raise complaint(
                 self._text,
                 token.column,
-                f"there is no function {token.text!r}",
+                f"there is no function {quoted(token.text)}",
                 hint="functions: " + " ".join(sorted(SIGNATURES)),
             )
         arguments = self._items(")")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.memory_format import Kind
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, quoted
 from prismdbg.memory.live import live_at
 from prismdbg.memory.trace import Block, MemoryTrace, Site
 
@@ -20,6 +20,12 @@ _PROTOCOL = 4  # what the viewer in the browser can read
 
 def check_place(path: Path) -> None:
     """Before anything is made for it: `UsageError` where no file can be written at `path`."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # too long, or with a byte that no name has
+        raise UsageError(f"{quoted(str(path))} is no name of a file: {error}", hint="give another name") from None
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint="give the name of a file")
     if not path.parent.is_dir():

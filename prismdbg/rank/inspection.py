@@ -153,14 +153,14 @@ def frame_at(stop: Stop, number: int) -> FrameType | None:
 
 
 def locals_at(stop: Stop, number: int) -> list[dict[str, str]]:
-    """Names of the stop and of the frame, with what they are in one line each."""
+    """Names of the frame, then of the stop, with what they are in one line each."""
     with quiet():
         names = locals_of(frame_at(stop, number))
-        listed = [("local", name, value) for name, value in names.items() if not name.startswith("__")]
-        listed += [("stop", name, value) for name, value in stop.names.items()]
+        own = [("local", name, value) for name, value in names.items() if not name.startswith("__")]
+        listed = [*own[:MAX_LOCALS], *(("stop", name, value) for name, value in stop.names.items())]
         return [
             {"from": origin, "name": name, "type": type_name(value), "text": short(value)}
-            for origin, name, value in listed[:MAX_LOCALS]
+            for origin, name, value in listed
         ]
 
 

@@ -1,12 +1,16 @@
-"""Stack frames as the agent lists them, innermost first, and which of them is the program's own."""
+"""Stack frames as the agent lists them, innermost first, which of them is the program's own, and the names in one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from prismdbg.model.collective import Frame
 from prismdbg.protocol.values import frame_from_json
 
+Json = dict[str, Any]
+
+_EVENT = "stop"  # where a name is from
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 
@@ -22,3 +26,13 @@ def is_library(frame: Frame) -> bool:
 def own_frame(frames: tuple[Frame, ...]) -> int:
     """The innermost frame of the program itself; the innermost of all where there is none."""
     return next((number for number, frame in enumerate(frames) if not is_library(frame)), 0)
+
+
+def own_names(names: Sequence[Json]) -> tuple[Json, ...]:
+    """Of the names at a stop those of the frame, without the event's."""
+    return tuple(name for name in names if name["from"] != _EVENT)
+
+
+def event_names(names: Sequence[Json]) -> frozenset[str]:
+    """Those of the event, by which every expression knows it."""
+    return frozenset(str(name["name"]) for name in names if name["from"] == _EVENT)

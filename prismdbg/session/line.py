@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, quoted
 from prismdbg.model.moment import Moment
 
 MAX_LINE = 4000
@@ -193,8 +193,8 @@ def verb_of(word: str) -> Verb:
     if first is not None and all(verb.startswith(first) for verb in found):
         return first
     if found:
-        raise UsageError(f"{word!r} may be {' or '.join(found)}")
-    raise UsageError(f"there is no {word!r}", hint="help lists what there is")
+        raise UsageError(f"{quoted(word)} may be {' or '.join(found)}")
+    raise UsageError(f"there is no {quoted(word)}", hint="help lists what there is")
 
 
 def _numbered(verb: Verb, argument: str, insists: bool) -> Line:
@@ -209,5 +209,5 @@ def _numbered(verb: Verb, argument: str, insists: bool) -> Line:
 def _number(verb: Verb, text: str) -> int:
     least = 0 if verb is Verb.RESTART else 1
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
-        raise UsageError(f"{verb} takes a number from {least}, not {text!r}")
+        raise UsageError(f"{verb} takes a number from {least}, not {quoted(text)}")
     return int(text)

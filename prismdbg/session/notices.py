@@ -16,7 +16,8 @@ class Stopped:
     """`reason`: start, next, until, stop, paused, diverged, end of the log, ...; `collective` is empty at the start.
 
     number: the n-th stop of the rank, 0 where that is not known; told twice, it is one stop.
-    stops: numbers of those that were hit; ignored: what each of them still lets pass, by number.
+    stops: numbers of those that were hit; titles: what each is, as one would type it; ignored: what each of them still
+    lets pass, by number.
     answered: the peers' answer is there; place: digests of everything up to here; hits: what was noted on the way.
     event: the n-th event since the last collective, 0 at one; events_before: how many there were before it, where they
     were counted; found: what a search in this run found: `writer`, `origin`.
@@ -27,6 +28,7 @@ class Stopped:
     number: int = 0
     collective: Json = field(default_factory=dict)
     stops: tuple[int, ...] = ()
+    titles: tuple[str, ...] = ()
     ignored: dict[int, int] = field(default_factory=dict)
     answered: bool = True
     place: dict[str, str] = field(default_factory=dict)
@@ -114,19 +116,21 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A stop that only tells was hit; the rank went on."""
+    """A stop that only tells was hit; the rank went on. `title`: the stop as one would type it."""
 
     moment: Moment
     stop: int
+    title: str = ""
     collective: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopFailed:
-    """A stop's condition could not be evaluated; told once, the rank went on."""
+    """A stop's condition could not be evaluated; told once, the rank went on. `title`: as of a hit."""
 
     moment: Moment
     stop: int
+    title: str = ""
     error: str
 
 

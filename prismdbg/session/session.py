@@ -59,6 +59,7 @@ class Session:
         self.phase = Phase.RUNNING
         self.verb = ""  # that is carried out
         self.moment = Moment(0)
+        self.origin: Moment | None = None  # where the rank stood at first: a captured one behind its last collective
         self.visited: list[Stopped] = []
         self.visits = Visits()
         self.frames: tuple[Frame, ...] = ()
@@ -81,6 +82,19 @@ class Session:
     def stop(self) -> Stopped | None:
         """Where the rank stands now."""
         return self.visited[-1] if self.phase is Phase.STOPPED else None
+
+    def named(self, notice: Notice) -> Notice:
+        """With what its stops are: a number alone says little, and one that was to hit once is gone soon."""
+        match notice:
+            case Stopped():
+                return self._with_titles(notice, notice.stops)
+            case Hit() | StopFailed():
+                return replace(notice, title=self.stops.titles([notice.stop])[0])
+            case _:
+                return notice
+
+    def _with_titles(self, stop: Stopped, numbers: tuple[int, ...], **changes: Any) -> Stopped:
+        return replace(stop, stops=numbers, titles=self.stops.titles(numbers), **changes)
 
     def notice(self, notice: Notice) -> bool:
         """Takes in what the rank tells; False for what is known already."""
@@ -124,14 +138,17 @@ class Session:
         """Takes in the first answer to `progress`: a stop that happened before anybody listened."""
         self.moment = Moment.parse(str(reply["moment"]))
         if reply["stopped"] and self.phase is Phase.RUNNING:
-            self.notice(parse_stop(reply, str(reply["stopped"])))
+            self.notice(self.named(parse_stop(reply, str(reply["stopped"]))))
+            if self.visited[-1].reason in (PARKED, START):
+                self.origin = self.moment
 
     def returned(self, reply: dict[str, Any]) -> None:
         """Takes in the answer to `progress` of a rank that is again where it was: its stops are counted from there."""
         self.phase, self.pending, self.lost_because = Phase.RUNNING, None, ""
         self.finished = self.raised = None
         self._last_stop = 0
-        self._stopped(parse_stop(reply, str(reply["stopped"])))
+        stop = parse_stop(reply, str(reply["stopped"]))
+        self._stopped(self._with_titles(stop, stop.stops))
 
     def arrives(self, stops: tuple[int, ...] = ()) -> Stopped | None:
         """Where the rank stands, with the verb as the reason where a run to a moment was only its way there. `stops`:
@@ -139,7 +156,7 @@ class Session:
         stop = self.stop
         if stop is not None and stop.reason in ON_THE_WAY and (stops or self.verb):
             reason = "stop" if stops or stop.stops else self.verb
-            self.visited[-1] = replace(stop, reason=reason, stops=stops or stop.stops)
+            self.visited[-1] = self._with_titles(stop, stops or stop.stops, reason=reason)
         return self.stop
 
     def lost(self, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, quoted
 from prismdbg.expr import tree
 from prismdbg.expr.functions import SIGNATURES
 from prismdbg.expr.lexer import UNITS
@@ -42,7 +42,7 @@ def check(spec: StopSpec, known: Known) -> None:
     _check_parts(spec)
     if spec.group and not known.has_group(spec.group):
         groups = ", ".join(dict.fromkeys(group.title for group in known.groups))
-        raise UsageError(f"there is no group {spec.group!r} in this capsule", hint=f"groups: {groups}")
+        raise UsageError(f"there is no group {quoted(spec.group)} in this capsule", hint=f"groups: {groups}")
     if spec.peer is not None and 0 < known.world_size <= spec.peer:
         raise UsageError(f"there is no rank {spec.peer}", hint=f"ranks: 0 to {known.world_size - 1}")
     for text in (spec.condition, spec.expression):
@@ -79,7 +79,7 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
         raise complaint(
             expression.text,
             node.column,
-            f"neither {whose} nor the program has the name {node.name!r}",
+            f"neither {whose} nor the program has the name {quoted(node.name)}",
             hint=f"{hint}; a name of the program: local.NAME",
         )
 

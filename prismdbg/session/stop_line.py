@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, quoted
 from prismdbg.expr.parser import parse
 from prismdbg.expr.place import complaint
 from prismdbg.model.moment import Moment
@@ -110,7 +110,7 @@ class _Words:
 
     def _after(self, word: str) -> str:
         if not self._words:
-            raise complaint(self._text, len(self._text), f"something is missing after {word!r}", hint=EXAMPLE)
+            raise complaint(self._text, len(self._text), f"something is missing after {quoted(word)}", hint=EXAMPLE)
         return self._words.pop(0)
 
     def _put(self, name: str, value: Any) -> None:
@@ -120,7 +120,7 @@ class _Words:
 
     def _number(self, text: str, what: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) <= 9):
-            raise complaint(self._text, max(self._text.find(text), 0), f"{text!r} is not {what}")
+            raise complaint(self._text, max(self._text.find(text), 0), f"{quoted(text)} is not {what}")
         return int(text)
 
     def _at_moment(self, moment: Moment) -> None:
@@ -136,7 +136,7 @@ class _Words:
             return OPS[word].label
         near = difflib.get_close_matches(word, [*LABELS, *_KINDS], 1)
         hint = f"did you mean {near[0]}?" if near else f"collectives: {' '.join(LABELS)}; {EXAMPLE}"
-        raise complaint(self._text, max(self._text.find(word), 0), f"there is no collective {word!r}", hint=hint)
+        raise complaint(self._text, max(self._text.find(word), 0), f"there is no collective {quoted(word)}", hint=hint)
 
 
 def stop_at_once(incident: IncidentKind) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ the rank."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -83,6 +84,7 @@ class StopList:
     def __init__(self) -> None:
         self._stops: dict[int, StopSpec] = {}
         self._next = 1
+        self._titles: dict[int, str] = {}  # also of those that are gone
         self.hits: dict[int, int] = {}
 
     def __iter__(self) -> Any:
@@ -101,14 +103,17 @@ class StopList:
         if len(self._stops) >= MAX_STOPS:
             raise UsageError(f"there are {MAX_STOPS} stops already", hint="delete some")
         numbered = replace(spec, number=self._next)
-        self._stops[self._next] = numbered
         self._next += 1
-        return numbered
+        return self._keep(numbered)
 
     def get(self, number: int) -> StopSpec:
         if number not in self._stops:
             raise UsageError(f"there is no stop {number}", hint="`stops` lists them")
         return self._stops[number]
+
+    def titles(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """Of each, as one would type it, also where it is gone by now; empty for one that never was in this list."""
+        return tuple(self._titles.get(number, "") for number in numbers)
 
     def remove(self, number: int) -> StopSpec:
         gone = self.get(number)
@@ -148,5 +153,8 @@ class StopList:
         return [stop.to_json() for stop in self.all]
 
     def _change(self, number: int, **changes: Any) -> StopSpec:
-        self._stops[number] = replace(self.get(number), **changes)
-        return self._stops[number]
+        return self._keep(replace(self.get(number), **changes))
+
+    def _keep(self, stop: StopSpec) -> StopSpec:
+        self._stops[stop.number], self._titles[stop.number] = stop, stop.title
+        return stop

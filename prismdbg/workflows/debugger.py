@@ -94,6 +94,7 @@ class Debugger:
     def poll(self, timeout_s: float) -> None:
         """Takes in what the rank tells while nothing is asked of it: also a stopped one may die."""
         try:
+            self.driver.pause_if_asked()
             self.driver.take(self.driver.travel.client.next_event(timeout_s, "what the rank tells"))
         except WaitTimeout:
             return

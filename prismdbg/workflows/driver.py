@@ -167,7 +167,7 @@ class Driver:
 
     def take(self, event: Json, run: Run | None = None) -> None:
         """One event of the rank."""
-        notice = notices.parse_notice(event)
+        notice = self.session.named(notices.parse_notice(event))
         if isinstance(notice, Stopped) and run is not None and self._passes(notice, run):
             return
         fresh = self.session.notice(notice)
@@ -190,6 +190,12 @@ class Driver:
 
     def interrupt(self) -> None:
         self._interrupts += 1
+
+    def pause_if_asked(self) -> None:
+        """Where nobody waits for a rank that runs on, for the time to wait is over: an interrupt is for it, too."""
+        if self._interrupts and self.session.phase is Phase.RUNNING:
+            self._interrupts = 0
+            self.ask(self.session.pause(), PROGRESS_S * 5)
 
     def listen(self) -> None:
         """From here on an interrupt is of what follows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prismdbg.errors import FacilityError, UsageError
+from prismdbg.errors import FacilityError, UsageError, quoted
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
@@ -185,7 +185,7 @@ class Journeys:
 
     def _trace(self, line: Line) -> Answer:
         if line.text not in ("", "on", "off"):
-            raise UsageError(f"trace takes on or off, not {line.text!r}")
+            raise UsageError(f"trace takes on or off, not {quoted(line.text)}")
         if line.text == "off":
             self._driver.trace_off()
         elif line.text == "on":

@@ -9,8 +9,10 @@ from prismdbg.errors import PrismError, RankLost
 from prismdbg.expr.parser import parse
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.frames import event_names, own_names
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import AROUND_LINES, PARKED, Ask, Phase
+from prismdbg.session.stops import HELD
 from prismdbg.session.watches import Watch, Watched
 from prismdbg.workflows.arrivals import Arrivals, with_arrivals
 from prismdbg.workflows.driver import Driver
@@ -36,7 +38,7 @@ class Looks:
             Verb.PRINT: lambda line: answers.Value(text=line.text, value=self.value(line.text)),
             Verb.STATS: lambda line: answers.Value(text=line.text, value=self.value(line.text), only_stats=True),
             Verb.DIFF: self._difference,
-            Verb.LOCALS: lambda _: answers.Names(names=self.local_names()),
+            Verb.LOCALS: lambda _: answers.Names(names=own_names(self.local_names())),
             Verb.PEERS: lambda _: answers.Peers(peers=self.peers()),
         }
 
@@ -76,6 +78,11 @@ class Looks:
     def value(self, text: str) -> Json:
         self._session.evaluate(text)  # refused before anything is asked
         self.trace_for(text)
+        return self.value_untraced(text)
+
+    def value_untraced(self, text: str) -> Json:
+        """As it is known without a trace."""
+        self._session.evaluate(text)
         self.know_frames()
         return dict(self._driver.ask(self._session.evaluate(text))["value"])
 
@@ -85,6 +92,7 @@ class Looks:
             self._trace()
 
     def local_names(self) -> tuple[Json, ...]:
+        """The chosen frame's, then the event's (`from` is `stop`): what expressions may begin with."""
         self.know_frames()
         return tuple(self._driver.ask(self._session.local_names())["locals"])
 
@@ -133,6 +141,10 @@ class Looks:
             largest=found["largest"],
             value=found.get("value"),
         )
+
+    def event_names(self) -> frozenset[str]:
+        """Of the event that the rank stands at, by which expressions know it."""
+        return event_names(self.local_names()) | HELD
 
     def know_frames(self) -> None:
         """The program's own frame is looked from, also before anybody asked for the stack."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
+from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.askable import require_block, require_number, require_written
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import Ask, Phase
@@ -38,7 +39,7 @@ class Searches:
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {
             Verb.WHO: self._who,
-            Verb.ORIGIN: lambda line: self._searched(line.text, lambda: self.origin(line.text)),
+            Verb.ORIGIN: self._origin_of,
             Verb.WHERE: self._where,
         }
 
@@ -47,8 +48,27 @@ class Searches:
         text = text.strip()
         if word not in ("wrote", "allocated") or not text:
             raise UsageError("who takes wrote or allocated, and an expression", hint="who wrote model.head.weight")
-        self._session.evaluate(text)  # refused before anything is asked
-        return self._searched(text, lambda: self.wrote(text) if word == "wrote" else self.allocated(text))
+        expression = parse(text)
+        value = self._looks.value_untraced(text)  # what cannot be asked is refused before anything runs
+        if word == "wrote":
+            require_written(expression, value, self._looks.event_names())
+            return self._searched(text, lambda: self.wrote(text))
+        require_block(expression, value)
+        return self._searched(text, lambda: self.allocated(text))
+
+    def _origin_of(self, line: Line) -> Answer:
+        """What has no value here may have had one before; what has one must be able to be NaN."""
+        if text := line.text:
+            expression = parse(text)
+            try:
+                value = self._looks.value_untraced(text)
+            except (RankLost, Interrupted):
+                raise
+            except PrismError:
+                return self._searched(text, lambda: self.origin(text))
+            require_number(expression, value)
+            self._looks.value_untraced(f"finite({text})")
+        return self._searched(text, lambda: self.origin(text))
 
     def _searched(self, text: str, look: Callable[[], Answer]) -> Answer:
         """What finds nothing leaves the rank where it stood; a name that is not there is the reason to say."""
@@ -70,7 +90,7 @@ class Searches:
         if not line.text:
             return self._looks.stack()
         if line.text.split() != ["from", "nan"]:
-            raise UsageError(f"where takes nothing, or: from nan; not {line.text!r}")
+            raise UsageError(f"where takes nothing, or: from nan; not {quoted(line.text)}")
         return self._searched("", lambda: self.origin(""))
 
     def wrote(self, text: str) -> Answer:

@@ -57,6 +57,7 @@ class Travel:
         self._images = images
         self._say = say
         self._running: RunningRank | None = None
+        self._was_started = False
         self._client: AgentClient | None = None
         self._checkpoints: dict[int, Checkpoint] = {}
         self._next = ORIGIN + 1
@@ -182,7 +183,9 @@ class Travel:
             self._plan.agent_path.with_suffix(".pid").unlink(missing_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 os.truncate(self.output, 0)
-        self._running = start(self._runtime, self._plan_at(number), self.capsule, self._say)
+        say = _nothing if self._was_started else self._say  # again: a way back, which is told as one
+        self._running = start(self._runtime, self._plan_at(number), self.capsule, say)
+        self._was_started = True
         self._client = connect(self._plan, self.running)
         if number == ORIGIN:
             self.first_record = take_over(self._client, self._request)
@@ -206,6 +209,10 @@ class Travel:
     def _hang_up(self) -> None:
         if self._client is not None:
             self._client.close()
+
+
+def _nothing(_: str) -> None:
+    return None
 
 
 def _is_image(name: str) -> bool:

@@ -51,7 +51,7 @@ class Ways:
         known = (*session.recorded[-1:], session.moment, *session.visits.moments)
         last = max(known)
         spans = f"it goes from {first} to {last}"
-        if moment < first and not (moment.step == first.step and not moment.collective):
+        if moment < first and moment != session.origin and not (moment.step == first.step and not moment.collective):
             raise UsageError(f"{moment} is before the capsule's beginning; {spans}")
         if session.recorded and Moment(moment.step, moment.collective) > last:
             raise UsageError(
@@ -66,7 +66,7 @@ class Ways:
         if session.phase is Phase.STOPPED and moment > session.moment:
             session.may_go_beyond(False)
             self._forward_to(moment)
-        elif session.stop is None or session.moment != moment or session.stop.reason == PARKED:
+        elif session.stop is None or session.moment != moment:
             self.back_to(moment)
 
     def stands(self) -> bool:

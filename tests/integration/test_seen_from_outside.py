@@ -65,8 +65,8 @@ def by_lines(nan_with_checkpoints: Taken) -> Callable[[str], Birth]:
         said = prismdbg("debug", capsule, "--runtime", runtime, typed="".join(f"{line}\n" for line in lines))
         assert said.code == 0, said.out + said.err
         answers = dict(part.split("\n", 1) for part in said.out.split("(prismdbg) ")[1:])
-        assert answers["continue"].startswith(f"stopped at {incident} (stop 1)")
-        assert answers["reverse-continue"].startswith(f"stopped at {incident} (stop 1)")
+        assert answers["continue"].startswith(f"stopped at {incident} (stop 1: nan)")
+        assert answers["reverse-continue"].startswith(f"stopped at {incident} (stop 1: nan)")
         birth = birth_in(answers["origin"])
         assert f"stopped at {birth.moment} (origin, event " in answers["origin"]
         assert re.search(rf"^-> +{birth.line} .*{re.escape(READS_THE_SCORE)}", answers["origin"], re.MULTILINE)
@@ -212,7 +212,7 @@ def test_what_takes_long_is_given_up_by_ctrl_c(terminal: Terminal, nan_from_star
     said = prompt.interrupt()
     stopped = re.search(r"stopped at (\S+) \(paused\)", said)
     assert stopped is not None and Moment.parse(stopped[1]) < incident, said
-    assert f"stopped at {incident} (stop 1)" in prompt.ask("continue")
+    assert f"stopped at {incident} (stop 1: nan)" in prompt.ask("continue")
     terminal.type_line("origin")
     terminal.until("looking for the first NaN up to")
     assert "given up at " in prompt.interrupt()

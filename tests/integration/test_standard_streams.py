@@ -61,7 +61,7 @@ def test_it_ends(shell: Shell, line: str, code: int, out: str, err: str) -> None
             0,
             "stop 1",
         ),
-        ("echo continue | prismdbg debug $REPLAYED --runtime local 2>&-", 0, "(stop 1)"),
+        ("echo continue | prismdbg debug $REPLAYED --runtime local 2>&-", 0, "(stop 1: nan)"),
     ],
     ids=["closed input", "a reader that has enough", "no error output"],
 )

@@ -13,6 +13,14 @@ from prismdbg.protocol.client import AgentError
 from prismdbg.session.checkpoint import Checkpoint
 
 Json = dict[str, Any]
+NAMES = [
+    {"from": "local", "name": "x", "type": "torch.Tensor", "text": "float32[1] cpu"},
+    {"from": "stop", "name": "step", "type": "int", "text": "0"},
+    {"from": "stop", "name": "out", "type": "list", "text": "list of 1"},
+]
+TENSOR: Json = {
+    "kind": "tensor", "dtype": "float32", "shape": [1], "device": "cpu", "requires_grad": False, "stats": None,
+}  # fmt: skip
 OPS = ("broadcast", "all_reduce", "barrier")
 
 
@@ -30,7 +38,7 @@ class SimulatedRank:
     """Steps of so many collectives each. `spaced`: at every so many the rank would stop for an image.
 
     weather: what a digest depends on besides the place; not in an image, as a clock is not. parked: it begins as a
-    restored process does.
+    restored process does, with so many collectives `behind` it.
     """
 
     steps: int = 4
@@ -39,6 +47,7 @@ class SimulatedRank:
     images: bool = True
     weather: str = "fair"
     parked: bool = False
+    behind: int = 0
     can_trace: bool = True
     traced: bool = False
     asked: list[tuple[str, Json]] = field(default_factory=list)
@@ -58,7 +67,7 @@ class SimulatedRank:
 
     def __post_init__(self) -> None:
         if self.parked:
-            self.place = Place(reason="parked")
+            self.place = Place(at=self.behind - 1, reason="parked")
             self.saved = {0: self.place}
 
     # what an agent's client does
@@ -74,9 +83,8 @@ class SimulatedRank:
             "history": self._history,
             "trace": self._trace,
             "stack": lambda _: {"frames": [{"filename": "/job/train.py", "line": 7, "name": "main"}]},
-            "evaluate": lambda _: {
-                "value": {"kind": "scalar", "type": "int", "value": 1, "digest": str(self.place.at)}
-            },
+            "evaluate": lambda asked: {"value": {**self._value(asked["expression"]), "digest": str(self.place.at)}},
+            "locals": lambda _: {"locals": NAMES},
         }
         if verb not in known:
             raise AgentError(f"this agent does not know {verb!r}")
@@ -98,7 +106,7 @@ class SimulatedRank:
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         found = [
-            Checkpoint(number=n, moment=self._moment(p.at), size_bytes=1000, cost_s=0.0) for n, p in self.saved.items()
+            Checkpoint(number=n, moment=self._kept_at(n, p), size_bytes=1000, cost_s=0.0) for n, p in self.saved.items()
         ]
         return tuple(sorted(found, key=lambda kept: (kept.moment, kept.number)))
 
@@ -127,6 +135,10 @@ class SimulatedRank:
     def forget(self, number: int) -> None:
         del self.saved[number]
 
+    def _kept_at(self, number: int, place: Place) -> Moment:
+        """The origin's is A: the first collective to come."""
+        return self._moment(place.at + 1 if self.behind and not number else place.at)
+
     # the program
 
     def kill(self) -> None:
@@ -144,10 +156,14 @@ class SimulatedRank:
             "moment": str(self._moment(place.at)),
             "stopped": place.reason,
             "number": place.number,
-            "collective": self._call(place.at),
+            "collective": self._call(place.at) if place.reason != "parked" else {},
             "tally": {"compared": place.at + 1, "fingerprints": 0, "synthesized": 0},
             **self._told,
         }
+
+    def _value(self, text: str) -> Json:
+        """`x` is a tensor, everything else a number."""
+        return TENSOR if text == "x" else {"kind": "scalar", "type": "int", "value": 1}
 
     def _take_stops(self, arguments: Json) -> Json:
         self.stops = arguments["stops"]

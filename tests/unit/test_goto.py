@@ -67,6 +67,20 @@ def test_a_step_is_its_first_collective_and_needs_no_words(debugger: Debugger, t
     assert said(told) == []
 
 
+def test_where_the_rank_stands_when_it_is_restored_is_a_place_to_go_to() -> None:
+    """It has 0.2 behind it; the first collective that it issues is 0.3."""
+    rank = SimulatedRank(parked=True, behind=2)
+    made = Debugger(rank, lambda _: None, recorded=rank.moments[2:], settings=Settings(bound_s=0.05))
+    made.begin()
+    for line, returns in (("goto 0.2", []), ("goto 1.1", []), ("goto 0.2", [0]), ("goto 0.3", [0]), ("back", [0, 0])):
+        answer = made.do(line)
+        assert isinstance(answer, answers.Arrived) and answer.stop is not None
+        assert answer.beginning == (answer.stop.reason == "parked") == (str(answer.moment) == "0.2")
+        assert rank.returns == returns, line
+    with pytest.raises(UsageError, match=r"0\.1 is before the capsule's beginning; it goes from 0\.3 to 3\.3"):
+        made.do("goto 0.1")
+
+
 @pytest.mark.parametrize(("mode", "halts"), [(Mode.APPLY, True), (Mode.IGNORE, False)])
 def test_a_way_between_collectives_passes_allocations_stops_only_where_it_is_told_to(
     monkeypatch: pytest.MonkeyPatch, mode: Mode, halts: bool

@@ -306,6 +306,11 @@ def test_locals_say_what_they_are() -> None:
     ]
 
 
+def test_many_locals_leave_room_for_the_events_names() -> None:
+    names = [item["from"] for item in locals_at(stop_at(frame_with({f"x{n}": n for n in range(300)}), op="barrier"), 0)]
+    assert (names.count("local"), names[-1]) == (200, "stop")
+
+
 def test_source_around_the_line_that_is_executed() -> None:
     stop = stop_at(sys._getframe())  # this line is in the middle
     source = source_at(stop, 0, 2, sys._getframe().f_lineno - 1)

@@ -402,6 +402,44 @@ def test_what_was_asked_is_said_at_the_stop() -> None:
     assert "stopped at 0.3 (next-step)" in text and "stopped at 0.4 (stop 2)" in text
 
 
+def test_a_stop_says_what_it_is_also_when_it_is_gone() -> None:
+    """As gdb does: the number alone is what one would have to look up."""
+    hit = {"event": "hit", "moment": "0.2", "stop": 3, "collective": CALL}
+    failed = {"event": "stop_failed", "moment": "0.2", "stop": 2, "error": "no name 'lost'"}
+    rank = PlayedRank(
+        [hit, failed, stopped("0.4", "stop") | {"stops": [1, 2]}], [stopped("0.5", "stop") | {"stops": [9]}]
+    )
+    lines = (
+        "tbreak all_reduce if bytes > 4",
+        "break 0.4",
+        "break on 0",
+        "log-only 3",
+        "continue",
+        "info",
+        "stops",
+        "c",
+    )
+    _, text = drive(rank, *lines)
+    both = "stop 1: all_reduce if bytes > 4, stop 2: if step == 0 and collective == 4"
+    assert f"stopped at 0.4 ({both}): all_reduce on group 0" in text
+    assert f"stopped       {both}" in text
+    assert "0.2 stop 3: on 0; hit by all_reduce on group 0" in text
+    assert "0.2 stop 2: if step == 0 and collective == 4; cannot be decided, the rank goes on: no name 'lost'" in text
+    assert "\n   1  " not in text, "it was to hit once"
+    assert "stopped at 0.5 (stop 9)" in text, "none of ours"
+
+
+def test_locals_are_the_frames_alone() -> None:
+    rank = PlayedRank([stopped("0.1")])
+    names = [{"from": "local", "name": "loss", "type": "float", "text": "3.5"}]
+    names += [{"from": "stop", "name": "bytes", "type": "int", "text": "4096"}]
+    rank.answers["locals"] = lambda _: {"locals": names}
+    assert drive(rank, "next", "locals")[1].endswith("\nloss  3.5\n")
+    rank = PlayedRank([stopped("0.1")])
+    rank.answers["locals"] = lambda _: {"locals": names[1:]}
+    assert drive(rank, "next", "locals")[1].endswith("\nno names here\n")
+
+
 def test_help_has_a_space_between_a_verb_and_its_meaning() -> None:
     _, text = drive(PlayedRank(), "help")
     for verb, usage in VERBS.items():

@@ -10,10 +10,13 @@ from simulated_rank import SimulatedRank
 
 from prismdbg.cli.answer_text import answer_text
 from prismdbg.cli.repl import run_repl
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
 from prismdbg.session import answers, notices
+from prismdbg.session.askable import require_block, require_number, require_written
 from prismdbg.session.notices import Stopped
 from prismdbg.workflows.debugger import Debugger, Settings
 from prismdbg.workflows.driver import Driver
@@ -46,12 +49,95 @@ def typed(*lines: str) -> str:
     return output.getvalue()
 
 
-@pytest.mark.parametrize("question", ["origin nosuch", "who wrote nosuch"])
-def test_a_name_that_is_not_there_is_the_answer_and_the_rank_stands_where_it_stood(question: str) -> None:
-    text = typed("goto 2.1", question)
+def test_a_name_that_is_not_there_is_the_answer_and_the_rank_stands_where_it_stood() -> None:
+    text = typed("goto 2.1", "origin nosuch")
     said = text[text.index("error:") :]
     assert said.startswith("error: there is no name 'nosuch' here")
     assert "stopped at 2.1 (as before): broadcast" in said and "all_reduce(x)" in said
+
+
+@pytest.mark.parametrize(
+    ("question", "why", "hint"),
+    [
+        ("who wrote nosuch", "there is no name 'nosuch' here", ""),
+        ("who wrote step", "step is this event's own, another one at each", "local.step"),
+        ("who wrote out[0]", "out is this event's own", "who allocated out[0], origin out[0]"),
+        ("who wrote x + step", "step is this event's own", "model.head.weight"),
+        ("who wrote allocated", "allocated is this event's own", "local.allocated"),
+        ("who wrote 5", "5 is an int, not a tensor", "break change 5"),
+        ("who wrote local.step", "local.step is an int, not a tensor", "reverse-continue"),
+        ("who allocated step", "step is an int, not a tensor", "one tensor: model.head.weight, out[0]"),
+        ("who allocated x + x", "x + x is computed for this answer", "one tensor"),
+        ("who allocated nosuch", "there is no name 'nosuch' here", ""),
+        ("origin step", "step is an int, which is never NaN or infinite", "origin takes nothing"),
+        ("origin 5", "5 is an int, which is never NaN or infinite", "loss"),
+    ],
+)
+def test_what_cannot_be_asked_of_the_past_is_refused_before_anything_runs(question: str, why: str, hint: str) -> None:
+    rank = Named()
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, settings=Settings(bound_s=0.05))
+    debugger.begin()
+    debugger.do("goto 2.1")
+    runs = len([verb for verb, _ in rank.asked if verb in ("resume", "trace")])
+    with pytest.raises(PrismError) as refused:
+        debugger.do(question)
+    assert why in str(refused.value) and hint in refused.value.hint
+    assert rank.returns == [] and len([verb for verb, _ in rank.asked if verb in ("resume", "trace")]) == runs
+
+
+TENSOR: dict[str, Any] = {"kind": "tensor", "dtype": "int64", "shape": [2, 0]}
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "block", "number"),
+    [
+        ({**TENSOR, "dtype": "float32", "shape": [2]}, "", "", ""),
+        (TENSOR, "", "has no elements", "of int64, which is never NaN"),
+        ({**TENSOR, "dtype": "bfloat16", "shape": []}, "", "", ""),
+        ({"kind": "scalar", "type": "float", "value": 1.5}, "a float, not a tensor", "a float, not", ""),
+        (
+            {"kind": "scalar", "type": "NoneType", "value": None},
+            "x is None, not a tensor, nor",
+            "x is None, not",
+            "x is None, which",
+        ),
+        ({"kind": "sequence", "type": "list", "length": 1, "items": [TENSOR]}, "", "x is a list of 1, not", ""),
+        (
+            {"kind": "sequence", "type": "list", "length": 0, "items": []},
+            "a list of 0, not a tensor, nor",
+            "a list of 0",
+            "",
+        ),
+        ({"kind": "mapping", "type": "dict", "length": 1, "items": [["k", TENSOR]]}, "", "a dict of 1, not", ""),
+        ({"kind": "module", "type": "a.Linear", "parameters": 3, "own": []}, "", "a Linear, not", ""),
+        (
+            {"kind": "module", "type": "a.ReLU", "parameters": 0, "own": []},
+            "a ReLU, not a tensor, nor",
+            "a ReLU, not",
+            "",
+        ),
+        (
+            {"kind": "object", "type": "a.Adam", "fields": [["state", TENSOR]]},
+            "an Adam, not a tensor, nor",
+            "an Adam, not",
+            "",
+        ),
+        ({"kind": "object", "type": "a.File", "text": "a.File"}, "a File, not a tensor, nor", "a File, not", ""),
+    ],
+)
+def test_what_a_question_can_be_about(value: dict[str, Any], written: str, block: str, number: str) -> None:
+    asked = parse("x")
+    for required, refusal in (
+        (lambda: require_written(asked, value, frozenset(["step"])), written),
+        (lambda: require_block(asked, value), block),
+        (lambda: require_number(asked, value), number),
+    ):
+        if not refusal:
+            required()
+            continue
+        with pytest.raises(UsageError) as refused:
+            required()
+        assert refusal in str(refused.value) and refused.value.hint
 
 
 def test_what_is_not_found_leaves_the_rank_where_it_stood() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prismdbg.cli import stop_text
 from prismdbg.cli.answer_text import answer_text
 from prismdbg.cli.stop_text import notice_text, stop_line
 from prismdbg.session import answers as told
@@ -10,12 +11,20 @@ from prismdbg.session.line import VERBS
 from prismdbg_tui import figures
 from prismdbg_tui.views import Json, ValueView
 
+MOST_OF_WHY = 48
+
 
 def answer(found: told.Answer, asked: str = "") -> str:
     """`asked`: the verb that it answers."""
     if isinstance(found, told.Arrived):
         return stop_line(found.stop, beginning=found.beginning, asked=asked) if found.stop is not None else ""
     return answer_text(found)
+
+
+def why(stop: notices.Stopped) -> str:
+    """Which stops it stands at, in as many words as the header has room for."""
+    text = stop_text.why(stop)
+    return text if len(text) <= MOST_OF_WHY else f"{text[: MOST_OF_WHY - 1]}…"
 
 
 def notice(found: notices.Notice) -> str:

@@ -184,6 +184,7 @@ class Conversation:
             moment=stop.moment,
             reason=stop.reason,
             hit_here=stop.stops,
+            why=answers.why(stop),
             collective=stop.collective,
             tally=self._debugger.tally(),
             can_look=can_look,

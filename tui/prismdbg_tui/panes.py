@@ -9,6 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.session.frames import own_names
 from prismdbg.session.stops import StopSpec
 from prismdbg_tui import messages
 from prismdbg_tui.arrangement import TITLES, behind, panes
@@ -111,7 +112,7 @@ class Panes:
         """Of the living rank, where the cursor is where it stands."""
         self.source.show(state.source)
         self.stack.show(state.frames, state.frame)
-        self.values.show(state.values, state.names, "of the rank, now")
+        self.values.show(state.values, own_names(state.names), "of the rank, now")
         self.console.line.completion.names = tuple(str(name["name"]) for name in state.names)
         if state.peers:
             self.peers.show_live(state.peers)

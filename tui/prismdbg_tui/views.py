@@ -53,7 +53,8 @@ class Phase(StrEnum):
 class State:
     """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
 
-    doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here.
+    doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
+    why: what these are.
     """
 
     phase: Phase = Phase.LOOKING
@@ -78,6 +79,7 @@ class State:
     stops: tuple[StopSpec, ...] = ()
     hits: dict[int, int] = field(default_factory=dict)
     hit_here: tuple[int, ...] = ()
+    why: str = ""
     watches: tuple[Watched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     trace: str = ""

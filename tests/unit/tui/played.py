@@ -111,7 +111,7 @@ class PlayedRank:
 class PlayedTravel:
     """Goes back by telling the rank where it is again."""
 
-    runtime, first_record, end_record = "played", 0, 5
+    runtime, first_record, end_record, strict = "played", 0, 5, False
 
     def __init__(self, capsule: Capsule, rank: PlayedRank) -> None:
         self.client = rank

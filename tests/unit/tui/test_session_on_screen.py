@@ -19,6 +19,10 @@ def asked(rank: PlayedRank, verb: str) -> list[dict[str, object]]:
     return [arguments for name, arguments in rank.asked if name == verb]
 
 
+def said(app: PrismApp) -> str:
+    return "\n".join(text for text, _ in app.panes.console.log_pane._said)
+
+
 async def stands(app: PrismApp, pilot: Pilot[int], moment: str) -> None:
     await until(lambda: app.state.phase is Phase.STOPPED and str(app.state.moment) == moment, pilot)
 
@@ -35,6 +39,8 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await pilot.press("c")
         await stands(app, pilot, "1.2")
         assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
+        named = "stop 1: if step == 1 and collective == 2"
+        assert named in str(app.panes.header.content) and f"stopped at 1.2 ({named})" in said(app)
         assert asked(rank, "stops")[0]["stops"] == [
             {"kind": "collective", "number": 1, "condition": "step == 1 and collective == 2", "seq": None}
         ]
@@ -170,8 +176,7 @@ def test_a_debugger_opens_where_it_is_told_to(tmp_path: Path, size: tuple[int, i
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await stands(app, pilot, "1.2")
         assert app.cursor == 3
-        said = "\n".join(text for text, _ in app.panes.console.log_pane._said)
-        assert "stopped at 1.2 (goto)" in said
+        assert "stopped at 1.2 (goto)" in said(app)
 
     screen_of(part, tmp_path, rank, app=PrismApp(capsule, "capsule", live=live, at=Moment(1, 2)), size=size)
 

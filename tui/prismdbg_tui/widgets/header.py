@@ -69,7 +69,7 @@ class Header(Static):
     def _why(self) -> str:
         """Why it stands there, where that is not simply what one asked for."""
         if self._state.hit_here:
-            return f"stop {', '.join(map(str, self._state.hit_here))}"
+            return figures.clean(self._state.why)
         return "" if self._state.reason in (*Verb, *ON_THE_WAY) else self._state.reason
 
     def _share(self) -> str:

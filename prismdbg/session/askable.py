@@ -1,0 +1,80 @@
+"""What can be asked of the past: which expressions name something that was written, allocated, or can turn NaN. Held
+against the value as the rank renders it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prismdbg.errors import UsageError
+from prismdbg.expr import tree
+from prismdbg.expr.parser import Expression
+from prismdbg.expr.place import complaint
+
+Json = dict[str, Any]
+
+_TENSORS = ("input", "out")  # of the event: others at each collective
+_NEVER_NAN = ("bool", "int", "str", "bytes", "bytearray", "NoneType")
+_PATHS = tree.Name | tree.Attribute | tree.Index
+_WRITE = "who wrote takes the program's tensors: model.head.weight, optimizer.state"
+_BLOCK = "who allocated takes one tensor: model.head.weight, out[0]"
+_NUMBERS = "origin takes nothing, or what can hold a NaN: model.head.weight, out[0], loss"
+
+
+def require_written(expression: Expression, value: Json, of_event: frozenset[str]) -> None:
+    """`UsageError` where no operator wrote it. of_event: the names of the event that the rank stands at, which are
+    those of another one at each."""
+    text = expression.text
+    for node in tree.walk(expression.root):
+        if isinstance(node, tree.Name) and node.name in of_event:
+            of_tensor = f"; of it: who allocated {node.name}[0], origin {node.name}[0]"
+            hint = _WRITE + (of_tensor if node.name in _TENSORS else f"; a name of the program: local.{node.name}")
+            raise complaint(text, node.column, f"{node.name} is this event's own, another one at each", hint=hint)
+    if not _holds_tensor(value):
+        hint = f"{_WRITE}; where any other value changes: break change {text}, then reverse-continue"
+        raise UsageError(f"{text} is {_what(value)}, not a tensor, nor a list, mapping or module of some", hint=hint)
+
+
+def require_block(expression: Expression, value: Json) -> None:
+    """`UsageError` for what lies in no block of memory of its own."""
+    text = expression.text
+    if not isinstance(expression.root, _PATHS):
+        raise UsageError(f"{text} is computed for this answer: it lies in no block of the program's", hint=_BLOCK)
+    if value["kind"] != "tensor":
+        hint = f"one of them: who allocated {text}[0]" if value["kind"] == "sequence" else _BLOCK
+        raise UsageError(f"{text} is {_what(value)}, not a tensor", hint=hint)
+    if 0 in value["shape"]:
+        raise UsageError(f"{text} has no elements: it lies nowhere", hint=_BLOCK)
+
+
+def require_number(expression: Expression, value: Json) -> None:
+    """`UsageError` for what is never NaN or infinite."""
+    text = expression.text
+    dtype = str(value.get("dtype", "float"))
+    if value.get("type") in _NEVER_NAN and value["kind"] == "scalar":
+        raise UsageError(f"{text} is {_what(value)}, which is never NaN or infinite", hint=_NUMBERS)
+    if value["kind"] == "tensor" and "float" not in dtype and "complex" not in dtype:
+        raise UsageError(f"{text} is of {dtype}, which is never NaN or infinite", hint=_NUMBERS)
+
+
+def _holds_tensor(value: Json) -> bool:
+    """As far as its change is seen: what other objects hold is not looked at."""
+    match value["kind"]:
+        case "tensor":
+            return True
+        case "module":
+            return bool(value["parameters"] or value["own"])
+        case "sequence":
+            return any(_holds_tensor(item) for item in value["items"])
+        case "mapping":
+            return any(_holds_tensor(item) for _, item in value["items"])
+        case _:
+            return False
+
+
+def _what(value: Json) -> str:
+    """`an int`, `a list of 3`."""
+    kind = str(value.get("type", value["kind"])).rpartition(".")[2]
+    if kind == "NoneType":
+        return "None"
+    many = f" of {value['length']}" if "length" in value else ""
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}{many}"
