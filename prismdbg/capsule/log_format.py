@@ -22,7 +22,6 @@ from enum import IntEnum
 MAGIC = b"PRSMLOG1"
 VERSION = 1
 EVENT_SEGMENT_BYTES = 4 << 20
-PAYLOAD_SEGMENT_BYTES = 64 << 20
 
 # magic, version, segment index, rank, pid, wall clock ns and monotonic ns at one instant, segment bytes, zeros
 HEADER = struct.Struct("<8sIIiIqqQ16x")
@@ -45,7 +44,6 @@ STACK = struct.Struct("<II")  # number, frames; then FRAME each, innermost first
 FRAME = struct.Struct("<III")  # file text, line, function text
 
 STREAM = " stream "
-NO_PEER = -1
 NO_REDUCE_OP = 255
 
 

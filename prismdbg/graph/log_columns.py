@@ -92,7 +92,6 @@ class LogColumns:
     synthesized: Bools
     texts: dict[int, str]
     groups: dict[str, Group]
-    step_marks: Ints  # two columns: step, time
     notes: list[dict[str, Any]]
     damage: CapsuleError | None
     stacks: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
@@ -181,7 +180,6 @@ class _Reading:
         self.texts: dict[int, str] = {0: ""}
         self.stacks: dict[int, tuple[tuple[int, int, int], ...]] = {0: ()}
         self.groups: dict[str, Group] = {}
-        self.steps: list[tuple[int, int]] = []
         self.notes: list[dict[str, Any]] = []
         self.damage: CapsuleError | None = None
 
@@ -222,9 +220,6 @@ class _Reading:
             number, count = fmt.STACK.unpack_from(body)
             rows = body[fmt.STACK.size : fmt.STACK.size + count * fmt.FRAME.size]
             self.stacks[number] = tuple(fmt.FRAME.iter_unpack(rows))
-        elif kind == fmt.Kind.STEP:
-            step, time_ns, _ = fmt.STEP.unpack_from(body)
-            self.steps.append((step, time_ns))
         elif kind == fmt.Kind.GROUP:
             data = json.loads(body.rstrip(b"\0"))
             name, ranks = str(data["name"]), tuple(int(rank) for rank in data["ranks"])
@@ -282,7 +277,6 @@ class _Reading:
             synthesized=(end_flags & fmt.CompleteFlag.SYNTHESIZED) > 0,
             texts=self.texts,
             groups=self.groups,
-            step_marks=np.array(self.steps, dtype=np.int64).reshape(-1, 2),
             notes=self.notes,
             damage=self.damage,
             stacks=self.stacks,

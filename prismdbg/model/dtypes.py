@@ -38,7 +38,6 @@ REDUCE_OPS = (
     "BXOR",
     "PREMUL_SUM",
 )  # c10d ReduceOp::RedOpType
-FLOATING = frozenset(name for name in ITEM_BYTES if name.startswith(("float", "bfloat", "complex")))
 
 
 def name_of(number: int) -> str:

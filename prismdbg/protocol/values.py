@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prismdbg.model.collective import Collective, Frame, Group, TensorMeta
-
-
-def tensor_to_json(meta: TensorMeta) -> dict[str, Any]:
-    return {"shape": list(meta.shape), "dtype": meta.dtype, "device": meta.device}
+from prismdbg.model.collective import Collective, Frame, Group
 
 
 def frame_to_json(frame: Frame) -> dict[str, Any]:

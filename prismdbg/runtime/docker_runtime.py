@@ -158,18 +158,6 @@ def _hand_over(spec: ReplaySpec) -> None:
             os.chown(path, *_user(spec), follow_symlinks=False)
 
 
-def remove_session(daemon: Daemon, session: str) -> int:
-    """Removes what a client that died may have left behind; how many containers there were."""
-    engine = connect(daemon, may_start=False)
-    try:
-        found = engine.labelled(session)
-        for container in found:
-            engine.remove(container)
-        return len(found)
-    finally:
-        engine.close()
-
-
 def _is_late(file: LaidFile) -> bool:
     """Laid by the starter. Shared memory is mounted when the container starts, which hides what was put there."""
     return file.source is None or file.target.startswith("/dev/")

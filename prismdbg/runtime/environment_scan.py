@@ -67,14 +67,6 @@ def installed_folders(rank: Mapping[str, Any]) -> list[str]:
     return [folder for folder in folders if not any(folder.startswith(f"{other}/") for other in folders)]
 
 
-def project_folders(rank: Mapping[str, Any]) -> list[str]:
-    """What `sys.path` names beside the installed folders: where the job's own modules are."""
-    installed = installed_folders(rank)
-    paths = [path for path in map(str, rank["sys_path"]) if path.startswith("/") and Path(path).is_dir()]
-    inside = [path for path in paths if any(f"{path}/".startswith(f"{folder}/") for folder in installed)]
-    return sorted(set(paths) - set(inside))
-
-
 def mapped_code(pid: int) -> list[str]:
     """Files mapped into the process to be run, and small ones beside (locales). Empty when it has ended."""
     try:

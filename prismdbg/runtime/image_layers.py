@@ -6,7 +6,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from prismdbg.errors import FacilityError
 from prismdbg.runtime.environment import Environment, InstalledFile
@@ -54,18 +54,6 @@ def add_rank_files(tar: tarfile.TarFile, spec: ReplaySpec, known: frozenset[str]
             _add_folders(tar, str(Path(file.target).parent), made, owner)
             if file.source is not None:
                 _add_laid(tar, file, file.source, owner)
-
-
-def add_capsule(tar: tarfile.TarFile, capsule: Path, at: PurePosixPath) -> None:
-    """Regular files and folders only, for its owner only."""
-    for folder in (*reversed(at.parents[:-1]), at):
-        tar.addfile(_folder(str(folder), 0o755, _ROOT))
-    for path in sorted(capsule.rglob("*")):
-        name = str(at / path.relative_to(capsule))
-        if path.is_dir():
-            tar.addfile(_folder(name, 0o700, _ROOT))
-        elif path.is_file():
-            _add_laid(tar, LaidFile(source=path, target=name, mode=0o600), path, _ROOT)
 
 
 def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:

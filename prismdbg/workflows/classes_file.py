@@ -56,11 +56,6 @@ def read_classes(run: RunFolder, mesh: Mesh) -> RankClasses | None:
     )
 
 
-def read_kinds(run: RunFolder, mesh: Mesh) -> Kinds | None:
-    found = read_classes(run, mesh)
-    return None if found is None else found.kinds
-
-
 def _class(fields: Fields) -> FoundClass:
     return FoundClass(
         bases=fields.integers("bases"), ranks=fields.integer("ranks"), checked_with=fields.integers("checked_with")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -105,15 +105,6 @@ def excess(items: Iterable[Item], quota: Quota) -> list[Item]:
             break
         doomed.append(item)
         total -= item.size_bytes
-    return doomed
-
-
-def enforce(folder: Path, quota: Quota, keep: Sequence[Path] = ()) -> list[Item]:
-    """Removes what is too much in `folder`, and what killed writers left there. Never a path in `keep`."""
-    items = [item for item in find(folder) if item.path not in keep]
-    doomed = excess(items, quota) + [item for item in items if item.kind is ItemKind.PARTIAL]
-    for item in doomed:
-        remove(item.path)
     return doomed
 
 

@@ -1,8 +1,7 @@
-"""Images made of a rank's own files: what is in them, made once, and a capsule carried inside one."""
+"""Images made of a rank's own files: what is in them, and that they are made once."""
 
 from __future__ import annotations
 
-import os
 import tarfile
 import time
 from collections.abc import Iterator
@@ -105,25 +104,21 @@ def test_a_changed_file_is_named(docker: Engine, tmp_path: Path) -> None:
     assert not docker.has_image(image.environment_tag(some))
 
 
-def test_an_embedded_capsule_comes_out_as_it_went_in(docker: Engine, tmp_path: Path) -> None:
-    capsule = tmp_path / "capsule"
-    (capsule / "prismdbg" / "log").mkdir(parents=True)
-    (capsule / "config.dump").write_text("{}")
-    (capsule / "prismdbg" / "log" / "events.00000.seg").write_bytes(os.urandom(3 << 20))
+def test_an_image_that_goes_by_another_name_serves(docker: Engine, tmp_path: Path) -> None:
     file = tmp_path / "library.so"
     file.write_text(str(tmp_path))
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
-    tag = image.embed_capsule(docker, some, capsule, "test")
+    tag, other = image.ensure_environment_image(docker, some), "prismdbg/elsewhere:test"
     try:
-        # As on a machine that was given this image alone.
-        docker.remove_image(image.environment_tag(some))
-        file.unlink()
-        out = image.extract_capsule(docker, tag, tmp_path / "out")
-        assert _content(out) == _content(capsule)
-        assert (out / "config.dump").stat().st_mode & 0o777 == 0o600
-        assert image.ensure_environment_image(docker, some) == tag
+        container = docker.create(tag, ["none"], network_mode="none")
+        docker.commit(container, *other.split(":"), labels={image.ENVIRONMENT_LABEL: some.key})
+        docker.remove(container)
+        docker.remove_image(tag)
+        file.unlink()  # a second making would fail
+        assert image.ensure_environment_image(docker, some) == other
     finally:
         docker.remove_image(tag)
+        docker.remove_image(other)
 
 
 def test_a_large_file_of_this_machine_is_seen_and_not_copied(daemon: Daemon) -> None:
@@ -168,7 +163,3 @@ def _engine_at(own: Daemon) -> Engine:
     """As `connect` does where nothing else answers."""
     own.start(lambda: answers_at(own.url))
     return Engine(own.url)
-
-
-def _content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -13,7 +13,7 @@ from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime import environment_scan
 from prismdbg.runtime.elf import needed_libraries
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
-from prismdbg.runtime.environment_scan import installed_folders, mapped_code, project_folders, scan
+from prismdbg.runtime.environment_scan import installed_folders, mapped_code, scan
 
 
 @pytest.fixture
@@ -136,14 +136,6 @@ def test_the_parts_are_the_whole(prefix: Path) -> None:
 
 def test_folders_are_all_parents() -> None:
     assert of_files([InstalledFile("/a/b/c", 0o644), InstalledFile("/d", 0o644)]).folders == {"/", "/a", "/a/b"}
-
-
-def test_a_projects_own_folders_are_not_installed(prefix: Path, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    described = rank(prefix, str(project), str(prefix / "lib"), "/nowhere")
-    assert project_folders(described) == [str(project)]
-    assert str(project) not in installed_folders(described)
 
 
 def test_of_the_systems_prefix_only_the_interpreters_folders_are_taken() -> None:

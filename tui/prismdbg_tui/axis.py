@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from prismdbg_tui.recording import Recording
 
 Floats = NDArray[np.float64]
-LEAST_SPAN = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

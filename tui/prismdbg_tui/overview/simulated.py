@@ -100,7 +100,6 @@ def _columns(
         ended_ns=ended_ns.astype(np.int64),
         texts=texts,
         groups={},
-        step_marks=np.zeros((0, 2), dtype=np.int64),
         notes=[],
         damage=None,
         stacks={},
