@@ -1,10 +1,11 @@
 """The corpus as excerpts of fixed length, one byte a token."""
 
+from math import ceil
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, DistributedSampler
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 
@@ -26,7 +27,11 @@ class Excerpts(Dataset[tuple[Tensor, Tensor]]):
 
 
 def loader(dataset: Dataset, batch: int, replicas: int, replica: int, seed: int, workers: int = 0) -> DataLoader:
-    """The batches of one data-parallel replica, shuffled in the same way on all of them."""
+    """The batches of one data-parallel replica, shuffled in the same way on all of them.
+
+    A dataset that is too small for a batch of each replica is gone through several times in an epoch.
+    """
+    dataset = ConcatDataset([dataset] * times) if (times := ceil(batch * replicas / len(dataset))) > 1 else dataset
     sampler = DistributedSampler(dataset, replicas, replica, shuffle=True, seed=seed, drop_last=True)
     return DataLoader(dataset, batch, sampler=sampler, num_workers=workers, drop_last=True)
 

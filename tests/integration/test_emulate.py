@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from emulated import CHOSEN, PROGRAMS, PairOf, emulate, emulated, log_of, printed, python
-from jobs import recorded_by_command_line, torchrun
+from jobs import EXAMPLES, recorded_by_command_line, torchrun
 from tour import PHASES
 
 from prismdbg.capsule.log_reader import RankLog
@@ -182,6 +182,12 @@ def test_what_goes_wrong_is_named_with_the_fix(
     assert done.returncode == code, done.stderr
     assert named in done.stderr
     assert "what to do:" in done.stderr
+
+
+def test_the_example_has_batches_for_a_world_that_is_larger_than_its_corpus(tmp_path: Path) -> None:
+    program = [sys.executable, str(EXAMPLES / "train_ddp.py"), "--size", "tiny"]
+    emulated(tmp_path / "run", 8192, "dp=8192", "--ranks", 8191, "--steps", 2, program=program)
+    assert [mark.step for mark in log_of(tmp_path / "run", 8191).steps] == [1, 2]
 
 
 def test_policies_decide_what_is_received(tmp_path: Path) -> None:
