@@ -16,7 +16,7 @@ from prismdbg.model.collective import Frame
 BEFORE = "before A"
 BACKEND = "backend"
 _AGES = ((0, "made in this step"), (1, "1 step old"), (9, "2 to 9 steps old"), (99, "10 to 99 steps old"))
-_CALLERS = 4  # frames of the program's own in a stack's label
+_INNER, _OUTER = 4, 2  # of a deep stack in its label: where a block was made, and which line of the script led there
 _OLDEST = "100 steps or older"
 
 
@@ -132,13 +132,16 @@ def _label(site: Site, by: By) -> str:
         return site.module or "no module"
     if by is By.OP:
         return site.op or "no operator"
-    return _stack_label(site.frames)
+    return stack_label(site.frames)
 
 
-def _stack_label(frames: tuple[Frame, ...]) -> str:
+def stack_label(frames: tuple[Frame, ...], *, whole_path: bool = True) -> str:
     """The program's own frames: what lies inside a library is told by the operator."""
-    own = own_frames(frames)[:_CALLERS] or frames[:1]
+    own = own_frames(frames) or frames[:1]
     if not own:
         return "no Python stack"
-    callers = "".join(f" < {PurePath(frame.filename).name}:{frame.line}" for frame in own[1:])
-    return f"{own[0]}{callers}"
+    callers = [f"{PurePath(frame.filename).name}:{frame.line}" for frame in own]
+    if len(own) > _INNER + _OUTER:
+        callers[_INNER:-_OUTER] = ["..."]
+    innermost = str(own[0]) if whole_path else f"{callers[0]} in {own[0].name}"
+    return " < ".join([innermost, *callers[1:]])

@@ -18,7 +18,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
-from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested
+from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested, stack_label
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
 from prismdbg.memory.refused import refusals
@@ -131,6 +131,22 @@ def test_blocks_are_grouped_and_the_rest_is_told_apart(builder: TraceBuilder) ->
     assert stack.label == "/home/me/model.py:53 in forward < train.py:70"
     assert stack.frames == (INSIDE, OWN, MAIN)
     assert [e.label for e in grouped(live, By.SIZE)] == [BEFORE, "30 bytes each"]
+
+
+def test_a_deep_stack_still_names_the_line_of_the_script_that_led_there(builder: TraceBuilder) -> None:
+    """The same line of a model is gone through by training and by what else the script does with it."""
+    inner = [Frame("/home/me/model.py", line, "forward") for line in (40, 39, 66, 84)]
+    for line in (54, 67):
+        builder.allocate(8, "aten::mm", frames=(*inner, Frame("/home/me/train.py", 34, "loss_of"), *at_main(line)))
+    found = grouped(live_at(open_trace(builder.write())), By.STACK)
+    there = "/home/me/model.py:40 in forward < model.py:39 < model.py:66 < model.py:84 < ... < "
+    assert {entry.label for entry in found} == {f"{there}train.py:{line} < train.py:76" for line in (54, 67)}
+    short = {stack_label(entry.frames, whole_path=False) for entry in found}
+    assert short == {label.removeprefix("/home/me/") for label in (entry.label for entry in found)}
+
+
+def at_main(line: int) -> tuple[Frame, Frame]:
+    return Frame("/home/me/train.py", line, "main"), Frame("/home/me/train.py", 76, "<module>")
 
 
 def test_the_backends_own_are_a_group(builder: TraceBuilder) -> None:

@@ -134,8 +134,11 @@ def _nodes(live: Live, by: GroupBy) -> list[MemoryNode]:
 
 
 def _label(entry: Entry) -> str:
-    """A stack by its own line; the callers are the children's business."""
-    return _line(entry.frames).removeprefix(" at ") or entry.label
+    """A stack by its own line and those that led there: what a step leaks may come from a line that is gone through
+    twice."""
+    from prismdbg.memory.grouping import stack_label
+
+    return stack_label(entry.frames, whole_path=False) if entry.frames else entry.label
 
 
 def _places(trace: MemoryTrace, rows: Sequence[int], by: GroupBy) -> tuple[MemoryNode, ...]:
