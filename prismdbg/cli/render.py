@@ -10,7 +10,7 @@ from datetime import datetime
 
 import click
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+from prismdbg.model.sizes import size as size
 
 
 def emit(text: str) -> None:
@@ -30,16 +30,6 @@ def say(text: str) -> None:
 def plain(text: str) -> str:
     """What came from a capsule may not steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-
-
-def size(size_bytes: int) -> str:
-    """`338.2 MiB`."""
-    value = float(size_bytes)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def when(time_ns: int) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prismdbg.predict.fidelity import say_size
+from prismdbg.model.sizes import size
 from prismdbg.predict.report import AxisRow, PathRow, StageRow, StragglerRow
 
 IDLE = "·"
 FILLED = 0.95  # of a column by one thing
 MOST_STAGES = 64
 BESIDE = len("  computes shows waits")
-MEMORY_WIDTH = len("  123.4 MB")
+MEMORY_WIDTH = len("  123.4 MiB")
 
 
 def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) -> list[str]:
@@ -26,7 +26,7 @@ def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) ->
     lines = [
         f"{row.name:<{name_width}} {_bar(row, iteration_ns, width, is_fine=is_fine)} "
         f"{row.computed:>8.0%} {row.shown:>5.0%} {row.late:>5.0%}"
-        + (f"{say_size(row.peak_bytes):>{MEMORY_WIDTH}}" if knows_memory else "")
+        + (f"{size(row.peak_bytes):>{MEMORY_WIDTH}}" if knows_memory else "")
         for row in shown
     ]
     scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}} computes shows waits"

@@ -89,7 +89,7 @@ class TestCharts:
         assert len(first) == len(second) == columns
         beside = ["computes", "shows", "waits", "memory"]
         assert scale.split() == ["0", *charts.duration(timeline.iteration_ns).split(), *beside]
-        assert first.endswith(" 8.389 MB") and timeline.graph.classes[0].entries.peak_bytes() == 8_388_608
+        assert first.endswith(" 8.0 MiB") and timeline.graph.classes[0].entries.peak_bytes() == 8_388_608
         assert "lower case where it is odd" in legend
 
     def test_what_is_too_fine_is_shown_in_proportion(self) -> None:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from prismdbg.model.sizes import size as size
+
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BARS = "▁▂▃▄▅▆▇█"
-
-
-def size(size_bytes: int) -> str:
-    """`338.2 MiB`."""
-    value = float(size_bytes)
-    for unit in _SIZES:
-        if value < 1024 or unit == _SIZES[-1]:
-            return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("the loop returns")
 
 
 def duration(time_ns: float) -> str:

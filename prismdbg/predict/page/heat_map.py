@@ -9,12 +9,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.sizes import size
 from prismdbg.predict import heat
 from prismdbg.predict.charts import duration
 from prismdbg.predict.heat import Grid, Measure
 from prismdbg.predict.mesh import Ints
 from prismdbg.predict.page.markup import Markup, joined, picture, tag
-from prismdbg.predict.page.sizes import size
 from prismdbg.predict.timeline import Timeline
 
 MOST_ROW_LABELS = 32
