@@ -45,8 +45,8 @@ def command(capsule: Path, rank: int | None, cluster: Path | None, at: Moment | 
 
         options = ["--cluster", str(cluster.absolute())] if cluster is not None else []
         options += ["--at", str(at)] if at else []
-        shown = capsule if whole_job else capsule_at(capsule, rank)
-        return serve(["open", str(shown.absolute()), *options], port, sys.stderr)
+        shown = (capsule if whole_job else capsule_at(capsule, rank)).absolute()
+        return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if whole_job else "")
     if whole_job:
         return _all_ranks(capsule, cluster)
     capsule = capsule_at(capsule, rank)

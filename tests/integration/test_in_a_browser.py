@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,6 +42,59 @@ def test_a_browser_with_the_key_sees_the_screen(
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
     assert "Traceback" not in talk.read_text()
+
+
+def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]
+) -> None:
+    program = Path(__file__).parent / "programs" / "emulated_steps.py"
+    emulate = ("emulate", "-o", str(tmp_path / "run"), "--mesh", "dp=4", "--classes", "--steps", "2")
+    emulate = (*emulate, "--", sys.executable, str(program), "2", "0")
+    subprocess.run([*prismdbg_command, *emulate], check=True, timeout=240, capture_output=True)
+    talk = tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(tmp_path / "run"), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    shown = asyncio.run(into_a_rank(said[1]))
+    assert b"simulated" in shown and b"looking" in shown
+    server.send_signal(signal.SIGINT)
+    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+async def into_a_rank(address: str) -> bytes:
+    """All ranks, then what `enter` leads to."""
+    origin = f"ws://{urlsplit(address).netloc}"
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        shown, page = b"", ""
+        async with session.ws_connect(f"{origin}/ws?width=100&height=30") as connection:
+            while not page:
+                message = await connection.receive()
+                if isinstance(message.data, bytes):
+                    if b"simulated" not in shown and b"simulated" in (shown := shown + message.data):
+                        await connection.send_json(["stdin", "\r"])
+                else:
+                    assert message.type is aiohttp.WSMsgType.TEXT, message
+                    kind, said = json.loads(message.data)
+                    assert kind == "open_url" and not said["new_tab"]
+                    page = said["url"]
+        async with session.ws_connect(f"{origin}{page}/ws?width=100&height=30") as connection:
+            while b"looking" not in shown:
+                message = await connection.receive()
+                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
+                shown += message.data if isinstance(message.data, bytes) else b""
+    return shown
+
+
+async def first_page(session: aiohttp.ClientSession, address: str) -> None:
+    while True:
+        try:
+            async with session.get(address) as page:
+                assert page.status == 200
+                return
+        except aiohttp.ClientConnectionError:
+            await asyncio.sleep(0.05)
 
 
 async def visit(address: str) -> tuple[bytes, int]:

@@ -10,6 +10,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Sequence
+from copy import copy
 from typing import TextIO
 from urllib.parse import urlsplit
 
@@ -21,12 +22,15 @@ from prismdbg.errors import FacilityError
 
 HOST = "127.0.0.1"
 KEY = "key"
-_RUN = "from prismdbg.cli.main import main; main()"
+_PRISMDBG = (sys.executable, "-c", "from prismdbg.cli.main import main; main()")
+_RANK = "/{command:open|debug}/{rank:[0-9]{1,8}}"
+_SOCKET = "/ws"
 
 
-def serve(arguments: Sequence[str], port: int, talk: TextIO) -> int:
-    """Until interrupted; each visit runs `prismdbg` with `arguments` anew."""
-    server = GuardedServer([sys.executable, "-c", _RUN, *arguments], port, secrets.token_urlsafe(16))
+def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> int:
+    """Until interrupted; each visit runs `prismdbg` with `arguments` anew. `run`: whose ranks have pages of their own,
+    to which the screen of all ranks leads."""
+    server = GuardedServer([*_PRISMDBG, *arguments], port, secrets.token_urlsafe(16), run)
     print(f"prismdbg: {server.address}   (ctrl+c ends it)", file=talk, flush=True)
     try:
         server.serve()
@@ -36,9 +40,10 @@ def serve(arguments: Sequence[str], port: int, talk: TextIO) -> int:
 
 
 class GuardedServer(Server):
-    def __init__(self, command: Sequence[str], port: int, key: str) -> None:
+    def __init__(self, command: Sequence[str], port: int, key: str, run: str = "") -> None:
         super().__init__(shlex.join(command), host=HOST, port=port, title="prismdbg")
         self._key = key
+        self._run = run
 
     @property
     def address(self) -> str:
@@ -54,7 +59,23 @@ class GuardedServer(Server):
     async def _make_app(self) -> web.Application:
         app: web.Application = await super()._make_app()
         app.middlewares.append(self._guard)
+        if self._run:
+            app.add_routes([web.get(_RANK, self._rank_index), web.get(_RANK + _SOCKET, self._rank_socket)])
         return app
+
+    async def _rank_index(self, request: web.Request) -> web.StreamResponse:
+        """The page of all ranks, with another connection."""
+        page = await self.handle_index(request)
+        assert isinstance(page, web.Response)
+        own = urlsplit(self.public_url).netloc
+        page.text = (page.text or "").replace(f"//{own}{_SOCKET}", f"//{own}{request.path}{_SOCKET}")
+        return page
+
+    async def _rank_socket(self, request: web.Request) -> web.StreamResponse:
+        chosen = request.match_info
+        server = copy(self)
+        server.command = shlex.join([*_PRISMDBG, chosen["command"], self._run, "--rank", chosen["rank"]])
+        return await server.handle_websocket(request)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:

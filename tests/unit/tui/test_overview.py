@@ -171,6 +171,18 @@ def test_into_a_rank_that_ran_and_one_that_did_not() -> None:
     assert play(debugs).return_value == Drop(1, runs=True)
 
 
+def test_in_a_browser_a_rank_has_a_page_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OverviewApp, "is_web", True)
+    opened: list[tuple[str, bool]] = []
+
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        monkeypatch.setattr(app, "open_url", lambda url, new_tab: opened.append((url, new_tab)))
+        await pilot.press("enter", "slash", "1", "enter", "D")
+
+    play(part)
+    assert opened == [("/open/0", False), ("/debug/1", False)]
+
+
 def test_a_simulated_rank_has_a_time_line_and_leads_back() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await pilot.press("slash", *"617", "enter", "enter")

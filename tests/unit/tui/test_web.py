@@ -55,3 +55,37 @@ def test_the_browser_keeps_the_key() -> None:
             return [first.status, (await session.get(server.public_url)).status]
 
     assert asyncio.run(ask()) == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/open/617", 200), ("/debug/0", 200), ("/rm/0", 404), ("/open/-1", 404), ("/open/1;id", 404), ("/open/1", 403)],
+)
+def test_a_rank_of_a_run_has_a_page_with_a_connection_of_its_own(path: str, status: int) -> None:
+    async def ask() -> tuple[int, str]:
+        port = free_port()
+        server = GuardedServer(["true"], port, SECRET, run="/runs/a b")
+        async with (
+            TestServer(await server._make_app(), host="127.0.0.1", port=port),
+            aiohttp.ClientSession() as session,
+            session.get(f"{server.public_url}{path}", params={KEY: SECRET} if status != 403 else {}) as response,
+        ):
+            return response.status, (await response.text()).replace(f":{port}", "")
+
+    got, text = asyncio.run(ask())
+    assert got == status
+    assert (f'"ws://127.0.0.1{path}/ws"' in text) is (status == 200)
+
+
+def test_of_a_capsule_there_are_no_pages_of_ranks() -> None:
+    async def ask() -> int:
+        port = free_port()
+        server = GuardedServer(["true"], port, SECRET)
+        async with (
+            TestServer(await server._make_app(), host="127.0.0.1", port=port),
+            aiohttp.ClientSession() as session,
+            session.get(f"{server.public_url}/open/0", params={KEY: SECRET}) as response,
+        ):
+            return response.status
+
+    assert asyncio.run(ask()) == 404

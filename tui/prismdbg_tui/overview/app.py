@@ -236,8 +236,9 @@ class OverviewApp(App[Drop | None]):
             self.refuse(f"nothing of rank {self.overlook.rank} can run again: {self.job.who_ran(self.overlook.rank)}")
 
     def _leave(self, drop: Drop) -> None:
+        """In a browser the rank has a page of its own; the way back is the browser's."""
         if self.is_web:
-            self.refuse(f"in a browser, open it by itself: prismdbg open {self.job.name} --rank {drop.rank} --web")
+            self.open_url(f"/{'debug' if drop.runs else 'open'}/{drop.rank}", new_tab=False)  # see `web`
         else:
             self.exit(drop)
 
