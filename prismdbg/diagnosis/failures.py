@@ -8,7 +8,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
-from prismdbg.diagnosis.wording import rank_list
+from prismdbg.diagnosis.wording import headline, rank_list
 from prismdbg.errors import UsageError
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
@@ -36,9 +36,8 @@ class Raised(Verdict):
 
     @property
     def text(self) -> str:
-        first_line = self.message.splitlines()[0] if self.message else ""
         after = f" at {self.at}" if self.at is not None else ""
-        return f"rank {self.ranks[0]} raised {self.type_name}: {first_line}{after}"
+        return f"rank {self.ranks[0]} raised {self.type_name}: {headline(self.message)}{after}"
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from prismdbg.diagnosis.failures import first_dead, last_call
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
-from prismdbg.diagnosis.wording import and_list, duration, rank_list
+from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 
@@ -202,7 +202,7 @@ def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall:
 def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[Stall]) -> tuple[How, str]:
     if progress.incident is not None:
         data = progress.incident.data
-        return How.RAISED, f"it raised {data.get('type', 'an exception')}: {_first_line(str(data.get('text', '')))}"
+        return How.RAISED, f"it raised {data.get('type', 'an exception')}: {headline(str(data.get('text', '')))}"
     if progress.exit_code is not None:
         return How.EXITED, f"it ended by itself with exit code {progress.exit_code}"
     for other in stalls:
@@ -216,7 +216,3 @@ def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[
 
 def _raised_wall_ns(evidence: Evidence, progress: Progress) -> int:
     return evidence.wall_ns(progress.rank, progress.incident.time_ns) if progress.incident is not None else 0
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0] if text else ""

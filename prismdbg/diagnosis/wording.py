@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 
 from prismdbg.model.collective import Collective, Frame
 
 _SHOWN = 8
+_HEADLINE = 160  # characters
 _IN_TORCH = re.compile(r"(site|dist)-packages/torch/")
 
 
@@ -36,6 +38,12 @@ def place(collective: Collective) -> str:
     """` at train.py:12 in main`, or nothing."""
     frame = user_frame(collective)
     return f" at {frame}" if frame is not None else ""
+
+
+def headline(message: str) -> str:
+    """What an exception says, short enough for a sentence: torch tells of memory in whole paragraphs."""
+    line = message.splitlines()[0] if message else ""
+    return shorten(line, _HEADLINE, placeholder=" ...") if len(line) > _HEADLINE else line
 
 
 def duration(time_ns: int) -> str:

@@ -210,6 +210,20 @@ class TestFailures:
         assert stopped.absent[0].how is How.RAISED
         assert diagnosis.verdicts[0] is raised  # the cause first
 
+    def test_a_paragraph_is_not_said_in_a_sentence(self) -> None:
+        """torch tells in one line what was asked for, what is left, what to read; it stands whole in the traceback."""
+        job = Job(2)
+        job.steps(3)
+        job.raises(1, "OutOfMemoryError", "out of memory: you tried to allocate 512 bytes. " + "It is all used up. " * 30)
+        job.call(without={1}, done=False)
+
+        diagnosis = diagnose(evidence(job, ended_after_ns=0))
+
+        said = only(diagnosis, Raised).text
+        assert said.startswith("rank 1 raised OutOfMemoryError: out of memory: you tried to allocate 512 bytes.")
+        assert said.endswith(" ... at 3.0") and len(said) < 220
+        assert len(only(diagnosis, Stopped).absent[0].did) < 220
+
     def test_all_gave_up_inside_a_collective(self) -> None:
         job = Job(3)
         job.call(without={2}, done=False)
