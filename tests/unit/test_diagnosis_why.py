@@ -214,7 +214,7 @@ class TestFailures:
         """torch tells in one line what was asked for, what is left, what to read; it stands whole in the traceback."""
         job = Job(2)
         job.steps(3)
-        job.raises(1, "OutOfMemoryError", "out of memory: you tried to allocate 512 bytes. " + "It is all used up. " * 30)
+        job.raises(1, "OutOfMemoryError", "out of memory: you tried to allocate 512 bytes. " + "All is in use. " * 40)
         job.call(without={1}, done=False)
 
         diagnosis = diagnose(evidence(job, ended_after_ns=0))
