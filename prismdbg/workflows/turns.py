@@ -6,34 +6,11 @@ that it sees in turn what others will say before it gets there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from prismdbg.errors import RankLost
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lacks:
-    """A rank stands. `source`: the rank that sends the value, -1 for unknown; `key`: what the value is kept under."""
-
-    rank: int
-    source: int
-    key: str
-    collective: str
-    axis: str
-    identity: str
-    caller: str = ""
-    where: str = ""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Lacks:
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
-
-    @property
-    def place(self) -> str:
-        where = f" at {self.where}" if self.where else ""
-        return f"{self.caller or self.collective} on {self.axis} ({self.identity}){where}"
+from prismdbg.rank.emulation.lacks import Lacks as Lacks
 
 
 @dataclass(frozen=True, slots=True)

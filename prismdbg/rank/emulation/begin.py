@@ -14,12 +14,13 @@ from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.again import StoreNotes
 from prismdbg.rank.emulation.beats import make_beat
 from prismdbg.rank.emulation.donors import store_key
+from prismdbg.rank.emulation.lacks import Lacks
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.settings import WORLD, Emulation
 from prismdbg.rank.emulation.store import StoreState
-from prismdbg.rank.emulation.turn import Need, Turn
+from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.emulation.world import StepLimit, install_world
 from prismdbg.rank.quiet import ours
 from prismdbg.rank.recording import Recording
@@ -116,7 +117,7 @@ def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn, record
 
     def lacks(key: str) -> None:
         source = 0 if settings.rank else -1  # keys for everybody are set by rank 0
-        need = Need(
+        lacked = Lacks(
             rank=settings.rank,
             source=source,
             key=store_key(key),
@@ -124,7 +125,7 @@ def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn, record
             axis=WORLD,
             identity=repr(key),
         )
-        turn.lacks(need)
+        turn.lacks(lacked)
 
     others = StoreNotes(peers.inbox.store_value, note)
     install_world(StoreState(settings.rank, settings.world, others.value, peers.outbox.keep_key, lacks))

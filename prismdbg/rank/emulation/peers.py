@@ -19,9 +19,10 @@ from prismdbg.rank.emulation.axes import Axes
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.donors import DonorValue
 from prismdbg.rank.emulation.kept_already import KeptAlready
+from prismdbg.rank.emulation.lacks import Lacks
 from prismdbg.rank.emulation.post import OBJECT_GATHERS, Inbox, Letter, Outbox
 from prismdbg.rank.emulation.settings import Emulation, Policy
-from prismdbg.rank.emulation.turn import Need, Turn
+from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.quiet import unseen
 
 _GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # what only the sender knows
@@ -162,7 +163,7 @@ class EmulatedPeers:
             value = self.inbox.find_similar(asked.call, asked.identity, asked.axis)
             if value is not None and self._fits(value, asked.outputs):
                 return value
-            self._turn.lacks(self._need(asked, None, value))
+            self._turn.lacks(self._lacked(asked, None, value))
 
     def _given(self, asked: Asked) -> Answered:
         """Only the sender knows the value."""
@@ -185,7 +186,7 @@ class EmulatedPeers:
     def _receive(self, asked: Asked, letter: Letter) -> None:
         """Stands until the sender has sent it."""
         while self._is_lacking(asked, letter):
-            self._turn.lacks(self._need(asked, letter))
+            self._turn.lacks(self._lacked(asked, letter))
         with unseen():
             value = self._value(asked, letter)
             assert value is not None
@@ -235,10 +236,10 @@ class EmulatedPeers:
     def _seed(self, asked: Asked) -> int:
         return filling.seed_of(self._settings.seed, self._settings.rank, asked.identity)
 
-    def _need(self, asked: Asked, letter: Letter | None, unfit: DonorValue | None = None) -> Need:
+    def _lacked(self, asked: Asked, letter: Letter | None, unfit: DonorValue | None = None) -> Lacks:
         size = f"; the donor's has {unfit.size_bytes} bytes, not {_bytes_of(asked.outputs)}" if unfit else ""
         is_named = letter is not None and asked.call.spec.name != "recv_any_source_"
-        return Need(
+        return Lacks(
             rank=self._settings.rank,
             source=asked.members[letter.source] if letter is not None and is_named else -1,
             key=letter.key if letter is not None else "",

@@ -12,26 +12,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.errors import UsageError
+from prismdbg.rank.emulation.lacks import Lacks
 from prismdbg.rank.emulation.settings import LEFT_EXIT
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """`source`: the rank that knows, -1 where nobody can be named. `key`: under which it will be kept."""
-
-    rank: int
-    source: int
-    key: str
-    collective: str
-    axis: str
-    identity: str
-    caller: str = ""
 
 
 class Turn:
@@ -56,9 +44,9 @@ class Turn:
         if key == self._until:
             self._stand({"event": "kept", "key": key})
 
-    def lacks(self, need: Need) -> None:
+    def lacks(self, value: Lacks) -> None:
         """Stands until another rank has sent it; whoever asks looks again then."""
-        self._stand({"event": "lacks", **asdict(need), "where": program_line()})
+        self._stand({"event": "lacks", **replace(value, where=program_line()).to_json()})
 
     def refuse(self, error: UsageError) -> None:
         """This run is worth nothing: whoever gives the turns says why, and ends it."""
