@@ -34,13 +34,15 @@ def changes(
 
 def sizes(texts: Sequence[str]) -> list[tuple[str, int]]:
     """`dp=512`."""
-    return [_pair(text, str, _count) for text in texts]
+    return [_pair(text, str, _count, "dp=512") for text in texts]
 
 
-def _pair(text: str, of_name: Callable[[str], T], of_value: Callable[[str], int]) -> tuple[T, int]:
+def _pair(
+    text: str, of_name: Callable[[str], T], of_value: Callable[[str], int], example: str = "617=1.3"
+) -> tuple[T, int]:
     name, equals, value = text.rpartition("=")
     if not equals:
-        raise click.UsageError(f"{text!r}: write what, an equals sign, and how much, as in 617=1.3")
+        raise click.UsageError(f"{text!r}: write what, an equals sign, and how much, as in {example}")
     try:
         return of_name(name.strip()), of_value(value)
     except ValueError as error:

@@ -27,6 +27,7 @@ from prismdbg.predict.transfer import OPS, SEND
 from prismdbg.predict.yaml_border import Value
 
 _MOST_RANKS = 1 << 24
+_MOST_SLOWER = 1 << 20
 _NAMES = (
     "measured",
     "ranks_per_node",
@@ -95,6 +96,8 @@ def _tier(name: str, value: Value, ranks_per_node: int) -> Tier:
     fields = value.known("spans", "latency", "bandwidth", "node_bandwidth")
     spans = value.required(fields, "spans")
     named = {"node": ranks_per_node, "job": 0}
+    if spans.text() not in named and not spans.text().isdecimal():
+        spans.fail(f"{spans.text()[:40]!r} is nothing that links span", "write node, job, or how many ranks")
     rate = value.required(fields, "bandwidth").read(quantities.rate)
     if not rate:
         fields["bandwidth"].fail("is nothing", "give what one rank can send in a second")
@@ -197,6 +200,8 @@ def _by_rank(value: Value) -> dict[int, int]:
         first, _, last = text.partition("-")
         if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in (first, last or first)):
             field.fail(f"{text!r} is neither a rank nor ranks", "write 617 or 64-127")
+        if not 0 <= int(last or first) - int(first) < _MOST_SLOWER:
+            field.fail(f"{text!r} goes backwards, or names too many ranks", f"write 64-127: {_MOST_SLOWER:,} at most")
         for rank in range(int(first), int(last or first) + 1):
             if rank in found:
                 field.fail(f"rank {rank} has two factors", "name each rank once")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.errors import UsageError
 from prismdbg.predict.changes import Delay
 from prismdbg.predict.channel import Channel, Toward
 from prismdbg.predict.cluster import ClusterModel
@@ -17,7 +18,7 @@ from prismdbg.predict.entries import COMPUTE_STREAM, MODELLED_NS, Entries, Kind
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Ints
 from prismdbg.predict.program import Program, Step, compile_class
-from prismdbg.predict.quantities import MILLION
+from prismdbg.predict.quantities import LONGEST_TRANSFER_NS, MILLION, say_rate, say_time
 from prismdbg.predict.seams import Seam
 from prismdbg.predict.topology import Placed, Topology, slowed_ns
 from prismdbg.predict.transfer import collective_ns, point_to_point_ns
@@ -200,7 +201,7 @@ def _call(graph: JobGraph, cohort: Cohort, ask: Asked, topology: Topology, place
     which = where.which
     if ask.kind == Kind.RECV and isinstance(seam.channel, Toward):  # placed by sender
         which = np.roll(which, seam.channel.offset, seam.axes[0])
-    times = np.array([_transfer_ns(topology.cluster, ask, where, i) for i in range(len(where.geometries))])
+    times = np.array([_bounded_ns(topology.cluster, ask, where, i) for i in range(len(where.geometries))])
     is_collective = ask.kind == Kind.COLLECTIVE
     return Call(
         seam=seam,
@@ -211,6 +212,18 @@ def _call(graph: JobGraph, cohort: Cohort, ask: Asked, topology: Topology, place
         eager=not is_collective and 0 < topology.cluster.eager_bytes >= ask.size_bytes,
         axis=seam.axes[0] if len(seam.axes) == 1 else seam.axes,
     )
+
+
+def _bounded_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:
+    """So that the sum of all stays within 64 bits."""
+    time_ns = _transfer_ns(cluster, ask, where, number)
+    if time_ns > LONGEST_TRANSFER_NS and ask.duration_ns == MODELLED_NS:
+        tier = cluster.tiers[where.geometries[number].tier]
+        raise UsageError(
+            f"{ask.op or 'a message'} of {ask.size_bytes:,} bytes over {tier.name} would take {time_ns // 10**9:,} s",
+            hint=f"are the units of its latency and bandwidth right? {say_time(tier.latency_ns)}, {say_rate(tier.rate)}",
+        )
+    return time_ns
 
 
 def _transfer_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:

@@ -64,9 +64,9 @@ class Mesh:
 
     def check_world(self, world: int) -> None:
         if self.world != world:
-            product = " x ".join(str(size) for size in self.sizes)
+            product = " x ".join(str(size) for size in self.sizes) + " = " if len(self.sizes) > 1 else ""
             raise UsageError(
-                f"mesh {self} does not multiply to the world: {product} = {self.world:,}, "
+                f"mesh {self} does not multiply to the world: {product}{self.world:,}, "
                 f"the world has {counted(world, 'rank')}",
                 hint=self._fitting(world),
             )

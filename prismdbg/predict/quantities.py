@@ -18,11 +18,16 @@ RATES: Mapping[str, Fraction] = {
     **{f"{prefix}bit/s": Fraction(1000**i, 8) for i, prefix in enumerate("kMGT", 1)},
 }
 MILLION = 10**6
+LONGEST_NS = 31 * 24 * 3600 * 10**9
+LONGEST_TRANSFER_NS = 24 * 3600 * 10**9  # so that sums of many stay within 64 bits
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(\S+)?")
 
 
 def time_ns(text: str) -> int:
-    return _whole(text, TIMES_NS, "5 us")
+    value = _whole(text, TIMES_NS, "5 us")
+    if value > LONGEST_NS:
+        raise ValueError(f"{text!r} is longer than a month: is its unit right?")
+    return value
 
 
 def size_bytes(text: str) -> int:

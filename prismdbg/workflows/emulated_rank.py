@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
@@ -161,7 +162,9 @@ class EmulatedRank:
         if not folders:
             raise RankLost(
                 f"rank {self.rank}'s program ended with code {code} before it issued a collective or a step",
-                hint="does it call torch.distributed.init_process_group? its output is above",
+                hint="its output is above"
+                if code
+                else "does it call torch.distributed.init_process_group? its output is above",
             )
         try:
             log = read_log(folders[-1])
@@ -173,14 +176,15 @@ class EmulatedRank:
         if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
             raise RankLost(
                 f"rank {self.rank} was recorded only for a part of its run: {lost}",
-                hint=f"what there is: prismdbg status {self._program.run.path}",
+                hint=f"what there is: prismdbg status {quote(str(self._program.run.path))}",
             )
         reached = log.steps[-1].step if log.steps else 0
         if code:
             raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
+            run = quote(str(self._program.run.path))
             raise RankLost(
                 f"rank {self.rank}'s program failed with code {code} in step {reached}{raised}",
-                hint=f"its output is above; step through: prismdbg debug {self._program.run.path} --rank {self.rank}",
+                hint=f"its output is above; step through: prismdbg debug {run} --rank {self.rank}",
             )
         if wanted and reached < wanted:
             shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"

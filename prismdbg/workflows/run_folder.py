@@ -70,7 +70,9 @@ class RunFolder:
         it cannot be made."""
         run = cls(path.resolve())
         try:
-            if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+            if run.path.exists() and not run.path.is_dir():
+                raise UsageError(f"{path} is a file", hint="give a new folder")
+            if run.path.exists() and any(run.path.iterdir()):
                 raise UsageError(
                     f"{path} exists and is not empty",
                     hint="give a new folder, or remove it with `prismdbg rm`",
@@ -87,7 +89,7 @@ class RunFolder:
     def existing(cls, path: Path) -> RunFolder:
         run = cls(path.resolve())
         if not run.run_json.is_file():
-            raise UsageError(f"{path} is not a run folder", hint="give the folder that `prismdbg record -o` made")
+            raise UsageError(f"{path} is not a run folder", hint="give the folder that `record` or `emulate` made (-o)")
         return run
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog, read_log
@@ -96,7 +97,7 @@ def report(path: Path) -> list[str]:
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
     lines += [f"problem: {p}" for p in supervisor.get("problems", [])]
     if supervisor.get("incidents"):
-        lines.append(f"next: prismdbg why {path}")
+        lines.append(f"next: prismdbg why {quote(str(path))}")
     return lines
 
 
@@ -104,19 +105,20 @@ def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> li
     there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh}"
     lines = [f"emulated: {there}, each alone; what peers sent was made up"]
     lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
+    typed = quote(str(path))
     cut_short = [state for state in states if state.state in ("failed", "died")]
     if cut_short:
         first = cut_short[0]
         lines.append(f"rank {first.name} {first.state} at {first.moment}: the run is no picture of all ranks")
-        lines.append(f"next: prismdbg debug {path} --rank {rank_of(Path(first.name))}")
+        lines.append(f"next: prismdbg debug {typed} --rank {rank_of(Path(first.name))}")
     elif any(state.state in ("running", "parked") for state in states):
         lines.append("it still runs")
     elif world.speaks_for_all:
-        lines.append(f"next: prismdbg debug {path} --rank {world.ran[0]}; all ranks: prismdbg graph build {path}")
+        lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}; all ranks: prismdbg graph build {typed}")
     elif world.ran:
-        lines.append(f"next: prismdbg debug {path} --rank {world.ran[0]}")
+        lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}")
         lines.append(
             "all ranks: let one of each class run (emulate --classes), or say along which axes they do the same: "
-            f"prismdbg graph build {path} --alike AXES"
+            f"prismdbg graph build {typed} --alike AXES"
         )
     return lines
