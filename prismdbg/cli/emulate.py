@@ -15,7 +15,7 @@ from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import DEFAULT_CHECKS, RankClasses
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.usual import SLIGHTLY
-from prismdbg.rank.emulation.settings import Rule
+from prismdbg.rank.emulation.settings import ClockKind, Rule
 from prismdbg.workflows.classes_file import FILE_NAME
 from prismdbg.workflows.emulate import emulate
 from prismdbg.workflows.emulate_request import USUAL_STEPS, EmulateRequest
@@ -122,14 +122,15 @@ def command(
     to_pace = pace_request(request, **paced)
     paces = pace(to_pace, say) if to_pace is not None else None
     done = paces.emulated if paces is not None else emulate(request, say)
+    on_virtual_clock = to_pace is not None and to_pace.clock is ClockKind.VIRTUAL
     for each in done.runs:
         kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
-        busy = f", {each.displaced:.0%} of each step in line for a processor" if each.displaced > SLIGHTLY else ""
+        is_told = each.displaced > SLIGHTLY and not on_virtual_clock  # there it has no say in how long anything takes
+        busy = f", {each.displaced:.0%} of each step in line for a processor" if is_told else ""
         render.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
     if done.classes is not None:
         render.emit("\n".join(class_lines(done.classes)))
-    worth = worth_of(RunFolder.existing(output), request.world, clock=str(to_pace.clock) if to_pace is not None else "")
-    render.emit("\n".join(worth.lines()))
+    render.emit("\n".join(worth_of(RunFolder.existing(output), request.world).lines()))
     if paces is not None and not paces.has_converged:
         end_unconverged(paces)
 

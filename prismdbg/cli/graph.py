@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from prismdbg.predict.page.page import page
 from prismdbg.predict.simulate import simulate
 from prismdbg.predict.timeline import Timeline
 from prismdbg.workflows.job_view import ASSUMED_CLUSTER
-from prismdbg.workflows.pass_errors import pass_errors
+from prismdbg.workflows.pass_errors import with_passes
 
 _GRAPH = click.argument("graph", type=click.Path(path_type=Path, exists=True), metavar="GRAPH")
 _CLUSTER = click.option(
@@ -113,8 +113,9 @@ def what_if_command(
     if changes == Changes() and not order:
         raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
     job, cluster = _read(graph), _cluster(cluster_path)
-    before = _with_errors(simulate(job, cluster), graph)
+    before = with_passes(simulate(job, cluster), graph)
     after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
+    after = with_passes(after, graph, is_as_it_ran=False)
     _say_assumed(cluster_path)
     if as_json:
         render.emit_json({"before": _values(before), "after": _values(after)})
@@ -124,7 +125,8 @@ def what_if_command(
     render.emit(
         f"{charts.duration(before.iteration_ns)} becomes {charts.duration(after.iteration_ns)}: "
         f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
-        f"what that is worth: {after.fidelity.summary()}; more of it at the end"
+        f"what that is worth: before, {before.fidelity.summary()}; "
+        f"after, {after.fidelity.summary()}; more of it at the end"
     )
     _emit(["", *charts.compared_waits(report.by_axis(before), report.by_axis(after))])
     if late := report.stragglers(after):
@@ -164,16 +166,9 @@ def _say_assumed(path: Path | None) -> None:
 
 
 def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRST, trace: bool = False) -> Timeline:
-    timeline = _with_errors(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
+    timeline = with_passes(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
     _say_assumed(cluster_path)
     return timeline
-
-
-def _with_errors(timeline: Timeline, graph: Path) -> Timeline:
-    """Of a run's own graph, how far paced ranks were off."""
-    errors = pass_errors(graph) if graph.is_dir() else ()
-    fidelity = replace(timeline.fidelity, errors=(*timeline.fidelity.errors, *errors))
-    return replace(timeline, fidelity=fidelity)
 
 
 def _heading(timeline: Timeline) -> list[str]:
@@ -197,7 +192,7 @@ def _values(timeline: Timeline) -> dict[str, Any]:
         ],
         "channels": [asdict(row) for row in report.by_axis(timeline)],
         "stragglers": [asdict(row) for row in report.stragglers(timeline)],
-        "fidelity": asdict(timeline.fidelity),
+        "fidelity": {"summary": timeline.fidelity.summary(), **asdict(timeline.fidelity)},
     }
 
 

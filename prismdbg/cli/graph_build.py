@@ -90,6 +90,8 @@ def command(
 def _save(graph: JobGraph, path: Path) -> None:
     with output_file.whole(path) as temporary:
         graph_file.save(graph, temporary)
+    for doubt in graph.origin.doubts:
+        render.say(f"do not conclude: {doubt}")
     peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
     memory = f", {render.size(peak_bytes)} of memory at most" if peak_bytes else ""
     render.say(

@@ -63,11 +63,12 @@ def pace_request(
 
 def end_unconverged(paces: Paces) -> NoReturn:
     """Says what is left of the difference; everything is kept."""
-    last = paces.passes[-1]
-    worst = last.largest
+    worst = paces.passes[-1].largest
+    component, difference = worst.largest
     passes = counted(len(paces.passes), "pass", "passes")
     render.say(
-        f"prismdbg: after {passes} rank {worst.rank} still takes {worst.difference:+.2%} of what the "
-        "simulation says; all passes are in RUN/passes. More steps (--steps), or a quieter machine, make it steadier"
+        f"prismdbg: after {passes} rank {worst.rank}'s {component} is still {difference:+.2%} of the iteration off "
+        "what the simulation says; all passes are in RUN/passes. More steps (--steps), or a quieter machine, make it "
+        "steadier"
     )
     sys.exit(1)

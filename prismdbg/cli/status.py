@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.run_folder import RunFolder
 from prismdbg.workflows.run_report import rank_states, report
 
@@ -16,9 +17,12 @@ from prismdbg.workflows.run_report import rank_states, report
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: Path, as_json: bool) -> None:
     """Show the ranks of RUN: where each is, what is kept of it, and how much that is."""
-    states = rank_states(RunFolder.existing(run))
+    folder = RunFolder.existing(run)
+    states = rank_states(folder)
     if as_json:
-        render.emit_json({"run": str(run), "ranks": [state.to_json() for state in states]})
+        emulated = read_emulated(folder)
+        more = {} if emulated is None else {"emulated": emulated.to_json()}
+        render.emit_json({"run": str(run), "ranks": [state.to_json() for state in states], **more})
         return
     rows = [
         (

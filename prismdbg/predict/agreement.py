@@ -16,6 +16,7 @@ from prismdbg.predict.seams import Seam, Stitching
 
 UNEVEN = frozenset({"all_to_all", "gather", "scatter"})  # members may give different sizes
 _SHOWN_RANKS = 4
+_UNKNOWN = 0  # of the texts, the first is empty
 
 
 class Agreement:
@@ -49,7 +50,7 @@ class Agreement:
             if silent.any():
                 raise UsageError(
                     f"{self._some(silent, 'never issue')} {issued}, which {self._some(users, 'wait')} for",
-                    hint="give the classes of these ranks the same collectives, or name a smaller group",
+                    hint="if these ranks are of one job, it hangs here; else the mesh names other groups",
                 )
 
     def _inside(self, channel: Across, axes: tuple[int, ...]) -> Bools:
@@ -90,18 +91,33 @@ class Agreement:
             there = self._peers(here, seam, kind) & there
         if len(different):
             turn = int(different[0])
+            sides = [(a, int(mine[turn])), (b, int(theirs[turn]))]
+            in_detail = len({e.texts[e.detail[entry]] for e, entry in sides}) > 1
+            ours, others = (e.say(entry, in_detail=in_detail) for e, entry in sides)
             raise UsageError(
-                f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {a.say(int(mine[turn]))}, "
-                f"{self._some(there, 'issue')} {b.say(int(theirs[turn]))}",
+                f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {ours}, "
+                f"{self._some(there, 'issue')} {others}",
                 hint="if these ranks are of one job, it hangs here; else the mesh names other groups",
             )
         if len(mine) > len(theirs):
-            last = f" (the last there is #{len(theirs)})" if len(theirs) else ""
+            last = f" (the last there is #{len(theirs)}, {b.say(int(theirs[-1]))})" if len(theirs) else ""
+            if kind == Kind.COLLECTIVE:
+                here, there = self._sides(stitching, entries, seam, len(theirs))
             raise UsageError(
                 f"{self._some(here, 'issue')} {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
                 f"{self._some(there, 'never answer')}{last}",
                 hint="if these ranks are of one job, it hangs here; else one ended early",
             )
+
+    def _sides(self, stitching: Stitching, entries: Sequence[Entries], seam: Seam, turn: int) -> tuple[Bools, Bools]:
+        """Of all that meet here: those that come to this turn, and those that do not."""
+        here, there = (np.zeros(self._ranks.shape, dtype=bool) for _ in range(2))
+        for number in seam.parties:
+            cohort = stitching.cohorts.members[number]
+            issued = _issued(entries[cohort.rank_class], stitching, cohort, seam, Kind.COLLECTIVE)
+            mask = here if len(issued) > turn else there
+            mask |= self._members(cohort)
+        return here, there
 
     def _first_on(
         self, number: int, entries: Sequence[Entries], named: Sequence[Sequence[Channel]], channel: Channel
@@ -151,11 +167,13 @@ def _issued(entries: Entries, stitching: Stitching, cohort: Cohort, seam: Seam, 
 
 
 def _differ(a: Entries, mine: Ints, b: Entries, theirs: Ints, kind: Kind) -> Bools:
-    """Another operation, or another size where sizes must agree."""
-    place = {text: number for number, text in enumerate(a.texts)}
-    translated = np.array([place.get(text, -1) for text in b.texts], dtype=np.int64)
+    """Another operation, another size where sizes must agree, or other tensors where both are known."""
     uneven = np.array([text in UNEVEN for text in a.texts])[a.op[mine]]
-    size: Bools = (a.size_bytes[mine] != b.size_bytes[theirs]) & ~uneven
-    op: Bools = (a.op[mine] != translated[b.op[theirs]]) & (kind == Kind.COLLECTIVE)
-    different: Bools = size | op
+    different: Bools = (a.size_bytes[mine] != b.size_bytes[theirs]) & ~uneven
+    if kind == Kind.COLLECTIVE:
+        place = {text: number for number, text in enumerate(a.texts)}
+        translated = np.array([place.get(text, -1) for text in b.texts], dtype=np.int64)
+        both_known = (a.detail[mine] != _UNKNOWN) & (b.detail[theirs] != _UNKNOWN)
+        different |= a.op[mine] != translated[b.op[theirs]]
+        different |= (a.detail[mine] != translated[b.detail[theirs]]) & both_known
     return different

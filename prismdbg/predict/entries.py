@@ -51,6 +51,7 @@ DTYPES: dict[str, type[np.generic]] = {
     "label": np.int32,
     "line": np.int32,
     "target": np.int32,
+    "detail": np.int32,
     "size_bytes": np.int64,
     "duration_ns": np.int64,
 }
@@ -58,10 +59,11 @@ DTYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entries:
-    """One row an entry. `op`, `label` and `line` are places in `texts`, `channel` in `channels` (as text).
+    """One row an entry. `op`, `label`, `line` and `detail` are places in `texts`, `channel` in `channels` (as text).
 
     stream: where it runs. issuer, blocking: communication only; whether its issuer waits for it at once.
     target: the entry a WAIT is for. size_bytes: of a message, or of memory (negative: freed).
+    detail: of a collective, what else all members must give alike, as `float32, SUM`; empty where it is not known.
     duration_ns: of a computation, or of a transfer if it is known, else `MODELLED_NS`.
     """
 
@@ -75,6 +77,7 @@ class Entries:
     label: NDArray[np.int32]
     line: NDArray[np.int32]
     target: NDArray[np.int32]
+    detail: NDArray[np.int32]
     size_bytes: Ints
     duration_ns: Ints
     streams: tuple[str, ...]
@@ -93,16 +96,17 @@ class Entries:
     def communicates(self) -> NDArray[np.bool_]:
         return (self.kind >= Kind.COLLECTIVE) & (self.kind <= Kind.RECV)
 
-    def say(self, entry: int) -> str:
-        """`all_reduce of 4,096 bytes on tp at train.py:12`."""
+    def say(self, entry: int, *, in_detail: bool = False) -> str:
+        """`all_reduce of 4,096 bytes on tp at train.py:12`, in detail `all_reduce of 4,096 bytes (float32, SUM) ..`."""
         kind = Kind(int(self.kind[entry]))
         line = self.texts[self.line[entry]]
         at = f" at {line}" if line else ""
         if not self.communicates[entry]:
             return f"{kind.name.lower()} {self.texts[self.label[entry]]}".rstrip() + at
         toward = {Kind.SEND: "to", Kind.RECV: "from"}.get(kind, "on")
-        channel = self.channels[self.channel[entry]]
-        return f"{self.texts[self.op[entry]]} of {int(self.size_bytes[entry]):,} bytes {toward} {channel}{at}"
+        channel, detail = self.channels[self.channel[entry]], self.texts[self.detail[entry]]
+        more = f" ({detail})" if in_detail and detail else ""
+        return f"{self.texts[self.op[entry]]} of {int(self.size_bytes[entry]):,} bytes{more} {toward} {channel}{at}"
 
     def peak_bytes(self) -> int:
         """The largest sum of memory events, in program order."""

@@ -22,13 +22,17 @@ FREE_NAME = "free"
 
 
 class Communication(TypedDict, total=False):
-    """What may be said of any. stream, issuer: names; `free` is no stream of its own. duration_ns: if it is known."""
+    """What may be said of any. stream, issuer: names; `free` is no stream of its own. duration_ns: if it is known.
+
+    detail: what all members must give alike besides operation and size.
+    """
 
     stream: str
     issuer: str
     duration_ns: int
     label: str
     line: str
+    detail: str
     provenance: Provenance
 
 
@@ -111,6 +115,7 @@ class EntryWriter:
             duration_ns=duration_ns,
             label=more.get("label", ""),
             line=more.get("line", ""),
+            detail=more.get("detail", ""),
             provenance=more.get("provenance", Provenance.MODELLED),
         )
 
@@ -126,6 +131,7 @@ class EntryWriter:
         op: str = "",
         label: str = "",
         line: str = "",
+        detail: str = "",
         target: int = -1,
         size_bytes: int = 0,
         duration_ns: int = 0,
@@ -140,6 +146,7 @@ class EntryWriter:
             "op": self._text(op),
             "label": self._text(label),
             "line": self._text(line),
+            "detail": self._text(detail),
             "target": target,
             "size_bytes": size_bytes,
             "duration_ns": duration_ns,

@@ -14,6 +14,8 @@ from prismdbg.predict.kinds import Kinds
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.quantities import MILLION
 
+_SHAPE = ("kind", "stream", "issuer", "blocking", "size_bytes", "channel", "op", "detail")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -70,12 +72,20 @@ def shape_of(entries: Entries) -> Hashable:
     return tuple(_rows(entries))
 
 
+def same_shape(one: Entries, other: Entries) -> bool:
+    """Whether their shapes are equal, without making them where that can be seen at once."""
+    if all(getattr(one, table) == getattr(other, table) for table in ("streams", "channels", "texts")):
+        mine, theirs = one.communicates, other.communicates
+        return all(np.array_equal(getattr(one, c)[mine], getattr(other, c)[theirs]) for c in _SHAPE)
+    return shape_of(one) == shape_of(other)
+
+
 def first_difference(one: Entries, other: Entries) -> Difference:
     """Of two ranks whose shapes differ."""
     pairs = enumerate(zip_longest(_rows(one), _rows(other)))
     number = next(number for number, (mine, theirs) in pairs if mine != theirs)
     mine, theirs = (_said(entries, number) for entries in (one, other))
-    if mine == theirs:  # the same call from another thread, or one of them waits for it at once
+    if mine == theirs:  # of other tensors, from another thread, or one of them waits for it at once
         mine, theirs = (f"{said} ({_how(entries, number)})" for said, entries in ((mine, one), (theirs, other)))
     return Difference(number=number + 1, one=mine, other=theirs)
 
@@ -84,10 +94,20 @@ def _rows(entries: Entries) -> list[tuple[object, ...]]:
     names = dict(enumerate(entries.streams)) | {FREE: "free"}
     columns = (entries.kind, entries.stream, entries.issuer, entries.blocking, entries.size_bytes)
     chosen = entries.communicates
-    rows = zip(*(column[chosen].tolist() for column in (*columns, entries.channel, entries.op)), strict=True)
+    texts = (entries.channel, entries.op, entries.detail)
+    rows = zip(*(column[chosen].tolist() for column in (*columns, *texts)), strict=True)
     return [
-        (kind, names[stream], names[issuer], blocking, size_bytes, entries.channels[channel], entries.texts[op])
-        for kind, stream, issuer, blocking, size_bytes, channel, op in rows
+        (
+            kind,
+            names[stream],
+            names[issuer],
+            blocking,
+            size_bytes,
+            entries.channels[channel],
+            entries.texts[op],
+            entries.texts[detail],
+        )
+        for kind, stream, issuer, blocking, size_bytes, channel, op, detail in rows
     ]
 
 
@@ -98,7 +118,9 @@ def _said(entries: Entries, number: int) -> str:
 
 def _how(entries: Entries, number: int) -> str:
     place = np.flatnonzero(entries.communicates)[number]
-    return f"on {entries.streams[entries.issuer[place]]}, {'waited for' if entries.blocking[place] else 'asynchronous'}"
+    is_waited_for = "waited for" if entries.blocking[place] else "asynchronous"
+    parts = (entries.texts[entries.detail[place]], f"on {entries.streams[entries.issuer[place]]}", is_waited_for)
+    return ", ".join(filter(None, parts))
 
 
 def _slower_ppm(entries: Entries, first: Entries) -> int:

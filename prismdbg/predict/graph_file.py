@@ -21,7 +21,7 @@ from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.origin import NOT_KNOWN, Origin, Source, Standing, Truth
 
-FORMAT = 2
+FORMAT = 3
 FILE_NAME = "graph.npz"  # in a folder
 MOST_BYTES = 1 << 30  # unpacked
 _LARGEST_NS = 1 << 53
@@ -45,6 +45,7 @@ def save(graph: JobGraph, path: Path) -> None:
         ],
         "source": graph.origin.source,
         "stretched": list(graph.origin.stretched),
+        "doubts": list(graph.origin.doubts),
     }
     arrays: dict[str, NDArray[Any]] = {
         "about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
@@ -94,6 +95,7 @@ class _Reader:
         mesh = Mesh.parse(about.text("mesh"), order=about.text("order"))
         classes = tuple(self._class(number, held) for number, held in enumerate(about.objects("classes")))
         source, stretched = about.text("source"), about.texts("stretched")
+        doubts = about.texts("doubts")
         about.refuse_others()
         if source not in list(Source):
             self._fail("source", f"is {source[:40]!r}, which is not known")
@@ -102,7 +104,11 @@ class _Reader:
         slower = self._column("compute_ppm_at", np.int64, mesh.world)
         self._between("compute_ppm_at", slower, 1, 10**9)
         origin = Origin(
-            source=Source(source), standing_at=self._standing(mesh), stretched=stretched, truths=self._truths(mesh)
+            source=Source(source),
+            standing_at=self._standing(mesh),
+            stretched=stretched,
+            truths=self._truths(mesh),
+            doubts=doubts,
         )
         return replace(JobGraph.placed(mesh, classes, class_at, slower), origin=origin)
 
@@ -149,6 +155,7 @@ class _Reader:
             ("op", entries.op, 0, len(entries.texts) - 1),
             ("label", entries.label, 0, len(entries.texts) - 1),
             ("line", entries.line, 0, len(entries.texts) - 1),
+            ("detail", entries.detail, 0, len(entries.texts) - 1),
             ("target", entries.target[waits], 0, len(entries) - 1),
             ("target", np.flatnonzero(waits) - entries.target[waits], 1, len(entries)),
             ("size_bytes", entries.size_bytes[talks], 0, _LARGEST_NS),

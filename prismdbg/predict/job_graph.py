@@ -96,7 +96,9 @@ class JobGraph:
         """The same job with its ranks laid out over the machines in another order of the axes."""
         by_rank = vector_by_rank(self.mesh, self.compute_ppm_at)
         mesh = self.mesh.reordered(order)
-        return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank), origin=self.origin.changed())
+        doubt = f"that the ranks laid out as {','.join(order)} do just this: nobody ran it"
+        origin = replace(self.origin.changed(), doubts=(*self.origin.doubts, doubt))
+        return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank), origin=origin)
 
     def stretched(self, axis: str, size: int) -> JobGraph:
         """The same classes on another number of ranks along an axis on which they do not depend.

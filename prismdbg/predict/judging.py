@@ -101,7 +101,7 @@ class _Doubts:
     origin: Origin
 
     def all(self) -> tuple[str, ...]:
-        return tuple(filter(None, (*self._times(), *self._ranks(), self._values())))
+        return tuple(filter(None, (*self._times(), *self._ranks(), *self.origin.doubts, self._values())))
 
     def _times(self) -> list[str]:
         found = {(share.component, share.provenance) for share in self.shares}

@@ -46,12 +46,16 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Origin:
-    """`standing_at`: by position, a `Standing`; None where every rank stands for itself. stretched: `dp 64 to 512`."""
+    """`standing_at`: by position, a `Standing`; None where every rank stands for itself. stretched: `dp 64 to 512`.
+
+    doubts: what cannot be concluded because of the logs themselves, as `Fidelity` has it.
+    """
 
     source: Source = Source.UNSAID
     standing_at: Standings | None = None
     stretched: tuple[str, ...] = ()
     truths: tuple[Truth, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def changed(self) -> Origin:
         """Of a job that is no longer the one that ran."""

@@ -50,7 +50,19 @@ def _cut(iteration: Iteration) -> Entries:
 
 def _goes_as(one: Entries, other: Entries) -> bool:
     """Durations apart. The same program has the same names in the same order."""
-    columns = ("kind", "stream", "issuer", "blocking", "channel", "op", "label", "line", "target", "size_bytes")
+    columns = (
+        "kind",
+        "stream",
+        "issuer",
+        "blocking",
+        "channel",
+        "op",
+        "label",
+        "line",
+        "detail",
+        "target",
+        "size_bytes",
+    )
     tables = ("streams", "channels", "texts")
     return all(getattr(one, name) == getattr(other, name) for name in tables) and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in columns

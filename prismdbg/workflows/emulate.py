@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -28,7 +29,7 @@ from prismdbg.workflows.graph_build import iteration_of
 from prismdbg.workflows.injection import make_inject_folder
 from prismdbg.workflows.launch_line import LaunchLine, parse
 from prismdbg.workflows.processor_waits import displaced
-from prismdbg.workflows.run_folder import RunFolder, write_json
+from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
 from prismdbg.workflows.turns import Turns
 
 _BEFORE_RANKS = ("run.json", "config*.json", "environment.json", "inject", "ranks", "donors", "external", "memory")
@@ -74,6 +75,9 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             say(f"{counted(count, 'donor value')} in {request.donor}")
         found = _run(request, run, Turns(crew.go))
+        if found is not None:
+            crew.tell_ranks(found.ran)
+            _tell_ranks(run, found.ran)
         runs = tuple(_told(run, each) for each in crew.ranks.values())
         return Emulated(runs=runs, classes=found)
     finally:
@@ -118,6 +122,12 @@ def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses |
     return found
 
 
+def _tell_ranks(run: RunFolder, ran: Sequence[int]) -> None:
+    described = read_json(run.run_json)
+    described["emulated"]["ranks"] = list(ran)
+    write_json(run.run_json, described)
+
+
 def _prepare(request: EmulateRequest, run: RunFolder) -> None:
     make_inject_folder(run.inject)
     write_json(
@@ -130,7 +140,7 @@ def _prepare(request: EmulateRequest, run: RunFolder) -> None:
             "emulated": {
                 "world": request.world,
                 "mesh": dict(request.axes),
-                "ranks": list(request.ranks),
+                "ranks": list(request.ranks) if request.classes is None else [],  # found out by running some
                 "classes": None if request.classes is None else list(request.classes),
                 "steps": request.steps,
                 "peers": [f"{rule.axis}:{rule.op}={rule.policy}" for rule in request.rules],

@@ -62,7 +62,7 @@ class EmulatedCrew:
             native=False,
             world_size=request.world,
         )
-        replace(self.shared, ranks=request.ranks).save(run.config)
+        self.tell_ranks(() if request.classes is not None else request.ranks)
         self._program = Program(
             run=run,
             command=line.command,
@@ -72,6 +72,10 @@ class EmulatedCrew:
             bound_s=request.bound_s,
             stdout=STDERR if request.all_on_stderr else None,
         )
+
+    def tell_ranks(self, ranks: tuple[int, ...]) -> None:
+        """In RUN/config.json: which ranks this is about, once it is known."""
+        replace(self.shared, ranks=ranks).save(self._run.config)
 
     def go(self, number: int, until: str, since: Lacks | None) -> Event:
         rank = self.ranks.get(number)

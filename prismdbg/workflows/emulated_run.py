@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from prismdbg.predict.class_finder import RankClasses
 from prismdbg.predict.job_graph import vector_by_rank
 from prismdbg.predict.mesh import Ints, Mesh
 from prismdbg.workflows.classes_file import read_classes
+from prismdbg.workflows.pass_errors import Passed, read_passes
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
 SHOWN = 12
@@ -39,6 +41,16 @@ class EmulatedRun:
     def ran(self) -> tuple[int, ...]:
         """Ranks that really ran and left a log."""
         return tuple(sorted({rank_of(folder) for folder in self.run.rank_folders()}))
+
+    @cached_property
+    def passed(self) -> Passed | None:
+        """How its peers came; None where they were there at once."""
+        return read_passes(self.run.path)
+
+    @property
+    def ran_text(self) -> str:
+        """`0, 37, 512`, not more than are read."""
+        return ", ".join(map(str, self.ran[:SHOWN])) + (", ..." if len(self.ran) > SHOWN else "") or "none"
 
     @cached_property
     def _classes(self) -> RankClasses | None:
@@ -78,10 +90,20 @@ class EmulatedRun:
             text = f"{self.mesh.say(rank)} did not run: {self.mesh.say(other)} ran for its class"
             hint = f"give --rank {other}, or run this one: {self.command_for(rank)}"
         else:
-            shown = ", ".join(map(str, self.ran[:SHOWN])) + (", ..." if len(self.ran) > SHOWN else "")
-            text = f"{self.mesh.say(rank)} did not run, only {shown or 'none'} did"
+            text = f"{self.mesh.say(rank)} did not run, only {self.ran_text} did"
             hint = f"run it: {self.command_for(rank)}"
         raise UsageError(text, hint=hint)
+
+    def to_json(self) -> dict[str, Any]:
+        """What of it ran, and how its peers came."""
+        passed = self.passed
+        return {
+            "world": self.world,
+            "mesh": {name: self.mesh.size(name) for name in self.mesh.order},
+            "ran": list(self.ran),
+            "classes": None if self._classes is None else len(self._classes.classes),
+            "paced": None if passed is None else {**asdict(passed), "left": passed.left},
+        }
 
     def command_for(self, rank: int) -> str:
         axes = ",".join(f"{name}={self.mesh.size(name)}" for name in self.mesh.order)

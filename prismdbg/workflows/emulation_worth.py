@@ -12,20 +12,22 @@ from prismdbg.model import made_up
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.predict.fidelity import say_size
+from prismdbg.workflows.pass_errors import Passed, read_passes
 from prismdbg.workflows.run_folder import RunFolder, rank_of
 
 _LAST = Moment(10**9, 10**17)
 _REAL = (made_up.DONOR, made_up.OWN)
+UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulationWorth:
-    """`received_bytes`: of all ranks that ran, by how it was made up. clock: that peers came by; empty for at once."""
+    """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once."""
 
     ran: int
     world: int
     received_bytes: Mapping[str, int]
-    clock: str = ""
+    passed: Passed | None = None
 
     @property
     def made_up_share(self) -> float:
@@ -41,7 +43,7 @@ class EmulationWorth:
             if total
             else ""
         )
-        waits = f"as the simulation says, on a {self.clock} clock" if self.clock else "none: peers were there at once"
+        waits = self.passed.line() if self.passed is not None else "none: peers were there at once"
         return [
             f"what this is worth: {self.ran:,} of {counted(self.world, 'rank')} ran; "
             "what they computed and allocated is real",
@@ -57,17 +59,17 @@ class EmulationWorth:
                 if self.made_up_share
                 else []
             ),
-            *([] if self.clock else ["how long a step takes: `--pace`, or `prismdbg graph simulate`"]),
+            *(self.passed.doubts() if self.passed is not None else (UNPACED,)),
         ]
 
 
-def worth_of(run: RunFolder, world: int, *, clock: str = "") -> EmulationWorth:
-    """From the logs that the ranks left."""
+def worth_of(run: RunFolder, world: int) -> EmulationWorth:
+    """From the logs that the ranks left, and what the last pass said."""
     folders = {rank_of(folder): folder for folder in run.rank_folders()}
     received: Counter[str] = Counter()
     for folder in folders.values():
         received.update(_received(read_log(folder)))
-    return EmulationWorth(ran=len(folders), world=world, received_bytes=dict(received), clock=clock)
+    return EmulationWorth(ran=len(folders), world=world, received_bytes=dict(received), passed=read_passes(run.path))
 
 
 def _received(log: RankLog) -> Counter[str]:

@@ -14,6 +14,7 @@ from prismdbg.predict.mesh import Ints
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.emulated_run import EmulatedRun, read_emulated
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
+from prismdbg.workflows.pass_errors import Passed
 from prismdbg.workflows.run_folder import RunFolder
 
 ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a rank between them are assumed"
@@ -22,7 +23,7 @@ ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a r
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobView:
     """`ran`: ranks that really ran, of which there is a log. stands_for: by rank who ran for it, -1 where that is not
-    known. cluster_text: where the cluster's figures come from."""
+    known. cluster_text: where the cluster's figures come from. passed: how far its paced ranks were off."""
 
     name: str
     graph: JobGraph
@@ -30,6 +31,7 @@ class JobView:
     cluster_text: str
     ran: frozenset[int]
     stands_for: Ints | None
+    passed: Passed | None = None
 
 
 def is_job(path: Path) -> bool:
@@ -60,6 +62,7 @@ def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
         cluster_text=ASSUMED_CLUSTER if cluster is None else str(cluster),
         ran=frozenset(emulated.ran) if emulated is not None and same else frozenset(),
         stands_for=emulated.standing_in() if emulated is not None and same else None,
+        passed=emulated.passed if emulated is not None else None,
     )
 
 

@@ -6,17 +6,20 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import UsageError
+from prismdbg.model.schedule import Schedule
 from prismdbg.predict.arrivals import Arrivals
 from prismdbg.predict.cluster import ClusterModel
 from prismdbg.predict.engine import Keep
 from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.quantities import MILLION
+from prismdbg.predict.rank_parts import ITERATION, RankParts, simulated_parts
 from prismdbg.predict.schedule import schedule_of
 from prismdbg.predict.simulate import simulate
 from prismdbg.rank.config import RANK_MEMORY
@@ -28,6 +31,7 @@ from prismdbg.workflows.emulate_request import EmulateRequest
 from prismdbg.workflows.emulated_crew import EmulatedCrew, Paced
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
 from prismdbg.workflows.launch_line import parse
+from prismdbg.workflows.paced_parts import emulated_parts
 from prismdbg.workflows.processor_waits import displaced
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.steps_alike import AlikeSteps, steps_alike
@@ -40,7 +44,8 @@ PASSES = "passes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceRequest:
-    """`until`: the largest difference between simulated and emulated iteration, as a share. passes: at most so many.
+    """`until`: the largest difference between a simulated and an emulated rank, of the iteration and of each of its
+    components, as a share of the iteration. passes: at most so many.
 
     alike: as of `graph build`, where some ranks stand for others.
     """
@@ -57,19 +62,52 @@ class PaceRequest:
 class RankPass:
     """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's.
 
-    displaced: in this share of its time the rank stood in line for a processor, in the median step.
+    simulated, emulated: what it was made of; `emulated` is None where the log does not tell. displaced: in this share
+    of its time the rank stood in line for a processor, in the median step.
     """
 
     rank: int
     simulated_ns: int
     emulated_ns: int
     steps: int
+    simulated: RankParts
+    emulated: RankParts | None
     displaced: float = 0.0
 
     @property
     def difference(self) -> float:
         """Signed share: positive where the emulated rank takes longer."""
         return (self.emulated_ns - self.simulated_ns) / max(self.simulated_ns, 1)
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """By component, signed as `difference`, as shares of the simulated iteration."""
+        found = {ITERATION: self.difference}
+        if self.emulated is not None:
+            simulated, whole_ns = self.simulated.by_component, max(self.simulated_ns, 1)
+            for name, emulated_ns in self.emulated.by_component.items():
+                found[name] = (emulated_ns - simulated[name]) / whole_ns
+        return found
+
+    @property
+    def largest(self) -> tuple[str, float]:
+        """Component and difference."""
+        return max(self.differences.items(), key=lambda pair: abs(pair[1]))
+
+    def to_json(self) -> dict[str, Any]:
+        emulated = self.emulated.by_component if self.emulated is not None else {}
+        return {
+            "rank": self.rank,
+            "simulated_ns": self.simulated_ns,
+            "emulated_ns": self.emulated_ns,
+            "steps": self.steps,
+            "displaced": self.displaced,
+            "difference": self.difference,
+            "components": {
+                name: {"simulated_ns": self.simulated.by_component[name], "emulated_ns": emulated_ns}
+                for name, emulated_ns in emulated.items()
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +120,8 @@ class Pass:
 
     @property
     def largest(self) -> RankPass:
-        return max(self.ranks, key=lambda each: abs(each.difference))
+        """The one with the largest difference of all components."""
+        return max(self.ranks, key=lambda each: abs(each.largest[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +143,7 @@ def pace(request: PaceRequest, say: Say) -> Paces:
     while not has_converged and len(done) < request.passes:
         found = _pass(request, run, ranks, graph, steps, len(done) + 1, say)
         done.append(found)
-        has_converged = abs(found.largest.difference) <= request.until
+        has_converged = abs(found.largest.largest[1]) <= request.until
         for each in found.ranks:
             say(_line(found.number, each))
         _write(run, request, done, has_converged)
@@ -151,10 +190,10 @@ def _pass(
     arrivals = Arrivals(timeline)
     folder = run.path / PASSES / str(number)
     folder.mkdir(parents=True)
-    schedules: dict[int, Path] = {}
-    simulated: dict[int, int] = {}
+    schedules: dict[int, Schedule] = {}
+    simulated: dict[int, RankParts] = {}
     for rank in ranks:
-        schedule = schedule_of(
+        schedules[rank] = schedule_of(
             timeline,
             rank,
             arrivals,
@@ -163,11 +202,11 @@ def _pass(
             last_step=steps.last,
             contention_ppm=_contention_ppm(request.cluster),
         )
-        schedules[rank] = folder / f"schedule.{rank}.json"
-        schedule.save(schedules[rank])
-        simulated[rank] = schedule.iteration_ns
+        schedules[rank].save(_schedule_file(folder, rank))
+        simulated[rank] = simulated_parts(timeline.of(rank), schedules[rank])
     set_aside(run, number - 1)
-    run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=schedules), say)
+    files = {rank: _schedule_file(folder, rank) for rank in ranks}
+    run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=files), say)
     found = []
     for rank in ranks:
         log = read_log(run.latest(rank))
@@ -176,13 +215,19 @@ def _pass(
         found.append(
             RankPass(
                 rank=rank,
-                simulated_ns=simulated[rank],
+                simulated_ns=schedules[rank].iteration_ns,
                 emulated_ns=taken.median_ns,
                 steps=taken.last - taken.first + 1,
+                simulated=simulated[rank],
+                emulated=emulated_parts(log, schedules[rank]),
                 displaced=median(shares) if shares else 0.0,
             )
         )
     return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
+
+
+def _schedule_file(folder: Path, rank: int) -> Path:
+    return folder / f"schedule.{rank}.json"
 
 
 def _contention_ppm(cluster: ClusterModel) -> int:
@@ -228,9 +273,12 @@ def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], p
 
 
 def _line(number: int, each: RankPass) -> str:
+    parts = ", ".join(f"{name} {share:+.2%}" for name, share in each.differences.items() if name != ITERATION)
     return (
         f"pass {number}: rank {each.rank}: an iteration takes {each.simulated_ns / 1e6:.3f} ms simulated, "
-        f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps})"
+        f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps}"
+        + (f"; {parts} of it" if parts else "")
+        + ")"
         + (f"; for {each.displaced:.0%} of it others had the processor" if each.displaced >= SHOWN_SHARE else "")
     )
 
@@ -243,7 +291,11 @@ def _write(run: RunFolder, request: PaceRequest, done: Sequence[Pass], has_conve
             "until": request.until,
             "has_converged": has_converged,
             "passes": [
-                {**asdict(each), "ranks": [{**asdict(r), "difference": r.difference} for r in each.ranks]}
+                {
+                    "number": each.number,
+                    "iteration_ns": each.iteration_ns,
+                    "ranks": [of_rank.to_json() for of_rank in each.ranks],
+                }
                 for each in done
             ],
         },

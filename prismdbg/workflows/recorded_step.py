@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.capsule.log_reader import RankLog
@@ -39,11 +39,11 @@ class RecordedStep:
 
 
 def recorded_step(log: RankLog, step: int) -> RecordedStep | None:
-    """None where the rank issued nothing in it."""
+    """None where the rank issued nothing in it, unless it went through it from mark to mark: then it has no calls."""
     graph = build_slice(log, Moment(step), Moment(step, _LAST_COLLECTIVE))
-    if not graph.nodes:
-        return None
     marks = {mark.step: mark.time_ns for mark in log.steps}
+    if not graph.nodes:
+        return _without_calls(graph, marks, step)
     if step in marks and step + 1 in marks:
         return RecordedStep(step=step, graph=graph, begin_ns=marks[step], end_ns=marks[step + 1])
     following = min(
@@ -52,12 +52,21 @@ def recorded_step(log: RankLog, step: int) -> RecordedStep | None:
     return RecordedStep(step=step, graph=graph, begin_ns=graph.begins_ns, end_ns=following)
 
 
+def _without_calls(graph: GraphSlice, marks: Mapping[int, int], step: int) -> RecordedStep | None:
+    """Of the first step, which has no mark, the begin is not known."""
+    if step + 1 not in marks or (step and step not in marks):
+        return None
+    end_ns = marks[step + 1]
+    begin_ns = marks.get(step, end_ns)
+    return RecordedStep(step=step, graph=replace(graph, begins_ns=begin_ns), begin_ns=begin_ns, end_ns=end_ns)
+
+
 def last_whole_step(logs: Iterable[RankLog]) -> int:
     """Of the steps that every rank ended; the only one there is, where none did."""
-    return max(min(_begun(log) for log in logs) - 1, 0)
+    return max(min(steps_begun(log) for log in logs) - 1, 0)
 
 
-def _begun(log: RankLog) -> int:
+def steps_begun(log: RankLog) -> int:
     marks = max((mark.step for mark in log.steps), default=0)
     return max(marks, max((c.moment.step for c in log.collectives), default=0))
 

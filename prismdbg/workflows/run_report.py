@@ -102,8 +102,11 @@ def report(path: Path) -> list[str]:
 
 
 def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> list[str]:
-    there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh}"
+    there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh} ({world.ran_text})"
     lines = [f"emulated: {there}, each alone; what peers sent was made up"]
+    if (passed := world.passed) is not None:
+        lines.append(f"transfers and waits: {passed.line()}")
+        lines += [f"do not conclude: {doubt}" for doubt in passed.doubts()]
     lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
     typed = quote(str(path))
     cut_short = [state for state in states if state.state in ("failed", "died")]

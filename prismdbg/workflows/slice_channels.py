@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import product
 
 from prismdbg.errors import UsageError
 from prismdbg.graph.node import Node
+from prismdbg.graph.slice import GraphSlice
 from prismdbg.model.collective import Group
 from prismdbg.predict.mesh import Mesh
 
@@ -14,34 +14,54 @@ from prismdbg.predict.mesh import Mesh
 class Channels:
     """Of one rank. UsageError where a group or a peer lies along no axis of the mesh."""
 
-    def __init__(self, rank: int, groups: Mapping[str, Group], mesh: Mesh) -> None:
-        self._rank, self._groups, self._mesh = rank, groups, mesh
+    def __init__(self, graph: GraphSlice, mesh: Mesh) -> None:
+        self._rank, self._groups, self._mesh = graph.rank, graph.groups, mesh
+        self._in_use = {node.identity.group for node in graph.nodes if not node.is_p2p}
         self._named: dict[str, str] = {}
 
     def of(self, node: Node) -> str:
-        return self._peer(node) if node.is_p2p else self._group(self._groups[node.identity.group])
+        return self._peer(node) if node.is_p2p else self._group(node)
 
-    def _group(self, group: Group) -> str:
+    def _group(self, node: Node) -> str:
         """A second group over the same ranks is another channel."""
-        if group.name not in self._named:
-            text = channel_of(group, self._mesh)
-            same = sum(1 for known in self._named.values() if known.partition("#")[0] == text)
-            self._named[group.name] = f"{text}#{same}" if same else text
-        return self._named[group.name]
+        name = node.identity.group
+        if name not in self._named:
+            text = self._along_axes(node, self._groups[name])
+            same = self._before(name, text)
+            self._named[name] = f"{text}#{same}" if same else text
+        return self._named[name]
+
+    def _before(self, name: str, text: str) -> int:
+        """How many groups over the same ranks come before it: where torch has numbered them, by that number, for ranks
+        may use them in another order; else by use."""
+        same = [each for each in self._in_use if set(self._groups[each].ranks) == set(self._groups[name].ranks)]
+        if all(each.isdecimal() for each in same):
+            return sorted(same, key=int).index(name)
+        return sum(1 for known in self._named.values() if known.partition("#")[0] == text)
+
+    def _along_axes(self, node: Node, group: Group) -> str:
+        try:
+            return channel_of(group, self._mesh)
+        except UsageError as error:
+            raise UsageError(f"{self._said(node)} on a group that the mesh lacks: {error}", hint=error.hint) from error
+
+    def _said(self, node: Node) -> str:
+        at = f" at {node.source}" if node.source else ""
+        return f"{self._mesh.say(self._rank)} issues {node.name} ({node.moment}){at}"
 
     def _peer(self, node: Node) -> str:
         group = self._groups[node.identity.group]
         number = node.source_rank if node.identity.peer < 0 else node.identity.peer
         if not 0 <= number < group.size:
             raise UsageError(
-                f"{node.name} at {node.moment} has no known peer", hint="record the job until the message is received"
+                f"{self._said(node)}, whose peer is not known", hint="record the job until the message is received"
             )
         own, there = (self._mesh.coordinates(rank) for rank in (self._rank, group.ranks[number]))
         differ = [name for name in self._mesh.names if own[name] != there[name]]
         if len(differ) != 1:
             raise UsageError(
-                f"{node.name} at {node.moment} goes to {self._mesh.say(group.ranks[number])}, "
-                f"no neighbour of {self._mesh.say(self._rank)} along one axis",
+                f"{self._said(node)}, {'to' if node.op == 'send' else 'from'} {self._mesh.say(group.ranks[number])}: "
+                "no neighbour along one axis",
                 hint="give the mesh the job was started with",
             )
         return f"{differ[0]}{there[differ[0]] - own[differ[0]]:+d}" + (f"#{node.tag}" if node.tag else "")

@@ -70,7 +70,7 @@ class _Translation:
     def __init__(self, graph: GraphSlice, mesh: Mesh, source: Source) -> None:
         self._graph, self._source = graph, source
         self._writer = EntryWriter()
-        self._channels = Channels(graph.rank, graph.groups, mesh)
+        self._channels = Channels(graph, mesh)
         self._least_ns = max(source.until_ns - source.from_ns, 0) // SMALLEST_PART
         self._clocks: dict[int, int] = {}  # of each thread: until when its time is told
         self._ahead: dict[int, Sequence[Item]] = {0: self._traced(0)}  # what it did after its last call
@@ -121,7 +121,7 @@ class _Translation:
             entry = self._writer.collective(
                 _operation(node), channel, size_bytes, issuer=stream, blocking=holds, line=line,
                 duration_ns=duration_ns, provenance=provenance,
-                stream=channel if duration_ns == MODELLED_NS else FREE_NAME,
+                stream=channel if duration_ns == MODELLED_NS else FREE_NAME, detail=_detail(node),
             )  # fmt: skip
         self._ahead[node.thread] = self._traced(node.moment.collective)
         if holds:
@@ -217,4 +217,10 @@ def _operation(node: Node) -> str:
 
 
 def _barrier(name: str) -> str:
+
+
+def _detail(node: Node) -> str:
+    """What all members must give alike, besides the operation and the size."""
+    root = f"root {node.root}" if node.root >= 0 else ""
+    return ", ".join(filter(None, (node.dtype, node.reduce_op, root)))
     return "barrier" if name.endswith("barrier") else name

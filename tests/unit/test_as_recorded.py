@@ -183,8 +183,8 @@ class TestWhatDoesNotFit:
         with pytest.raises(UsageError) as caught:
             built(job)
         assert str(caught.value) == (
-            "ranks 0, 1 issue all_reduce of 16 bytes on dp,tp at /job/loss.py:8 in mean as #2, which rank 2 never "
-            "answers (the last there is #1)"
+            "ranks 0, 1, 3 issue all_reduce of 16 bytes on dp,tp at /job/loss.py:8 in mean as #2, which rank 2 never "
+            "answers (the last there is #1, all_reduce of 16 bytes on dp,tp at /job/train.py:42 in main)"
         )
 
     def test_another_size(self, built: Callable[[Job], JobGraph]) -> None:

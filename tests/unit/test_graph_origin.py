@@ -22,7 +22,7 @@ from prismdbg.predict.origin import NOT_KNOWN, Source, Standing
 from prismdbg.predict.simulate import simulate
 from prismdbg.workflows.emulation_worth import EmulationWorth
 from prismdbg.workflows.graph_origin import origin_of
-from prismdbg.workflows.pass_errors import pass_errors
+from prismdbg.workflows.pass_errors import Passed, read_passes, with_passes
 from prismdbg.workflows.recorded_step import recorded_step
 from prismdbg.workflows.run_folder import write_json
 from prismdbg.workflows.slice_entries import Source as SliceSource
@@ -53,6 +53,25 @@ def slices(found: Job, *ranks: int) -> dict[int, Entries]:
         )
         made[rank] = entries_of(step.graph, MESH, source)
     return made
+
+
+def passes_of(folder: Path, *, has_converged: bool) -> Passed:
+    """Of two passes; of rank 0 the last one knows each component."""
+    components = {
+        "computation": {"simulated_ns": 520, "emulated_ns": 500},
+        "exposed communication": {"simulated_ns": 300, "emulated_ns": 300},
+        "waiting": {"simulated_ns": 160, "emulated_ns": 200},
+    }
+    ranks = [
+        {"rank": 0, "simulated_ns": 980, "emulated_ns": 1000, "components": components},
+        {"rank": 1, "simulated_ns": 110, "emulated_ns": 100, "components": {}},
+    ]
+    passes = [{"number": 1, "ranks": []}, {"number": 2, "ranks": ranks}]
+    held = {"clock": "wall", "until": 0.01, "has_converged": has_converged, "passes": passes}
+    write_json(folder / "passes.json", held)
+    found = read_passes(folder)
+    assert found is not None
+    return found
 
 
 class TestWhatARankReallyTook:
@@ -132,27 +151,49 @@ class TestWhoStandsForWhom:
 
 class TestPacedPasses:
     def test_the_last_one_counts(self, tmp_path: Path) -> None:
-        ranks = [
-            {"rank": 0, "simulated_ns": 980, "emulated_ns": 1000},
-            {"rank": 1, "simulated_ns": 110, "emulated_ns": 100},
-        ]
-        passes = [{"number": 1, "ranks": []}, {"number": 2, "ranks": ranks}]
-        write_json(tmp_path / "passes.json", {"clock": "wall", "passes": passes})
+        passed = passes_of(tmp_path, has_converged=True)
+        assert (passed.clock, passed.passes, passed.until) == ("wall", 2, 0.01)
+        errors = {error.component: error for error in passed.errors}
+        iteration = errors["iteration"]
+        assert (iteration.ranks, iteration.worst_rank) == (2, 1)
+        assert iteration.mean == pytest.approx(0.04) and iteration.worst == pytest.approx(0.1)
+        assert iteration.against == "the emulation it paced (wall clock, pass 2)"
 
-        (error,) = pass_errors(tmp_path)
-        assert (error.component, error.ranks, error.worst_rank) == ("iteration", 2, 1)
-        assert error.mean == pytest.approx(0.04) and error.worst == pytest.approx(0.1)
-        assert error.against == "the emulation it paced (wall clock, pass 2)"
+    def test_each_component_is_a_share_of_the_iteration(self, tmp_path: Path) -> None:
+        errors = {error.component: error for error in passes_of(tmp_path, has_converged=True).errors}
+        assert list(errors) == ["iteration", "computation", "exposed communication", "waiting"]
+        assert [(errors[name].ranks, errors[name].worst) for name in list(errors)[1:]] == [
+            (1, pytest.approx(0.02)),
+            (1, pytest.approx(0.0)),
+            (1, pytest.approx(-0.04)),
+        ]
+
+    def test_what_has_not_converged_is_a_doubt_of_every_result(self, tmp_path: Path) -> None:
+        passed = passes_of(tmp_path, has_converged=False)
+        timeline = with_passes(simulate(fold(MESH, slices(job(), 0, 1, 2, 3)), ideal()), tmp_path)
+
+        assert timeline.fidelity.errors == passed.errors
+        (doubt,) = passed.doubts()
+        assert doubt == (
+            "how long a step takes closer than 10.00%: simulation and emulated ranks have not converged, rank 1's "
+            "iteration, simulated less emulated, is +10.00% of an iteration"
+        )
+        assert f"do not conclude: {doubt}" in timeline.fidelity.lines()
+        changed = with_passes(simulate(fold(MESH, slices(job(), 0, 1, 2, 3)), ideal()), tmp_path, is_as_it_ran=False)
+        assert changed.fidelity.errors == () and doubt in changed.fidelity.doubts
+
+    def test_what_has_converged_is_none(self, tmp_path: Path) -> None:
+        assert passes_of(tmp_path, has_converged=True).doubts() == ()
 
     def test_a_run_that_was_not_paced(self, tmp_path: Path) -> None:
-        assert pass_errors(tmp_path) == ()
+        assert read_passes(tmp_path) is None
         write_json(tmp_path / "passes.json", {"clock": "wall", "passes": []})
-        assert pass_errors(tmp_path) == ()
+        assert read_passes(tmp_path) is None
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:
         write_json(tmp_path / "passes.json", {"clock": "wall", "passes": [{"number": 1, "ranks": [{"rank": 0}]}]})
         with pytest.raises(CapsuleError, match=r"passes.json: .*emulated_ns is missing"):
-            pass_errors(tmp_path)
+            read_passes(tmp_path)
 
 
 class TestAnEmulationsWorth:
@@ -169,7 +210,21 @@ class TestAnEmulationsWorth:
             "do not conclude: how long a step takes: `--pace`, or `prismdbg graph simulate`",
         ]
 
-    def test_paced_and_with_real_values(self) -> None:
-        lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, clock="virtual").lines()
-        assert lines[2:] == ["transfers and waits: as the simulation says, on a virtual clock"]
+    def test_paced_and_with_real_values(self, tmp_path: Path) -> None:
+        passed = passes_of(tmp_path, has_converged=True)
+        lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
+        assert lines[2:] == [
+            "transfers and waits: as the simulation says, on a wall clock; it and the ranks agree to 1.00%, at worst "
+            "rank 1's iteration, simulated less emulated, is +10.00% of an iteration"
+        ]
+
+    def test_not_converged(self, tmp_path: Path) -> None:
+        """It never says that peers came as simulated without saying that they did not quite."""
+        passed = passes_of(tmp_path, has_converged=False)
+        lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
+        assert lines[2] == (
+            "transfers and waits: as the simulation says, on a wall clock, but the two have not converged: after 2 "
+            "passes rank 1's iteration, simulated less emulated, is +10.00% of an iteration; 1.00% was asked for"
+        )
+        assert lines[3] == f"do not conclude: {passed.doubts()[0]}"
         assert len(EmulationWorth(ran=1, world=2, received_bytes={}).lines()) == 3

@@ -56,6 +56,18 @@ class TestMismatches:
         with pytest.raises(UsageError, match=r"#1 on dp .* rank 1 issues all_gather"):
             job("dp=2", (reduce(), [0]), (reduce(op="all_gather"), [1]))
 
+    def test_other_tensors_of_the_same_size(self) -> None:
+        def of(detail: str) -> Write:
+            return lambda writer: writer.collective("all_reduce", "dp", 8, line="train.py:3", detail=detail)
+
+        with pytest.raises(UsageError) as caught:
+            job("dp=3", (of("float32, SUM"), [0, 2]), (of("int32, SUM"), [1]))
+        assert str(caught.value) == (
+            "#1 on dp does not match: ranks 0, 2 issue all_reduce of 8 bytes (float32, SUM) on dp at train.py:3, "
+            "rank 1 issues all_reduce of 8 bytes (int32, SUM) on dp at train.py:3"
+        )
+        job("dp=2", (of("float32, SUM"), [0]), (of(""), [1]))  # of one of them nothing is known
+
     def test_sizes_may_differ_where_each_has_its_own(self) -> None:
         job("dp=2", (reduce(8, "all_to_all"), [0]), (reduce(16, "all_to_all"), [1]))
 
@@ -65,7 +77,8 @@ class TestMismatches:
             reduce(8)(writer)
 
         with pytest.raises(
-            UsageError, match=r"rank 1 issues all_reduce .* as #2, which rank 0 never answers \(the last there is #1\)"
+            UsageError,
+            match=r"rank 1 issues all_red.* as #2, which rank 0 never answers \(the last there is #1, all_reduce .*\)",
         ):
             job("dp=2", (reduce(8), [0]), (twice, [1]))
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job, Tensors
+from logs import LINE, MILLISECOND_NS, Job, Tensors
 
 from prismdbg.errors import UsageError
 from prismdbg.graph.slice import GraphSlice, build_slice
-from prismdbg.model.collective import Group
+from prismdbg.model.collective import Frame, Group
 from prismdbg.model.moment import Moment
 from prismdbg.predict.cluster import ideal
 from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
 from prismdbg.predict.folding import fold
+from prismdbg.predict.job_graph import JobGraph
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.simulate import simulate
 from prismdbg.workflows import graph_build
@@ -84,7 +86,10 @@ class TestOneSlice:
         ahead = entries_of(build_slice(job.logs[2], Moment(0), Moment(9)), MESH)
 
         assert ahead.channels == ("dp-1",)
-        with pytest.raises(UsageError, match=r"send at 0.1 goes to rank 0 .*, no neighbour of rank 3"):
+        with pytest.raises(
+            UsageError,
+            match=r"rank 3 .* issues send \(0.1\) at /job/train.py:42 in main, to rank 0 .*: no neighbour along one",
+        ):
             entries_of(build_slice(job.logs[3], Moment(0), Moment(9)), MESH)
 
     def test_what_may_have_been_a_wait_is_assumed(self) -> None:
@@ -132,6 +137,33 @@ class TestGroups:
             channel_of(Group(name="g", ranks=ranks, desc="mesh_odd"), MESH)
         assert "group 'odd'" in str(caught.value)
 
+    def test_a_call_on_a_group_that_the_mesh_does_not_explain(self) -> None:
+        job = Job(4)
+        job.group("odd", (0, 3))
+        job.call(group="odd")
+        with pytest.raises(UsageError) as caught:
+            entries_of(build_slice(job.logs[3], Moment(0), Moment(9)), MESH)
+        assert str(caught.value) == (
+            "rank 3 (dp=1 tp=1) issues all_reduce (0.1) at /job/train.py:42 in main on a group that the mesh lacks: "
+            "group 'odd' (ranks 0, 3) lies along no axes of the mesh dp=2,tp=2"
+        )
+
+    def test_groups_of_the_same_ranks_are_told_apart_whoever_uses_which_first(self) -> None:
+        """By torch's own numbers: ranks that use them in another order would hang, and not be taken to match."""
+        job = Job(4)
+        job.group("7", range(4))
+        for group, ranks in (("0", {0, 1, 2}), ("7", {0, 1, 2, 3}), ("0", {3})):
+            job.call(group=group, only=ranks)
+        channels = {r: entries_of(build_slice(job.logs[r], Moment(0), Moment(9)), MESH).channels for r in (0, 3)}
+        assert channels == {0: ("dp,tp", "dp,tp#1"), 3: ("dp,tp#1", "dp,tp")}
+
+    def test_a_group_for_messages_alone_is_none_of_them(self) -> None:
+        job = Job(4)
+        job.group("7", range(4))
+        job.point_to_point(0, 2)
+        job.call(group="7")
+        assert entries_of(build_slice(job.logs[0], Moment(0), Moment(9)), MESH).channels == ("dp+1", "dp,tp")
+
     def test_a_second_group_of_the_same_ranks_is_another_channel(self) -> None:
         job = Job(4)
         job.group("again", range(4))
@@ -153,8 +185,15 @@ class TestFolding:
     def test_one_that_did_more_is_told(self) -> None:
         slices = recorded()
         short = replace(slices[3], nodes=slices[3].nodes[:-1])
-        with pytest.raises(UsageError, match=r"rank 0 issues broadcast .* as #2, which rank 3 never answers"):
+        with pytest.raises(UsageError, match=r"ranks 0, 1, 2 issue broadcast .* as #2, which rank 3 never answers"):
             fold(MESH, slices_by_rank([*slices[:3], short], MESH))
+
+    def test_ranks_whose_tensors_differ_are_not_one_class(self) -> None:
+        job = Job(4)
+        job.call(without={3}, tensors=Tensors(dtype="float32"))
+        job.call(only={3}, tensors=Tensors(dtype="int32"))
+        with pytest.raises(UsageError, match=r"\(float32, SUM\) .*:42 in main, rank 3 issues .* \(int32, SUM\) .*:42"):
+            fold(MESH, slices_by_rank([build_slice(job.logs[r], Moment(0), Moment(9)) for r in range(4)], MESH))
 
     def test_the_same_job_on_more_ranks(self) -> None:
         graph = fold(MESH, slices_by_rank(recorded(), MESH)).stretched("dp", 512)
@@ -172,6 +211,140 @@ class TestFolding:
             graph.stretched("dp", 4)
 
 
+class TestStepsThatAreNotWhole:
+    """Ranks 0 to 3 take step 1 whole, whatever they issue in it."""
+
+    @pytest.fixture
+    def built(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., JobGraph]:
+        def build(job: Job, step: int | None = None) -> JobGraph:
+            write_json(tmp_path / "run.json", {"emulated": {"mesh": {"dp": 2, "tp": 2}}})
+            monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path(str(r)) for r in job.ranks])
+            monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
+            return graph_build.build_graph(GraphRequest(run=tmp_path, step=step))
+
+        return build
+
+    def job(self, *left_out: int) -> Job:
+        """Those left out do without the only call of step 1."""
+        job = Job(4)
+        job.steps(1)
+        job.call(without=left_out)
+        job.now_ns += 5 * MILLISECOND_NS
+        for rank in job.ranks:
+            job.next_step(rank)
+        return job
+
+    def test_a_rank_that_skips_its_only_call_is_waited_for(self, built: Callable[..., JobGraph]) -> None:
+        job = self.job(2)
+        job.exits()
+        with pytest.raises(UsageError) as caught:
+            built(job)
+        assert str(caught.value) == (
+            "rank 2 never issues all_reduce of 16 bytes on dp,tp at /job/train.py:42 in main, which ranks 0, 1, 3 "
+            "wait for"
+        )
+
+    def test_also_in_a_step_before_the_one_that_the_graph_is_of(self, built: Callable[..., JobGraph]) -> None:
+        job = self.job(2)
+        job.call()
+        for rank in job.ranks:
+            job.next_step(rank)
+        job.exits()
+        with pytest.raises(
+            UsageError, match=r"^in step 1, before the one .*: rank 2 never issues all_reduce .* at /job/"
+        ):
+            built(job)
+        assert len(built(job, 2).classes) == 1
+
+    def test_a_step_in_which_nobody_calls_is_computation(self, built: Callable[..., JobGraph]) -> None:
+        job = self.job(0, 1, 2, 3)
+        job.exits()
+        graph = built(job)
+        assert simulate(graph, ideal()).iteration_ns == 6.5 * MILLISECOND_NS
+        assert graph.origin.doubts == ()
+
+    def test_a_rank_that_ended_early(self, built: Callable[..., JobGraph]) -> None:
+        job = self.job()
+        job.call(without={2})
+        for rank in (0, 1, 3):
+            job.next_step(rank)
+        job.exits()
+        with pytest.raises(
+            UsageError, match=r"^rank 2 \(dp=1 tp=0\) issued nothing in step 2: its log ends in step 2, "
+        ):
+            built(job, 2)
+
+    @pytest.mark.parametrize(
+        ("how", "said"),
+        [
+            ("raises", "failed with ValueError: no, in step 2, after all_reduce at /job/train.py:42 in main"),
+            ("code", "ended with code 7, in step 2"),
+            ("killed", "died without a word, as by a signal, in step 2"),
+            ("memory", "ran out of memory with OutOfMemoryError: too much, in step 2"),
+        ],
+    )
+    def test_a_rank_that_died_is_told(self, built: Callable[..., JobGraph], how: str, said: str) -> None:
+        """The graph is of the last step that it ended, and no result of it goes without that."""
+        job = self.job()
+        if how == "raises":
+            job.raises(2)
+        elif how == "memory":
+            job.note(2, "incident", incident="oom", type="OutOfMemoryError", text="too much\nand more")
+        for rank in job.ranks:
+            if rank != 2 or how not in ("killed", "raises", "memory"):
+                job.note(rank, "exit", code=7 if rank == 2 else 0)
+        graph = built(job)
+        (doubt,) = graph.origin.doubts
+        assert doubt.startswith(f"that the job goes on as in step 1: rank 2 (dp=1 tp=0) {said}")
+        assert f"do not conclude: {doubt}" in simulate(graph, ideal()).fidelity.lines()
+        with pytest.raises(UsageError, match=r"^step 2 is not whole: rank 2 \(dp=1 tp=0\) ") as caught:
+            built(job, 2)
+        assert said in str(caught.value) and caught.value.hint == "its last whole step is 1"
+
+    def test_ranks_that_go_on_without_another(self, built: Callable[..., JobGraph]) -> None:
+        job = self.job()
+        for _ in range(3):
+            job.call(without={2})
+            for rank in (0, 1, 3):
+                job.next_step(rank)
+        job.exits()
+        (doubt,) = built(job).origin.doubts
+        assert "rank 2 (dp=1 tp=0) ended in step 2" in doubt and doubt.endswith("while others went on to step 5")
+
+    def test_ranks_that_would_wait_for_each_other(self, built: Callable[..., JobGraph]) -> None:
+        """Two groups of the same ranks, by one of them in the other order."""
+        job = self.job()
+        job.group("7", range(4))
+        for group, ranks in (("0", {0, 1, 2}), ("7", {0, 1, 2, 3}), ("0", {3})):
+            job.call(group=group, only=ranks)
+        for rank in job.ranks:
+            job.next_step(rank)
+        job.exits()
+        with pytest.raises(UsageError, match="none can go on") as caught:
+            built(job)
+        assert "rank 0 (dp=0 tp=0)" in str(caught.value) and "rank 3 (dp=1 tp=1)" in str(caught.value)
+        assert str(caught.value).count("at /job/train.py:42 in main") >= 2
+
+    def test_what_is_never_waited_for(self, built: Callable[..., JobGraph]) -> None:
+        job = Job(4)
+        job.steps(1)
+        inside = Frame("/x/site-packages/torch/distributed/distributed_c10d.py", 9, "all_reduce")
+        job.call(frames=(inside, LINE))
+        for rank in job.ranks:
+            job.next_step(rank)
+        calls = job.logs[1].collectives
+        calls[-1] = replace(calls[-1], is_async=True)
+        for rank in (0, 2, 3):
+            last = job.logs[rank].collectives[-1]
+            job.logs[rank].collectives[-1] = replace(last, is_async=True, time_waited_ns=last.time_completed_ns)
+        job.exits()
+        (doubt,) = built(job).origin.doubts
+        assert doubt == (
+            "that what all_reduce at /job/train.py:42 in main gives is there when it is used: rank 1 never waits for "
+            "it, as far as the logs go"
+        )
+
+
 class TestOfARun:
     @pytest.fixture
     def run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -179,6 +352,7 @@ class TestOfARun:
         job = Job(4)
         job.steps(2)
         job.call()
+        job.exits()
         write_json(tmp_path / "run.json", {"emulated": {"mesh": {"dp": 2, "tp": 2}}})
         monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path("0"), Path("2")])
         monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
@@ -197,7 +371,9 @@ class TestOfARun:
     def test_without_the_others_it_says_who_is_missing(self, run: Path) -> None:
         with pytest.raises(UsageError, match=r"2 ranks have no class, the first is rank 1 \(dp=0 tp=1\)"):
             graph_build.build_graph(GraphRequest(run=run))
-        with pytest.raises(UsageError, match=r"rank 0 .* issued nothing in step 7"):
+        with pytest.raises(
+            UsageError, match=r"rank 0 .* issued nothing in step 7: its log ends in step 2, after all_red"
+        ):
             graph_build.build_graph(GraphRequest(run=run, step=7))
         (run / "run.json").write_text("{}")
         with pytest.raises(UsageError, match=r"the mesh of .* is not known"):
