@@ -17,12 +17,11 @@ from prismdbg.predict import graph_file
 from prismdbg.predict.gpt_job import GptShape, gpt_job
 from prismdbg.predict.mesh import Mesh
 from prismdbg.workflows.job_view import job_view
+from tests.bench.repaints import SIZE, Watched, key_ms
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
 
 TITLE = "The overview of all ranks"
-SIZE = (160, 45)
-QUIET_S = 0.12
 SHAPE = GptShape(layers=128, hidden=16384, microbatches=96)
 GOALS_S = {64: 2.0, 1024: None}  # by the size of dp
 KEY_GOAL_MS = 50.0
@@ -62,17 +61,12 @@ def measure(settings: Settings, folder: Path) -> Measured:
     )
 
 
-class Watched(OverviewApp):
-    """Knows when it was last on the screen."""
-
-    displayed = 0.0
-
-    def post_display_hook(self) -> None:
-        self.displayed = time.perf_counter()
+class WatchedOverview(Watched, OverviewApp):
+    pass
 
 
-def _app(path: Path) -> Watched:
-    return Watched(overview_job(job_view(path, None, lambda _: None)))
+def _app(path: Path) -> WatchedOverview:
+    return WatchedOverview(overview_job(job_view(path, None, lambda _: None)))
 
 
 async def _open(path: Path) -> float:
@@ -93,17 +87,8 @@ async def _keys(path: Path, repeats: int) -> dict[str, Sequence[float]]:
                 await asyncio.sleep(0.05)
         for _ in range(repeats):
             for key in KEYS:
-                taken[key].append(await _key(app, key))
+                taken[key].append(await key_ms(app, key))
     return dict(taken)
-
-
-async def _key(app: Watched, key: str) -> float:
-    """Milliseconds until the last repaint that the key causes; quiet afterwards says that it was the last."""
-    begun = time.perf_counter()
-    app.simulate_key(key)
-    while app.displayed < begun or time.perf_counter() - app.displayed < QUIET_S:
-        await asyncio.sleep(QUIET_S / 4)
-    return (app.displayed - begun) * 1000
 
 
 async def _into(path: Path, repeats: int) -> list[float]:

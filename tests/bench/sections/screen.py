@@ -13,12 +13,11 @@ from prismdbg_tui.app import PrismApp
 
 from prismdbg.capsule.capsule_dir import Capsule
 from tests.bench.large_capsule import make_large_capsule
+from tests.bench.repaints import SIZE, Watched, key_ms
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
 
 TITLE = "The screen over a million collectives"
-SIZE = (160, 45)
-QUIET_S = 0.12
 RESTS_S = 5.0  # so that what follows a cursor at rest is not measured with the key
 OPEN_GOAL_S, KEY_GOAL_MS = 2.0, 50.0
 KEYS = {
@@ -70,26 +69,12 @@ async def _shown(screen: PrismApp) -> None:
             await asyncio.sleep(0.005)
 
 
-class Watched(PrismApp):
-    """Knows when it was last on the screen."""
-
-    displayed = 0.0
-
-    def post_display_hook(self) -> None:
-        self.displayed = time.perf_counter()
-
-
-async def _key(screen: Watched, key: str) -> float:
-    """Milliseconds until the last repaint that the key causes; quiet afterwards says that it was the last."""
-    begun = time.perf_counter()
-    screen.simulate_key(key)
-    while screen.displayed < begun or time.perf_counter() - screen.displayed < QUIET_S:
-        await asyncio.sleep(QUIET_S / 4)
-    return (screen.displayed - begun) * 1000
+class WatchedScreen(Watched, PrismApp):
+    pass
 
 
 async def _keys(capsule: Capsule, repeats: int) -> dict[str, Sequence[float]]:
-    screen = Watched(capsule, "large")
+    screen = WatchedScreen(capsule, "large")
     taken: dict[str, list[float]] = {key: [] for key in KEYS}
     async with screen.run_test(size=SIZE) as pilot:
         await _shown(screen)
@@ -99,5 +84,5 @@ async def _keys(capsule: Capsule, repeats: int) -> dict[str, Sequence[float]]:
             for _ in range(repeats):
                 if key == "g":
                     await pilot.press("G")
-                taken[key].append(await _key(screen, key))
+                taken[key].append(await key_ms(screen, key))
     return dict(taken)
