@@ -165,5 +165,50 @@ class Job:
         )
 
 
+def lone_collective(**changed: Any) -> Collective:
+    """An all_reduce of no tensors in the world group, issued and not complete, but for what is `changed`."""
+    usual: dict[str, Any] = {
+        "record_id": 0,
+        "moment": Moment(3, 1),
+        "identity": Identity(WORLD, 7),
+        "op": "allreduce_",
+        "group": WORLD,
+        "is_p2p": False,
+        "is_async": False,
+        "root": -1,
+        "tag": 0,
+        "reduce_op": "SUM",
+        "timeout_ms": 1000,
+        "inputs": (),
+        "outputs": (),
+        "fingerprint": None,
+        "sent_nonfinite": False,
+        "time_created_ns": 0,
+        "thread_id": 1,
+        "frames": (),
+    }
+    return Collective(**{**usual, **changed})
+
+
+def chain_of_waits() -> Job:
+    """Rank 2 stays away from its pair; rank 0 waits for rank 1, which waits for rank 2."""
+    job = Job(3)
+    job.group("left", (0, 1))
+    job.group("right", (1, 2))
+    job.call(group="right", only={1}, done=False)
+    job.call(group="left", only={0}, done=False)
+    return job
+
+
+def circle_of_waits() -> Job:
+    """Two ranks in two groups, each in another one's collective first."""
+    job = Job(2)
+    job.group("a", (0, 1))
+    job.group("b", (0, 1))
+    job.call(group="a", only={0}, done=False)
+    job.call(group="b", only={1}, done=False)
+    return job
+
+
 def _complete(record: Collective, time_ns: int, receives_nan: bool) -> Collective:
     return replace(record, state=State.COMPLETED, time_completed_ns=time_ns, received_nonfinite=receives_nan)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, WORLD, Job
+from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
 
 from prismdbg.capsule.log_reader import Completion, Event
 from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
@@ -90,27 +90,14 @@ class TestWhatIsAHang:
         assert "every rank that is known to take part has issued it" in report.text
 
     def test_only_the_cause_is_reported(self) -> None:
-        """Rank 2 stays away from its pair; rank 0 waits for rank 1, which waits for rank 2."""
-        job = Job(3)
-        job.group("left", (0, 1))
-        job.group("right", (1, 2))
-        job.call(group="right", only={1}, done=False)
-        job.call(group="left", only={0}, done=False)
-
-        (report,) = after(job, 31)
+        (report,) = after(chain_of_waits(), 31)
 
         assert report.stall.group.name == "right"
         assert report.stall.never_came == (2,)
         assert [wait.rank for wait in report.behind] == [0]
 
     def test_a_circle_of_waits(self) -> None:
-        job = Job(2)
-        job.group("a", (0, 1))
-        job.group("b", (0, 1))
-        job.call(group="a", only={0}, done=False)
-        job.call(group="b", only={1}, done=False)
-
-        assert {report.stall.group.name for report in after(job, 31)} == {"a", "b"}
+        assert {report.stall.group.name for report in after(circle_of_waits(), 31)} == {"a", "b"}
 
     def test_a_rank_without_a_log_is_not_accused(self) -> None:
         job = Job(2)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, WORLD, Job, Tensors
+from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import Died, Raised
@@ -98,26 +98,14 @@ class TestStopped:
         assert stopped.text.startswith("ranks 0 and 1 gave up in all_reduce, group world #1, 1.1 for 60.0 s")
 
     def test_only_the_cause_of_a_chain(self) -> None:
-        job = Job(3)
-        job.group("left", (0, 1))
-        job.group("right", (1, 2))
-        job.call(group="right", only={1}, done=False)
-        job.call(group="left", only={0}, done=False)
-
-        stopped = only(diagnose(evidence(job)), Stopped)
+        stopped = only(diagnose(evidence(chain_of_waits())), Stopped)
 
         assert stopped.stall.group.name == "right"
         assert stopped.ranks == (2, 1)
         assert stopped.behind == (0,)
 
     def test_both_of_a_circle(self) -> None:
-        job = Job(2)
-        job.group("a", (0, 1))
-        job.group("b", (0, 1))
-        job.call(group="a", only={0}, done=False)
-        job.call(group="b", only={1}, done=False)
-
-        stops = diagnose(evidence(job)).verdicts
+        stops = diagnose(evidence(circle_of_waits())).verdicts
 
         assert {stop.absent[0].how for stop in stops if isinstance(stop, Stopped)} == {How.WAITS_ELSEWHERE}
         assert len(stops) == 2

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from logs import lone_collective
 
 from prismdbg.capsule.log_reader import Note
 from prismdbg.errors import CapsuleError
 from prismdbg.model import made_up
-from prismdbg.model.collective import Collective, Identity, State
+from prismdbg.model.collective import Identity, State
 from prismdbg.model.moment import Moment
 from prismdbg.rank.emulation import filling
 from prismdbg.rank.emulation.again import PeersAsEmulated, StoreAsEmulated, StoreNotes, noise_note
@@ -21,27 +22,8 @@ from prismdbg.rank.emulation.settings import Emulation
 
 SETTINGS = Emulation(rank=3, world=8, axes=(("dp", 8),), seed=7)
 WHERE = Identity("0", 4)
-RECORD = Collective(
-    record_id=4,
-    moment=Moment(1, 2),
-    identity=WHERE,
-    op="allreduce_",
-    group="0",
-    is_p2p=False,
-    is_async=False,
-    root=-1,
-    tag=0,
-    reduce_op="SUM",
-    timeout_ms=1000,
-    inputs=(),
-    outputs=(),
-    fingerprint=None,
-    sent_nonfinite=False,
-    time_created_ns=1,
-    thread_id=1,
-    frames=(),
-    state=State.COMPLETED,
-    synthesized=True,
+RECORD = lone_collective(
+    record_id=4, moment=Moment(1, 2), identity=WHERE, time_created_ns=1, state=State.COMPLETED, synthesized=True
 )
 
 

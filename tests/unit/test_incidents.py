@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from logs import lone_collective
 
 from prismdbg.capsule.log_format import StepSource
 from prismdbg.capsule.log_reader import Completion, Note, StepMark
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
-from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
 
@@ -23,26 +24,7 @@ def raised(time_ns: int, text: str, *, kind: str = "exception") -> Note:
 
 
 def collective(time_ns: int, *, sent: bool = False) -> Collective:
-    return Collective(
-        record_id=0,
-        moment=Moment(3, 1),
-        identity=Identity("0", 7),
-        op="allreduce_",
-        group="0",
-        is_p2p=False,
-        is_async=False,
-        root=-1,
-        tag=-1,
-        reduce_op="SUM",
-        timeout_ms=0,
-        inputs=(),
-        outputs=(),
-        fingerprint=None,
-        sent_nonfinite=sent,
-        time_created_ns=time_ns,
-        thread_id=1,
-        frames=(),
-    )
+    return lone_collective(sent_nonfinite=sent, time_created_ns=time_ns)
 
 
 def received(issued: Collective, time_ns: int) -> Completion:

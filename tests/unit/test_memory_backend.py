@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from logs import lone_collective
 
 from prismdbg.memory.backend import Staged, modelled, staged
-from prismdbg.model.collective import Collective, Group, Identity, TensorMeta
+from prismdbg.model.collective import Collective, Group, TensorMeta
 from prismdbg.model.moment import Moment
 
 ROW, WHOLE = TensorMeta((4, 8), "float32"), TensorMeta((16, 8), "float32")
@@ -15,25 +16,13 @@ GROUPS = {"0": Group(name="0", ranks=(5, 6, 7, 8), backend="gloo")}
 
 
 def call(op: str, inputs: int, outputs: int, *, root: int = -1, number: int = 1) -> Collective:
-    return Collective(
+    return lone_collective(
         record_id=number,
         moment=Moment(0, number),
-        identity=Identity("0", number),
         op=op,
-        group="0",
-        is_p2p=False,
-        is_async=False,
         root=root,
-        tag=0,
-        reduce_op="SUM",
-        timeout_ms=-1,
         inputs=(ROW,) * inputs,
         outputs=(ROW,) * outputs,
-        fingerprint=None,
-        sent_nonfinite=False,
-        time_created_ns=0,
-        thread_id=1,
-        frames=(),
     )
 
 
