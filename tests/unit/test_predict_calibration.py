@@ -238,7 +238,8 @@ def test_what_is_written_is_read_again(cluster: ClusterModel) -> None:
 
 @given(st.integers(0, 1 << 60))
 def test_quantities_are_said_exactly(value: int) -> None:
-    assert quantities.time_ns(quantities.say_time(value)) == value
+    time_ns = min(value, quantities.LONGEST_NS)
+    assert quantities.time_ns(quantities.say_time(time_ns)) == time_ns
     assert quantities.size_bytes(quantities.say_size(value)) == value
     assert quantities.rate(quantities.say_rate(value)) == value
     assert quantities.percent_ppm(quantities.say_percent(value)) == value

@@ -23,6 +23,12 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         RunFolder.new(tmp_path / "run")
 
 
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").touch()
+    with pytest.raises(UsageError, match="run is a file"):
+        RunFolder.new(tmp_path / "run")
+
+
 def test_one_that_cannot_be_made_is_an_error_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="run cannot be made: Not a directory"):
