@@ -13,7 +13,7 @@ from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds, size
 from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import DEFAULT_CHECKS, RankClasses
-from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.mesh import LARGEST_WORLD, Mesh
 from prismdbg.predict.usual import SLIGHTLY
 from prismdbg.rank.emulation.settings import ClockKind, Rule
 from prismdbg.workflows.classes_file import FILE_NAME
@@ -29,7 +29,7 @@ MOST_ROWS = 40
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
-@click.option("--world", type=click.IntRange(min=1), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
+@click.option("--world", type=click.IntRange(1, LARGEST_WORLD), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
 @click.option("--mesh", required=True, metavar="AXES", help="pp=16,dp=64,tp=8: the last axis has adjacent ranks.")
 @click.option("--ranks", type=rank_list, help="Run these, one after another.  [default: 0]")
 @click.option(

@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 
 from prismdbg.cli import graph_build, graph_gpt, output_file, render, what_if_options
+from prismdbg.errors import UsageError
 from prismdbg.model.counted import counted
 from prismdbg.predict import charts, cluster_file, graph_file, perfetto, report
 from prismdbg.predict.changes import Changes
@@ -56,6 +58,7 @@ def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page
         with output_file.whole(page_path) as path:
             path.write_text(text, encoding="utf-8")
         render.say(f"{page_path}: {render.size(page_path.stat().st_size)}, for any browser")
+    _say_assumed(cluster_path)
     if as_json:
         render.emit_json(_values(timeline))
         return
@@ -76,6 +79,7 @@ def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool,
     """What the iteration's length is made of, by rank and operation."""
     timeline = _simulated(graph, cluster_path, trace=True)
     rows = report.path_rows(critical_path(timeline))
+    _say_assumed(cluster_path)
     if as_json:
         render.emit_json({**_values(timeline), "critical_path": [asdict(row) for row in rows]})
         return
@@ -145,6 +149,7 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
     timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
     with output_file.whole(output) as path:
         perfetto.write(timeline, path, ranks, critical_path(timeline))
+    _say_assumed(cluster_path)
     classes = counted(len(timeline.teams), "class", "classes")
     of = counted(timeline.graph.mesh.world, "rank")
     render.say(f"{output}: {kind}, {classes} of {of}, {render.size(output.stat().st_size)}")
@@ -152,7 +157,13 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
 
 
 def _read(path: Path) -> JobGraph:
-    return graph_file.load(path / graph_file.FILE_NAME if path.is_dir() else path)
+    if not path.is_dir():
+        return graph_file.load(path)
+    if not (path / graph_file.FILE_NAME).is_file():
+        raise UsageError(
+            f"{path} holds no {graph_file.FILE_NAME}", hint=f"make it: prismdbg graph build {quote(str(path))}"
+        )
+    return graph_file.load(path / graph_file.FILE_NAME)
 
 
 def _cluster(path: Path | None) -> ClusterModel:
@@ -166,9 +177,7 @@ def _say_assumed(path: Path | None) -> None:
 
 
 def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRST, trace: bool = False) -> Timeline:
-    timeline = with_passes(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
-    _say_assumed(cluster_path)
-    return timeline
+    return with_passes(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
 
 
 def _heading(timeline: Timeline) -> list[str]:

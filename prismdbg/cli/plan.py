@@ -13,7 +13,7 @@ from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import seconds
 from prismdbg.predict import cluster_file
 from prismdbg.predict.class_finder import DEFAULT_CHECKS
-from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.mesh import LARGEST_WORLD, Mesh
 from prismdbg.predict.sandbox_plan import Figure, Sandbox
 from prismdbg.rank.emulation.settings import Rule
 from prismdbg.workflows.emulate_request import USUAL_STEPS, EmulateRequest
@@ -24,7 +24,7 @@ MOST_NAMED = 12
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--world", type=click.IntRange(min=1), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
+@click.option("--world", type=click.IntRange(1, LARGEST_WORLD), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
 @click.option("--mesh", required=True, metavar="AXES", help="pp=16,dp=64,tp=8: the last axis has adjacent ranks.")
 @click.option("--ranks", type=rank_list, help="These would run.  [default: 0]")
 @click.option(
