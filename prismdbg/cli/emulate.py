@@ -29,7 +29,9 @@ MOST_ROWS = 40
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
-@click.option("--world", type=click.IntRange(1, LARGEST_WORLD), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]")
+@click.option(
+    "--world", type=click.IntRange(1, LARGEST_WORLD), metavar="N", help="Ranks.  [default: torchrun's, else the mesh's]"
+)
 @click.option("--mesh", required=True, metavar="AXES", help="pp=16,dp=64,tp=8: the last axis has adjacent ranks.")
 @click.option("--ranks", type=rank_list, help="Run these, one after another.  [default: 0]")
 @click.option(
