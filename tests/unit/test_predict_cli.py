@@ -199,5 +199,6 @@ def test_a_file_that_cannot_be_written(
 
 
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert ask(capsys, "simulate", tmp_path)[0] == ExitCode.BAD_CAPSULE
+    code, _, err = ask(capsys, "simulate", tmp_path)
+    assert (code, f"make it: prismdbg graph build {tmp_path}" in err) == (ExitCode.USAGE, True)
     assert ask(capsys, "simulate", run_folder / "cluster.yaml")[0] == ExitCode.BAD_CAPSULE
