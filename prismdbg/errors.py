@@ -75,9 +75,14 @@ class Defect(PrismError):
         )
 
 
-def quoted(text: str, most: int = 60) -> str:
-    """As Python writes it, for a message: what was typed or pasted may be long."""
-    return repr(text if len(text) <= most else f"{text[: most - 3]}...")
+def shortened(text: str, most: int = 60) -> str:
+    """For a message: what was typed or pasted may be long."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def quoted(text: str) -> str:
+    """As Python writes it, and shortened."""
+    return repr(shortened(text))
 
 
 def exit_code_of(kind: str) -> int:

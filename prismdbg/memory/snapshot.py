@@ -25,7 +25,8 @@ def check_place(path: Path) -> None:
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # too long, or with a byte that no name has
-        raise UsageError(f"{quoted(str(path))} is no name of a file: {error}", hint="give another name") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{quoted(str(path))} is no name of a file: {why}", hint="give another name") from None
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint="give the name of a file")
     if not path.parent.is_dir():

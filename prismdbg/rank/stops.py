@@ -154,7 +154,7 @@ class Stops:
         """Those that are hit already, and those that can only be decided when the answer is there."""
         hit, waiting = [], []
         for one in self.watched:
-            if not self._fits(one, view):
+            if not self._is_meant(one, view):
                 continue
             if one.kind == "nan" and view.record is None:
                 sent = fingerprint.nonfinite([t for t in view.call.sent if not t.is_sparse])
@@ -179,6 +179,14 @@ class Stops:
         if one.kind == "change" and not self.changed(one, view.cheap, view.frame):
             return False
         return self.holds(one, view.cheap, view.frame)
+
+    def _is_meant(self, one: Watched, view: CallView) -> bool:
+        """A spec that cannot be read is told; the program, in the midst of its call, hears nothing of it."""
+        try:
+            return self._fits(one, view)
+        except Exception as error:
+            self._failed(one, UsageError(f"this stop is not understood: {type(error).__name__}: {str(error)[:200]}"))
+            return False
 
     def _fits(self, one: Watched, view: CallView) -> bool:
         """Everything but the condition, the cheapest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, shortened
 from prismdbg.expr import tree
 from prismdbg.expr.parser import Expression
 from prismdbg.expr.place import complaint
@@ -23,12 +23,14 @@ _NUMBERS = "origin takes nothing, or what can hold a NaN: model.head.weight, out
 def require_written(expression: Expression, value: Json, of_event: frozenset[str]) -> None:
     """`UsageError` where no operator wrote it. of_event: the names of the event that the rank stands at, which are
     those of another one at each."""
-    text = expression.text
+    text = shortened(expression.text)
     for node in tree.walk(expression.root):
         if isinstance(node, tree.Name) and node.name in of_event:
-            of_tensor = f"; of it: who allocated {node.name}[0], origin {node.name}[0]"
-            hint = _WRITE + (of_tensor if node.name in _TENSORS else f"; a name of the program: local.{node.name}")
-            raise complaint(text, node.column, f"{node.name} is this event's own, another one at each", hint=hint)
+            of_it = f"a name of the program: local.{node.name}"
+            if node.name in _TENSORS:
+                of_it = f"of it: who allocated {node.name}[0], origin {node.name}[0]"
+            why = f"{node.name} is this event's own, another one at each"
+            raise complaint(expression.text, node.column, why, hint=f"{_WRITE}; {of_it}")
     if not _holds_tensor(value):
         hint = f"{_WRITE}; where any other value changes: break change {text}, then reverse-continue"
         raise UsageError(f"{text} is {_what(value)}, not a tensor, nor a list, mapping or module of some", hint=hint)
@@ -36,7 +38,7 @@ def require_written(expression: Expression, value: Json, of_event: frozenset[str
 
 def require_block(expression: Expression, value: Json) -> None:
     """`UsageError` for what lies in no block of memory of its own."""
-    text = expression.text
+    text = shortened(expression.text)
     if not isinstance(expression.root, _PATHS):
         raise UsageError(f"{text} is computed for this answer: it lies in no block of the program's", hint=_BLOCK)
     if value["kind"] != "tensor":
@@ -48,7 +50,7 @@ def require_block(expression: Expression, value: Json) -> None:
 
 def require_number(expression: Expression, value: Json) -> None:
     """`UsageError` for what is never NaN or infinite."""
-    text = expression.text
+    text = shortened(expression.text)
     dtype = str(value.get("dtype", "float"))
     if value.get("type") in _NEVER_NAN and value["kind"] == "scalar":
         raise UsageError(f"{text} is {_what(value)}, which is never NaN or infinite", hint=_NUMBERS)

@@ -9,6 +9,7 @@ from prismdbg.errors import UsageError, quoted
 from prismdbg.model.moment import Moment
 
 MAX_LINE = 4000
+MAX_DIGITS = 9
 
 
 class Verb(StrEnum):
@@ -201,13 +202,15 @@ def _numbered(verb: Verb, argument: str, insists: bool) -> Line:
     """`N` and what follows it."""
     first, _, rest = argument.partition(" ")
     number = _number(verb, first)
-    if VERBS[verb].takes is Takes.COUNT and not (rest.strip().isascii() and rest.strip().isdigit() and len(rest) <= 9):
+    rest = rest.strip()
+    is_count = rest.isascii() and rest.isdigit() and len(rest) <= MAX_DIGITS
+    if VERBS[verb].takes is Takes.COUNT and not is_count:
         raise UsageError(f"{verb} takes {Takes.COUNT}", hint=f"{verb} 1 10")
-    return Line(verb=verb, number=number, text=rest.strip(), insists=insists)
+    return Line(verb=verb, number=number, text=rest, insists=insists)
 
 
 def _number(verb: Verb, text: str) -> int:
     least = 0 if verb is Verb.RESTART else 1
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
-        raise UsageError(f"{verb} takes a number from {least}, not {quoted(text)}")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) >= least):
+        raise UsageError(f"{verb} takes a number from {least} to {10**MAX_DIGITS - 1}, not {quoted(text)}")
     return int(text)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.errors import UsageError, quoted
+from prismdbg.errors import UsageError, quoted, shortened
 from prismdbg.expr.parser import parse
 from prismdbg.expr.place import complaint
 from prismdbg.model.moment import Moment
@@ -23,7 +23,9 @@ from prismdbg.session.stops import StopKind, StopSpec
 LABELS = tuple(sorted({spec.label for spec in OPS.values()}))
 EXAMPLE = "for instance: break all_reduce on dp if bytes > 1MB"
 
-_FILE = re.compile(r"(.+):(\d{1,9})")
+_FILE = re.compile(r"(.+):([0-9]+)")
+MAX_WORD = 200
+MAX_DIGITS = 9
 _KINDS = {
     "exception": StopKind.EXCEPTION,
     "nan": StopKind.NAN,
@@ -51,9 +53,18 @@ def parse_stop(text: str) -> StopSpec:
         if not rest.strip():
             raise UsageError("break change takes an expression", hint="break change model.head.weight")
         _parse_part(text, rest.strip())
+        require_change(rest.strip())
         return StopSpec(kind=kind, expression=rest.strip(), condition=condition)
     words = (rest if kind else head).split()
     return _Words(text, kind or StopKind.COLLECTIVE, words).read(condition)
+
+
+def require_change(text: str) -> None:
+    """`UsageError` for an expression that has one value for ever."""
+    if not parse(text).names:
+        raise UsageError(
+            f"{shortened(text)} never changes: there is no name in it", hint="break change model.head.weight"
+        )
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -82,6 +93,9 @@ class _Words:
     def read(self, condition: str) -> StopSpec:
         if self._kind is StopKind.PEER:
             self._found["peer"] = self._number(self._after("peer"), "a rank")
+        for word in self._words:
+            if len(word) > MAX_WORD:
+                raise complaint(self._text, self._text.find(word), f"a word here has at most {MAX_WORD} characters")
         while self._words:
             self._one(self._words.pop(0))
         both = " and ".join(
@@ -102,7 +116,7 @@ class _Words:
             self._put("seq", self._number(word[1:], "a sequence number"))
         elif place := _FILE.fullmatch(word):
             self._put("file", place.group(1))
-            self._put("line", int(place.group(2)))
+            self._put("line", self._line(place.group(2)))
         elif word[0].isdigit():
             self._at_moment(Moment.parse(word))
         else:
@@ -113,13 +127,19 @@ class _Words:
             raise complaint(self._text, len(self._text), f"something is missing after {quoted(word)}", hint=EXAMPLE)
         return self._words.pop(0)
 
+    def _line(self, text: str) -> int:
+        line = self._number(text, "a line")
+        if not line:
+            raise complaint(self._text, self._text.find(f":{text}") + 1, "lines are counted from 1")
+        return line
+
     def _put(self, name: str, value: Any) -> None:
         if name in self._found:
             raise UsageError(f"{name} is given twice", hint=EXAMPLE)
         self._found[name] = value
 
     def _number(self, text: str, what: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
             raise complaint(self._text, max(self._text.find(text), 0), f"{quoted(text)} is not {what}")
         return int(text)
 
@@ -136,6 +156,8 @@ class _Words:
             return OPS[word].label
         near = difflib.get_close_matches(word, [*LABELS, *_KINDS], 1)
         hint = f"did you mean {near[0]}?" if near else f"collectives: {' '.join(LABELS)}; {EXAMPLE}"
+        if word in _KINDS:
+            hint = f"{word} stands first, and once: break {word}"
         raise complaint(self._text, max(self._text.find(word), 0), f"there is no collective {quoted(word)}", hint=hint)
 
 

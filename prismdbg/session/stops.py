@@ -4,7 +4,7 @@ the rank."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -48,7 +48,9 @@ class StopSpec:
     log_only: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in ("", None, False) or name == "seq"}
+        """Without what is as it always is: rank 0 and sequence 0 are said."""
+        said = {name: value for name, value in asdict(self).items() if value != _ALWAYS.get(name)}
+        return {**said, "seq": self.seq}
 
     @property
     def needs_trace(self) -> bool:
@@ -70,6 +72,7 @@ class StopSpec:
         return " ".join(parts)
 
 
+_ALWAYS = {part.name: part.default for part in fields(StopSpec)}
 _WORDS = {kind: str(kind) for kind in StopKind}
 
 

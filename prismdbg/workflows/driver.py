@@ -243,7 +243,7 @@ class Driver:
         self.images.stands()
         if self.session.passed(stop):
             if spacing:
-                self.images.save(stop.moment, asked=False)
+                self.images.save(stop.moment, stop.side, asked=False)
             else:
                 run.noted.append({"moment": str(stop.moment), "reason": stop.reason, "stop": 0})
             self._resume(Ask("resume", {"continued": True}, resumes=True), images=run.images)
@@ -254,7 +254,7 @@ class Driver:
             self._tell(notices.Unlike(moment=stop.moment, what=differs))
         self.images.stands()
         if stop.collective and (run is None or run.images):
-            self.images.first(stop.moment)
+            self.images.first(stop.moment, stop.side)
 
     def _look(self, watch: _Patience, run: Run) -> None:
         """Nothing was told for a while: is the rank getting on?"""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from prismdbg.errors import FacilityError
@@ -54,6 +55,8 @@ class ImageKeeper:
         self._taken_at_s: dict[int, float] = {}
         self._last_cost_s = 0.0
         self._asked_for: set[int] = set()
+        self._sides: dict[int, str] = {}  # of the place: before or after the answer, which event
+        self._is_first_wanted = True
         self.why_none = ""
 
     def runs(self) -> None:
@@ -78,18 +81,31 @@ class ImageKeeper:
         if self._wanted:
             self._travel.keep_origin()
 
-    def first(self, moment: Moment) -> None:
+    def first(self, moment: Moment, side: str) -> None:
         """One where the rank stands for the first time."""
-        if not self._taken_at_s:
-            self.save(moment, asked=False)
+        if not self._taken_at_s and self._is_first_wanted:
+            self.save(moment, side, asked=False)
 
-    def save(self, moment: Moment, *, asked: bool, number: int | None = None) -> None:
-        """Of the rank as it stands, in the gate. That it cannot be done is said once, and raised where it was asked.
+    @contextmanager
+    def coming_to_one(self) -> Iterator[None]:
+        """On the way to a place where one is asked for: no other is needed there."""
+        self._is_first_wanted = False
+        try:
+            yield
+        finally:
+            self._is_first_wanted = True
+
+    def save(self, moment: Moment, side: str, *, asked: bool, number: int | None = None) -> None:
+        """Of the rank as it stands, in the gate; where there is one of this very place already, that will do. That it
+        cannot be done is said once, and raised where it was asked. `side`: which place of that moment (`Stopped.side`).
         `number`: as `Travel.save` takes it."""
         if not asked and (self.why_none or not self._wanted):
             return
-        if not asked and (there := self._there(moment)) is not None:
-            self._taken_at_s[there] = self._clock_s  # come to again from further back: as good as a new one
+        if number is None and (there := self._there(moment, side)) is not None:
+            self._taken_at_s[there.number] = self._clock_s  # come to again from further back: as good as a new one
+            if asked:
+                self._asked_for.add(there.number)
+                self._tell_of(there, asked=True)
             return
         began = time.monotonic()
         try:
@@ -101,19 +117,22 @@ class ImageKeeper:
             self._tell(notices.Said(f"no images of the rank can be taken: {error}; {error.hint}".rstrip("; ")))
             return
         self._last_cost_s = time.monotonic() - began
-        self._taken_at_s[made.number] = self._clock_s
+        self._taken_at_s[made.number], self._sides[made.number] = self._clock_s, side
         if asked:
             self._asked_for.add(made.number)
+        self._tell_of(made, asked=asked)
+        self._thin()
+
+    def _tell_of(self, made: Checkpoint, *, asked: bool) -> None:
         self._tell(
             notices.CheckpointMade(
                 number=made.number, moment=made.moment, size_bytes=made.size_bytes, cost_s=made.cost_s, asked=asked
             )
         )
-        self._thin()
 
-    def _there(self, moment: Moment) -> int | None:
-        kept = self._travel.checkpoints
-        return next((one.number for one in kept if one.number in self._taken_at_s and one.moment == moment), None)
+    def _there(self, moment: Moment, side: str) -> Checkpoint | None:
+        mine = (one for one in self._travel.checkpoints if one.number in self._taken_at_s)
+        return next((one for one in mine if one.moment == moment and self._sides[one.number] == side), None)
 
     def returned_to(self, number: int) -> None:
         self._clock_s, self._since = self._taken_at_s.get(number, 0.0), None

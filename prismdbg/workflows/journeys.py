@@ -100,10 +100,13 @@ class Journeys:
         return self._looks.arrived()
 
     def _step(self, line: Line) -> Answer:
+        count = line.number or 1
+        if count > MAX_COUNT:
+            raise UsageError(f"step takes a count from 1 to {MAX_COUNT}")
         self._session.require_stop()
         self._session.may_go_beyond(line.insists)
         self._ways.need_trace()
-        self._driver.run(self._session.resume(events={"count": line.number or 1}))
+        self._driver.run(self._session.resume(events={"count": count}))
         return self._looks.arrived()
 
     def _reverse_next(self, count: int) -> Answer:
@@ -117,22 +120,27 @@ class Journeys:
         return self._to_last(Past(moment=before) if before is not None else None)
 
     def _reverse_step(self, count: int) -> Answer:
-        """Events are found again by their number since the last collective."""
+        """Events are found again by their number since the last collective: those after one collective at once."""
+        if not 1 <= count <= MAX_COUNT:
+            raise UsageError(f"reverse-step takes a count from 1 to {MAX_COUNT}")
         if not self._ways.stands():
             count -= 1
         if not self._ways.at_origin:
             self._ways.need_trace()
-        for _ in range(count):
+        while count:
             stop = self._session.stop
             previous = self._ways.before(1)
             if stop is None or self._ways.at_origin or previous is None:
                 return self._to_origin()
+            by = 1
             if stop.event:
-                self._ways.back_to_event(previous, stop.event - 1)
+                by = min(count, stop.event)
+                self._ways.back_to_event(previous, stop.event - by)
             elif stop.is_between:  # not counted on the way here: the operator begins just before
                 self._ways.back_to(stop.moment)
             else:
                 self._back_over(previous)
+            count -= by
         return self._looks.arrived()
 
     def _back_over(self, previous: Moment) -> None:
@@ -166,7 +174,8 @@ class Journeys:
 
     def _checkpoint(self) -> Answer:
         self._session.require_view()
-        self._driver.images.save(self._session.moment, asked=True)
+        stop = self._session.visited[-1]
+        self._driver.images.save(stop.moment, stop.side, asked=True)
         return self._table()
 
     def _table(self) -> Answer:

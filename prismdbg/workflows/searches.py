@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted
+from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted, shortened
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -97,7 +97,7 @@ class Searches:
         """The last change before here."""
         here = self._ways.here()
         self._trace_if_one_can()
-        self._driver.say_progress(f"looking for what wrote {text} before {here}", here)
+        self._driver.say_progress(f"looking for what wrote {shortened(text)} before {here}", here)
         writer, after = None, None
         if here.op:
             after = self._ways.before(1)
@@ -106,7 +106,7 @@ class Searches:
             last = self._ways.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
             if last is None:
                 self._ways.back_to(here)
-                raise UsageError(f"{text} was not written between the capsule's beginning and {here}")
+                raise UsageError(f"{shortened(text)} was not written between the capsule's beginning and {here}")
             found = last.moment
             self._ways.back_to(found)
             after = self._ways.before(1)
@@ -164,7 +164,7 @@ class Searches:
         block = self._block(text)
         if block is None:
             raise UsageError(
-                f"nothing that was allocated since {self._beginning()} holds {text}",
+                f"nothing that was allocated since {self._beginning()} holds {shortened(text)}",
                 hint="it is older than the trace and held by torch alone (a bucket of DDP), lies in a file, or is lent "
                 "by another library",
             )
@@ -203,7 +203,7 @@ class Searches:
         kind = StopKind.COLLECTIVE if text else StopKind.NAN
         seen = self._first_seen(StopSpec(kind=kind, number=SEARCHED, condition=condition), here)
         if seen is None:
-            what = text or "what was sent and received"
+            what = shortened(text) or "what was sent and received"
             raise UsageError(f"there is no NaN and no infinity in {what} up to {here}")
         nan_only = self._holds(f"nan({text})") if text else self._holds("nan(input) or nan(out)")
         what = "NaN" if nan_only else "infinity"

@@ -12,7 +12,7 @@ from prismdbg.session.known import Known
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import PARKED
 from prismdbg.session.stop_check import check, check_names, check_value, doubt
-from prismdbg.session.stop_line import parse_stop
+from prismdbg.session.stop_line import parse_stop, require_change
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.session.watches import Watched
 from prismdbg.workflows.driver import Driver
@@ -66,6 +66,8 @@ class StopVerbs:
     def _watch(self, line: Line) -> Answer:
         if line.text:
             check_value(parse(line.text), self._known())
+            if line.insists:
+                require_change(line.text)
             self._looks.trace_for(line.text)
             added = self._session.watches.add(line.text)
             if line.insists:

@@ -151,11 +151,13 @@ class Ways:
         left, why = list(kept), "given up"
         try:
             for checkpoint in kept:
-                self._on_to(checkpoint.moment)
-                if self._session.stop is None or self._session.moment != checkpoint.moment:
+                with self._driver.images.coming_to_one():
+                    self._on_to(checkpoint.moment)
+                stop = self._session.stop
+                if stop is None or stop.moment != checkpoint.moment:
                     why = f"the rank came to {self._session.moment} instead"
                     return
-                self._driver.images.save(checkpoint.moment, asked=True, number=checkpoint.number)
+                self._driver.images.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
                 del left[0]
         except FacilityError as error:
             why = str(error)

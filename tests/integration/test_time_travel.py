@@ -126,6 +126,12 @@ def test_a_step_back_is_the_event_before(nan_from_start: Taken) -> None:
             call = stop.collective
             assert (stop.event, str(stop.moment), call["kind"], call["profiling_name"]) == expected
         assert one.at("reverse-step") == "3.1"
+        one.at("step 6")
+        one.at("reverse-step 4")
+        stop = one.debugger.session.stop
+        assert stop is not None
+        assert (stop.event, str(stop.moment), stop.collective["kind"], stop.collective["profiling_name"]) == seen[1]
+        assert one.at("reverse-step 2") == "3.1"
         assert one.at("next") == "3.2"
         assert one.unlike() == []
 

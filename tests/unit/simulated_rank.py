@@ -57,6 +57,7 @@ class SimulatedRank:
     saved: dict[int, Place] = field(default_factory=lambda: {0: Place()})
     saved_traced: dict[int, bool] = field(default_factory=dict)
     returns: list[int] = field(default_factory=list)
+    saves: list[int] = field(default_factory=list)
     _events: deque[Json] = field(default_factory=deque)
     _told: Json = field(default_factory=dict)
     _next: int = 1
@@ -117,6 +118,7 @@ class SimulatedRank:
         number = number or self._next
         assert number not in self.saved
         self.saved[number] = self.place
+        self.saves.append(number)
         self.saved_traced[number] = self.traced
         self._next = max(self._next, number + 1)
         return Checkpoint(number=number, moment=moment, size_bytes=1000, cost_s=0.0)
@@ -187,7 +189,7 @@ class SimulatedRank:
             self.place = replace(self.place, at=self.place.at + 1)
             moment = self.moments[self.place.at]
             hit = [
-                stop["number"]
+                stop.get("number", 0)
                 for stop in self.stops
                 if stop.get("op") in (None, self._call(self.place.at)["profiling_name"])
             ]

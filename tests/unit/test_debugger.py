@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,22 @@ def test_a_place_that_is_come_to_again_needs_no_second_image() -> None:
         bench.at("goto 3.3")
     moments = [kept.moment for kept in bench.rank.checkpoints]
     assert len(moments) == len(set(moments)) > 2
+
+
+@pytest.mark.parametrize("line", ["checkpoint", "step", "trace on", "print allocated", "origin", "rn", "restart 1"])
+def test_there_is_one_image_of_a_place(line: str) -> None:
+    """The first one is taken by itself; one that is asked for there, also where the rank runs again traced, is that."""
+    bench = Bench(parked=True, behind=2)
+    bench.at("next")
+    bench.debugger.do("checkpoint")
+    with suppress(UsageError):  # there is no NaN
+        bench.debugger.do(line)
+    bench.debugger.do("goto 0.3")
+    bench.debugger.do("checkpoint")
+    (kept,) = [kept for kept in bench.rank.checkpoints if kept.number]
+    assert (str(kept.moment), kept.number) == ("0.3", 1)
+    taken = [notice for notice in bench.of(notices.CheckpointMade) if not notice.asked]
+    assert len(taken) == 1 and len(bench.rank.saves) == 1 + bench.rank.traced
 
 
 def test_hits_before_an_image_are_found_in_an_earlier_window() -> None:
@@ -202,7 +219,16 @@ def test_watches_are_shown_at_every_stop_with_what_changed() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["goto 0.1.5", "step", "who wrote x", "frobnicate", "restart 77", "break nothing_like_it", "forward", "who ate x"],
+    [
+        "goto 0.1.5",
+        "step",
+        "who wrote step",
+        "frobnicate",
+        "restart 77",
+        "break nothing_like_it",
+        "forward",
+        "who ate x",
+    ],
 )
 def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(line: str) -> None:
     bench = Bench(can_trace=False)
@@ -319,7 +345,7 @@ def test_a_checkpoint_that_cannot_be_taken_again_is_said() -> None:
     bench.told.clear()
     assert bench.at("step") == "1.1"
     assert [said.text for said in bench.of(notices.Said) if "gone" in said.text] == [
-        "checkpoint 2 (0.2) is gone: no criu here; goto MOMENT still comes there"
+        "checkpoint 1 (0.2) is gone: no criu here; goto MOMENT still comes there"
     ]
 
 
@@ -330,7 +356,7 @@ def test_nothing_is_given_up_for_a_trace_that_cannot_be_had() -> None:
     bench.at("next 2")
     with pytest.raises(Exception, match="cannot be traced"):
         bench.debugger.do("step")
-    assert bench.rank.returns == [] and bench.at("restart 2") == "0.2"
+    assert bench.rank.returns == [] and bench.at("restart 1") == "0.2"
 
 
 def test_checkpoints_are_taken_again_from_the_beginning_too() -> None:
@@ -339,7 +365,7 @@ def test_checkpoints_are_taken_again_from_the_beginning_too() -> None:
     bench.debugger.do("checkpoint")
     bench.at("restart 0")
     assert bench.at("step") == "0.1"
-    assert bench.at("restart 2") == "0.2"
+    assert bench.at("restart 1") == "0.2"
 
 
 def test_how_strictly_is_compared_is_said_with_every_run() -> None:

@@ -192,6 +192,21 @@ def test_a_condition_that_fails_is_told_once_and_does_not_stop() -> None:
     assert "there is no name 'nothing_like_it'" in bench.failed[0][1]
 
 
+def test_a_stop_that_is_not_understood_is_told_once_and_the_program_hears_nothing() -> None:
+    bench = Bench("all_reduce")
+    bench.stops.replace([{"kind": "collective", "number": 1, "file": "train.py"}, {"kind": "collective", "number": 2}])
+    for _ in range(2):
+        assert bench.hit(view(call())) == [2]
+    ((number, why),) = bench.failed
+    assert number == 1 and "this stop is not understood: KeyError: 'line'" in why
+
+
+def test_rank_0_is_a_peer_like_any_other() -> None:
+    bench = Bench("peer 0")
+    assert bench.hit(view(call("send", root=0))) == [1]
+    assert bench.hit(view(call("send", root=1))) == []
+
+
 def test_an_ignored_hit_counts_down() -> None:
     stops = StopList()
     stops.add(parse_stop("all_reduce"))

@@ -343,7 +343,8 @@ def test_a_rank_is_traced_where_that_is_needed(text: str, traced: bool) -> None:
 
 def test_what_failed_at_a_stop_says_which() -> None:
     findings = carried_out(
-        "stop_at: [{name: late, when: step > 1}]\nexpect:\n - {that: loss < 3, at: late}\n - {that: loss > 9, at: 1.1}\n"
+        "stop_at: [{name: late, when: step > 1}]\n"
+        "expect:\n - {that: loss < 3, at: late}\n - {that: loss > 9, at: 1.1}\n"
         "forbid:\n - {when: loss == 2}\n"
     )
     assert [check.stop for check in findings.checks] == ["late (if step > 1)", "", "if loss == 2"]

@@ -71,6 +71,14 @@ def test_a_wrong_stop_is_refused_when_it_is_typed(text: str, words: str) -> None
         parse_stop(text)
 
 
+@pytest.mark.parametrize("text", ["peer 0", "all_reduce #0", "train.py:1", "nan", "change x"])
+def test_what_is_typed_reaches_the_rank(text: str) -> None:
+    """Rank 0 and sequence 0, too."""
+    sent = parse_stop(text).to_json()
+    assert StopSpec(**sent) == parse_stop(text)
+    assert sent.get("peer") == (0 if text == "peer 0" else None)
+
+
 def test_a_wrong_expression_gets_a_caret() -> None:
     with pytest.raises(UsageError) as refused:
         parse_stop("all_reduce if bytes > > 1")
