@@ -11,6 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent.parent / "prismdbg"
 BELOW_RANK = ("rank", "capsule", "protocol", "expr", "model")
+WRITES_A_PICKLE = PACKAGE / "memory" / "snapshot.py"  # memory_viz reads nothing else
 FOREIGN = ("docker", "textual", "yaml", "click", "rich", "psutil", "zstandard", "google", "requests", "hypothesis")
 
 
@@ -40,7 +41,8 @@ def test_what_lives_in_the_job_brings_nothing_of_ours(child_environment: dict[st
 
 
 def test_the_host_side_never_loads_torch(child_environment: dict[str, str]) -> None:
-    host = ("cli", "workflows", "session", "checkpoint", "runtime", "graph", "predict", "diagnosis", *BELOW_RANK[1:])
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    host = sorted(packages - {"rank"})
     loaded = loaded_by(modules(*host), child_environment)
     assert "prismdbg.cli.main" in loaded
     assert "torch" not in loaded
@@ -53,14 +55,18 @@ def test_importing_prismdbg_is_cheap(child_environment: dict[str, str]) -> None:
     assert loaded & {"torch", "json", "asyncio", *FOREIGN} == set()
 
 
-@pytest.mark.parametrize("package", [*BELOW_RANK, "workflows", "cli", "runtime", "checkpoint", "predict"])
+@pytest.mark.parametrize("package", sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")))
 def test_nothing_is_ever_unpickled(package: str) -> None:
     """No import and no call that runs what a file says: not of a capsule, not of a log, not of anything."""
     for path in (PACKAGE / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            assert not _imports(node) & {"pickle", "cPickle", "marshal", "shelve", "dill"}, f"{path}:{node}"
+            allowed = {"pickle"} if path == WRITES_A_PICKLE else set()
+            found = _imports(node) & {"pickle", "cPickle", "marshal", "shelve", "dill"}
+            assert found <= allowed, f"{path}: {ast.unparse(node)}"
             if isinstance(node, ast.Call):
-                assert ast.unparse(node.func) not in ("eval", "exec", "torch.load"), f"{path}:{node.lineno}"
+                called = ast.unparse(node.func)
+                assert called not in ("eval", "exec", "torch.load"), f"{path}:{node.lineno}"
+                assert not called.startswith("pickle.") or called == "pickle.dumps", f"{path}:{node.lineno}"
 
 
 def _imports(node: ast.AST) -> set[str]:
