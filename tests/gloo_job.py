@@ -4,8 +4,6 @@ issuing, so that rank 1 hangs in its collective. Each rank answers on `FOLDER/<r
 
 from __future__ import annotations
 
-import json
-import socket
 import sys
 import threading
 import time
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from answering import answer_on
 
 
 class Progress:
@@ -21,24 +20,11 @@ class Progress:
         self.total = 0.0
         self.state = "running"
 
-    def serve(self, path: Path) -> None:
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        listener.listen(4)
-        threading.Thread(target=self._answer, args=(listener,), daemon=True).start()
-
-    def _answer(self, listener: socket.socket) -> None:
-        while True:
-            client, _ = listener.accept()
-            with client:
-                client.recv(100)
-                client.sendall(json.dumps(vars(self)).encode() + b"\n")
-
 
 def main(folder: Path, stop_at: int) -> None:
     dist.init_process_group("gloo")
     progress = Progress()
-    progress.serve(folder / str(dist.get_rank()) / "agent")
+    answer_on(folder / str(dist.get_rank()) / "agent", lambda: vars(progress))
     ones = torch.ones(1000)
     while True:
         if progress.step == stop_at and dist.get_rank() == 0:
