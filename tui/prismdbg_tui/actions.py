@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
+
+TREEMAP = "treemap"
 
 
 class Section(StrEnum):
     RUN = "Run"
     LOOK = "Look"
+    AREAS = "Memory as areas, its pane chosen"
     TIME_LINE = "Time line"
     STOPS = "Stops"
     RANK = "Rank"
@@ -22,7 +25,7 @@ class Section(StrEnum):
 class Action:
     """`verb`: the session's word that carries it out, empty where the screen does it alone.
 
-    footer: a short word where the key is always shown.
+    footer: a short word where the key is always shown. pane: the keys are heard there alone, before the others.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Action:
     section: Section
     verb: str = ""
     footer: str = ""
+    pane: str = ""
 
 
 def _run(name: str, keys: str, title: str, verb: str, footer: str = "") -> Action:
@@ -39,6 +43,10 @@ def _run(name: str, keys: str, title: str, verb: str, footer: str = "") -> Actio
 
 def _look(name: str, keys: str, title: str, footer: str = "") -> Action:
     return Action(name=name, keys=keys, title=title, section=Section.LOOK, footer=footer)
+
+
+def _areas(name: str, keys: str, title: str) -> Action:
+    return Action(name=name, keys=keys, title=title, section=Section.AREAS, pane=TREEMAP)
 
 
 def _line(name: str, keys: str, title: str, footer: str = "") -> Action:
@@ -84,6 +92,12 @@ ACTIONS: tuple[Action, ...] = (
     _look("memory_mark", "x", "memory: what came and went between here and the cursor; once more: all of it"),
     _look("memory_step", "X", "memory: what came and went since the same place one step before"),
     _look("memory_shape", "e", "memory: a tree, or areas (a treemap)"),
+    _areas("area_left", "left", "the area on the left"),
+    _areas("area_right", "right", "the area on the right"),
+    _areas("area_up", "up", "the area above"),
+    _areas("area_down", "down", "the area below"),
+    _areas("area_open", "enter", "into this area: what it is made of fills the pane; a double click, too"),
+    _areas("area_close", "backspace", "out of it again"),
     _line("lane_before", "left_square_bracket", "the group or rank before: only its collectives"),
     _line("lane_after", "right_square_bracket", "the group or rank after: only its collectives"),
     _line("lanes", "l", "a lane a group, or a lane a rank"),
@@ -134,4 +148,14 @@ def bindings() -> list[Binding]:
             tooltip=action.title,
         )
         for action in ACTIONS
+        if not action.pane
+    ]
+
+
+def bindings_of(pane: str) -> list[BindingType]:
+    """For the widget of that name."""
+    return [
+        Binding(action.keys, f"app.act('{action.name}')", action.title, show=False, id=action.name)
+        for action in ACTIONS
+        if action.pane == pane
     ]

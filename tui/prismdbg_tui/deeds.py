@@ -10,11 +10,13 @@ from prismdbg_tui.arrangement import behind, panes
 from prismdbg_tui.messages import Asked, Purpose
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.stop_rows import stop_at
+from prismdbg_tui.treemap_walk import Side
 from prismdbg_tui.views import Phase
 
 if TYPE_CHECKING:
     from prismdbg_tui.app import PrismApp
     from prismdbg_tui.sight import Sight
+    from prismdbg_tui.widgets.treemap import Treemap
 
 _NEXT_ZOOM = 0.5
 _PAN = 0.25
@@ -145,6 +147,30 @@ class Deeds:
 
     def memory_shape(self) -> None:
         self._app.panes.memory.change_shape()
+
+    @property
+    def _areas(self) -> Treemap:
+        if not self._app.panes.memory.map.display:
+            raise UsageError(f"memory is not shown as areas: {self._app.keys_shown['memory_shape']} does so")
+        return self._app.panes.memory.map
+
+    def area_left(self) -> None:
+        self._areas.walk(Side.LEFT)
+
+    def area_right(self) -> None:
+        self._areas.walk(Side.RIGHT)
+
+    def area_up(self) -> None:
+        self._areas.walk(Side.ABOVE)
+
+    def area_down(self) -> None:
+        self._areas.walk(Side.BELOW)
+
+    def area_open(self) -> None:
+        self._areas.go_in()
+
+    def area_close(self) -> None:
+        self._areas.go_out()
 
     def breakpoint(self) -> None:
         """Set, or taken away where one is."""

@@ -96,14 +96,15 @@ def _character(name: str) -> str:
 
 
 def _check_doubles(path: Path, chosen: Mapping[str, str], actions: Sequence[Action]) -> None:
-    owners: dict[str, str] = {}
+    """A pane may use a key that means something else outside of it."""
+    owners: dict[tuple[str, str], str] = {}
     for action in actions:
         for key in chosen.get(action.name, action.keys).split(","):
-            if key in owners and (action.name in chosen or owners[key] in chosen):
+            other = owners.setdefault((action.pane, key), action.name)
+            if other != action.name and (action.name in chosen or other in chosen):
                 raise UsageError(
-                    f"{path}: {shown(key)} is both {owners[key]} and {action.name}", hint="give one of them another key"
+                    f"{path}: {shown(key)} is both {other} and {action.name}", hint="give one of them another key"
                 )
-            owners[key] = action.name
 
 
 def in_force(chosen: Mapping[str, str], actions: Sequence[Action] = ACTIONS) -> dict[str, str]:

@@ -24,6 +24,9 @@ class Box:
     def is_empty(self) -> bool:
         return self.width < 1 or self.height < 1
 
+    def covers(self, x: int, y: int) -> bool:
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
 
 def squares(shares: Sequence[int], width: int, height: int) -> list[Box]:
     """One box a share, in the same order, which must be descending. Boxes touch and do not overlap."""

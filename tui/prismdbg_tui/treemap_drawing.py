@@ -16,17 +16,19 @@ from prismdbg_tui.squares import Box, squares
 _INSIDE = (16, 4)  # cells from which on a box shows what it is made of
 _STEPS = (0.0, 0.18, 0.36)  # neighbours are told apart
 _CHILD = 0.3
+CHOSEN = "▶ "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapInk:
-    """`more`, `less`: in a difference, what came and what went."""
+    """`more`, `less`: in a difference, what came and what went. chosen: of the area under the cursor."""
 
     background: str
     block: str
     quiet: str
     more: str
     less: str
+    chosen: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,22 @@ class Placed:
     box: Box
 
 
-def draw_map(nodes: Sequence[MemoryNode], width: int, height: int, ink: MapInk, *, signed: bool) -> Text:
+def draw_map(
+    nodes: Sequence[MemoryNode],
+    width: int,
+    height: int,
+    ink: MapInk,
+    *,
+    signed: bool,
+    chosen: MemoryNode | None = None,
+) -> Text:
     """`height` lines. Each box has its label in its first line and ends with a gap, so that it is a box in any colours,
-    also without."""
+    also without; the chosen one has a sign before its label."""
     cells = [[(" ", Style())] * width for _ in range(height)]
     for number, placed in enumerate(placed_groups(nodes, width, height)):
-        color = _color(placed.node, ink, number, signed=signed)
-        _fill(cells, placed, color, signed=signed)
+        is_chosen = placed.node is chosen
+        color = ink.chosen if is_chosen else _color(placed.node, ink, number, signed=signed)
+        _fill(cells, placed, color, signed=signed, sign=CHOSEN if is_chosen else "")
         for place, part in enumerate(placed_parts(placed)):
             shade = faded(color, ink.background, _CHILD + _STEPS[place % len(_STEPS)] / 2)
             _fill(cells, part, shade, signed=signed)
@@ -79,8 +90,7 @@ def node_at(nodes: Sequence[MemoryNode], width: int, height: int, x: int, y: int
     """What is drawn there, the innermost."""
     for group in placed_groups(nodes, width, height):
         for placed in (*placed_parts(group), group):
-            box = placed.box
-            if box.x <= x < box.x + box.width and box.y <= y < box.y + box.height:
+            if placed.box.covers(x, y):
                 return placed.node
     return None
 
@@ -96,11 +106,11 @@ def _color(node: MemoryNode, ink: MapInk, number: int, *, signed: bool) -> str:
     return faded(chosen, ink.background, _STEPS[number % len(_STEPS)])
 
 
-def _fill(cells: list[list[tuple[str, Style]]], placed: Placed, color: str, *, signed: bool) -> None:
+def _fill(cells: list[list[tuple[str, Style]]], placed: Placed, color: str, *, signed: bool, sign: str = "") -> None:
     """All but the last column and line, where there are more."""
     box = placed.box
     wide, high = max(box.width - 1, 1), max(box.height - 1, 1)
-    label = figures.cut(label_of(placed.node, signed=signed), wide).ljust(wide)
+    label = figures.cut(sign + label_of(placed.node, signed=signed), wide).ljust(wide)
     style = Style(color=readable(color), bgcolor=color)
     for row in range(high):
         shown = label if row == 0 else " " * wide

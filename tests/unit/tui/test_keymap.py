@@ -63,9 +63,15 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, expected: str) -> Non
 
 
 def test_no_key_does_two_things_and_none_takes_the_toolkits() -> None:
-    keys = [key for action in ACTIONS for key in action.keys.split(",")]
+    keys = [(action.pane, key) for action in ACTIONS for key in action.keys.split(",")]
     assert len(keys) == len(set(keys))
-    assert not set(keys) & set(RESERVED)
+    assert not {key for _, key in keys} & set(RESERVED)
+
+
+def test_a_pane_has_keys_of_its_own(tmp_path: Path) -> None:
+    assert read_keys(written(tmp_path, 'area_left = "h"\nearlier = "left"\n')) == {"area_left": "h", "earlier": "left"}
+    with pytest.raises(UsageError, match="both area_left and area_right"):
+        read_keys(written(tmp_path, 'area_left = "right"\n'))
 
 
 def test_every_action_does_something() -> None:

@@ -15,11 +15,13 @@ from prismdbg_tui.memory_looking import MemoryLooker, MemoryRequest
 from prismdbg_tui.memory_view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.messages import MemoryLooked
 from prismdbg_tui.squares import squares
-from prismdbg_tui.treemap_drawing import MapInk, draw_map, node_at
+from prismdbg_tui.treemap_drawing import MapInk, draw_map, node_at, placed_groups
+from prismdbg_tui.treemap_walk import Areas, Side
 from textual.pilot import Pilot
 from tiny_trace import TinyTrace
 
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 
 INK = CurveInk(background="#000000", line="#0000ff", peak="#ff0000", accent="#ffff00", quiet="#888888")
@@ -84,7 +86,9 @@ NODES = (
     MemoryNode(label="before A", size_bytes=90, blocks=1, quiet=True),
     MemoryNode(label="crumbs", size_bytes=1, blocks=1),
 )
-MAP_INK = MapInk(background="#000000", block="#0000ff", quiet="#888888", more="#ff0000", less="#00ff00")
+MAP_INK = MapInk(
+    background="#000000", block="#0000ff", quiet="#888888", more="#ff0000", less="#00ff00", chosen="#ffff00"
+)
 
 
 @given(
@@ -143,6 +147,85 @@ def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -
     screen_of(part, tmp_path, PlayedRank())
 
 
+@given(
+    shares=st.lists(st.integers(1, 10**9), min_size=1, max_size=40),
+    width=st.integers(1, 160),
+    height=st.integers(1, 60),
+)
+def test_keys_lead_to_every_area_that_can_be_seen(shares: list[int], width: int, height: int) -> None:
+    nodes = tuple(MemoryNode(label=str(n), size_bytes=share, blocks=1) for n, share in enumerate(shares))
+    placed = placed_groups(nodes, width, height)
+    reached, ahead = set[str](), [placed[0].node]
+    while ahead:
+        at = ahead.pop()
+        reached.add(at.label)
+        found = [Areas(groups=nodes, at=at).towards(side, width, height).at for side in Side]
+        ahead += [node for node in found if node is not None and node.label not in reached]
+    assert reached == {one.node.label for one in placed}
+
+
+def test_a_place_among_areas_is_kept_by_its_names() -> None:
+    areas = Areas(groups=NODES)
+    assert areas.chosen is NODES[0], "the largest"
+    inside = areas.opened()
+    assert inside.shown is LEAVES and inside.chosen is LEAVES[0]
+    later = inside.of((replace(NODES[0], size_bytes=900), NODES[1]))
+    assert later.inside is not None and later.inside.size_bytes == 900
+    assert inside.of((NODES[1],)) == Areas(groups=(NODES[1],)), "it is gone"
+    assert inside.closed().chosen is NODES[0]
+    for refused in (areas.closed, Areas().opened, replace(areas, at=NODES[1]).opened):
+        with pytest.raises(UsageError):
+            refused()
+
+
+def test_keys_walk_the_areas(tmp_path: Path) -> None:
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+
+        async def says(text: str) -> None:
+            await until(lambda: str(memory.border_subtitle) == text, pilot)
+
+        await pilot.press("G", "v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)  # it has looked
+        app.post_message(MemoryLooked(view))
+        await until(lambda: memory.shown is view, pilot)
+        cursor = app.cursor
+        await pilot.press("e")
+        await until(lambda: "▶ 600 B layers.0" in str(memory.map.visual), pilot)
+        memory.map.focus()
+        await pilot.press("right")
+        await says("300 B head")
+        await until(lambda: "▶ 300 B head" in str(memory.map.visual), pilot)
+        await pilot.press("enter")
+        await until(lambda: any("nothing inside" in note.message for note in app._notifications), pilot)
+        await pilot.press("left")
+        await says("600 B layers.0")
+        await pilot.press("enter")
+        await says("layers.0 › 400 B aten::mm at m.py:4")
+        assert "head" not in str(memory.map.visual)
+        await pilot.press("right", "down")
+        await says("layers.0 › 200 B aten::mm at m.py:2")
+        await pilot.press("backspace")
+        await says("600 B layers.0")
+        await pilot.click(memory.map, offset=(2, 0), times=2)
+        await says("layers.0 › 400 B aten::mm at m.py:4")
+        assert app.cursor == cursor, "these keys are the pane's here"
+        await pilot.press("escape", "left")
+        assert app.cursor == cursor - 1
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_keys_for_areas_are_refused_where_none_are_shown(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.act("area_open")
+        await until(lambda: any("not shown as areas: e does so" in note.message for note in app._notifications), pilot)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """A model from before, activations that come and go, a leak of a hundred bytes a step."""
@@ -160,7 +243,7 @@ def trace(tmp_path: Path) -> Path:
 def looked(
     folder: Path | None, at: Moment | None, since: Moment | None = None, by: GroupBy = GroupBy.STACK
 ) -> MemoryView:
-    return MemoryLooker().look(MemoryRequest(folder=folder, at=at, since=since, by=by))
+    return MemoryLooker().look(MemoryRequest(folder=folder, at=at, look=at, since=since, by=by))
 
 
 def test_a_trace_is_looked_at_by_moment(trace: Path) -> None:

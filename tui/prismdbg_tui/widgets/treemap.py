@@ -1,41 +1,73 @@
-"""Live memory as areas; the mouse asks what an area is."""
+"""Live memory as areas: the keys go from one to the next and into them, and so does the mouse."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual import events
+from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Static
 
+from prismdbg_tui.actions import TREEMAP, bindings_of
 from prismdbg_tui.colors import color
 from prismdbg_tui.memory_view import MemoryNode
 from prismdbg_tui.treemap_drawing import MapInk, draw_map, label_of, node_at
+from prismdbg_tui.treemap_walk import Areas, Side
 
 
 class Treemap(Static):
     can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(TREEMAP)
 
     class Chosen(Message):
-        """`label`: what lies under the mouse."""
+        """`label`: the area under the cursor, or what lies under the mouse inside of it."""
 
         def __init__(self, label: str) -> None:
             super().__init__()
             self.label = label
 
     def __init__(self) -> None:
-        super().__init__("", id="treemap")
-        self._groups: tuple[MemoryNode, ...] = ()
+        super().__init__("", id=TREEMAP)
+        self._areas = Areas()
         self._signed = False
 
+    @property
+    def inside(self) -> str:
+        """The name of the area that fills the pane; empty where all do."""
+        return self._areas.inside.label if self._areas.inside is not None else ""
+
     def fill(self, nodes: tuple[MemoryNode, ...], *, signed: bool) -> None:
-        self._groups, self._signed = nodes, signed
+        self._areas, self._signed = self._areas.of(nodes), signed
         self._draw()
+
+    def walk(self, side: Side) -> None:
+        self._go(self._areas.towards(side, self.size.width, self.size.height))
+
+    def go_in(self) -> None:
+        """`UsageError` where there is nothing inside."""
+        self._go(self._areas.opened())
+
+    def go_out(self) -> None:
+        """`UsageError` where one is in no area."""
+        self._go(self._areas.closed())
 
     def on_resize(self) -> None:
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
-        node = node_at(self._groups, self.size.width, self.size.height, event.x, event.y)
-        if node is not None:
+        """Twice: into it."""
+        areas, width, height = self._areas, self.size.width, self.size.height
+        at = areas.pointed(width, height, event.x, event.y)
+        if at.chosen is not None and at.chosen.children and event.chain > 1:
+            self._go(at.opened())
+        else:
+            self._go(at, node_at(areas.shown, width, height, event.x, event.y))
+
+    def _go(self, areas: Areas, pointed: MemoryNode | None = None) -> None:
+        self._areas = areas
+        self._draw()
+        if (node := pointed or areas.chosen) is not None:
             self.post_message(self.Chosen(label_of(node, signed=self._signed)))
 
     def _draw(self) -> None:
@@ -47,5 +79,7 @@ class Treemap(Static):
             quiet=color(self.app, "secondary"),
             more=color(self.app, "error"),
             less=color(self.app, "success"),
+            chosen=color(self.app, "accent"),
         )
-        self.update(draw_map(self._groups, self.size.width, self.size.height, ink, signed=self._signed))
+        areas, (width, height) = self._areas, self.size
+        self.update(draw_map(areas.shown, width, height, ink, signed=self._signed, chosen=areas.chosen))
