@@ -6,6 +6,9 @@ is a 64-byte header and then records; the header's count is stored after each re
 is written, after `kill -9`, and after the process was put back to an earlier time. A segment that is full is followed
 by the next.
 
+`began.json` says how much of what there was at the begin is known: of a program that has run already only what Python
+reaches is.
+
 `events.*.seg` give names to the numbers in records. They are a log as `log_format` has it, with its TEXT and STACK
 records and one kind of our own, SITE. Number 0 is the empty text, the unknown stack, the unknown site.
 """
@@ -28,6 +31,9 @@ HEADER = struct.Struct("<8sIIIIqqQQ8x")
 RECORD = struct.Struct("<BBHIQQqIIIIQQ")
 # number, outermost operator's text, innermost operator's text, module's text, stack, zero
 SITE = struct.Struct("<IIIIII")
+
+# from_start: before the program ran; in_use_bytes: of the C library's memory then, null where nobody knows
+BEGAN = "began.json"
 
 CPU = 0  # of another device: 1 + its index
 

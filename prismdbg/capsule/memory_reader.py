@@ -5,6 +5,7 @@ Records are not decoded here: `prismdbg.memory` reads them as columns.
 
 from __future__ import annotations
 
+import json
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,11 +35,17 @@ class SiteNumbers:
 
 @dataclass(slots=True, kw_only=True)
 class TraceParts:
-    """`wall_offset_ns` added to a record's time gives nanoseconds since 1970."""
+    """`wall_offset_ns` added to a record's time gives nanoseconds since 1970.
+
+    from_start: nothing of the program had run when it began; None where nobody says. in_use_bytes: what the process
+    held of the C library's memory then, all tensors among it; None where that is not known.
+    """
 
     spans: list[Span]
     pid: int
     wall_offset_ns: int
+    from_start: bool | None = None
+    in_use_bytes: int | None = None
     texts: dict[int, str] = field(default_factory=lambda: {0: ""})
     stacks: dict[int, tuple[Frame, ...]] = field(default_factory=lambda: {0: ()})
     sites: dict[int, SiteNumbers] = field(default_factory=lambda: {0: SiteNumbers(outer_op=0, op=0, module=0, stack=0)})
@@ -55,6 +62,7 @@ def read_parts(folder: Path) -> TraceParts:
             f"no memory trace in {folder}", hint="record with --memory, or let `prismdbg memory CAPSULE` make one"
         )
     parts = TraceParts(spans=[], pid=0, wall_offset_ns=0)
+    _add_begin(parts, folder / memory_format.BEGAN)
     for index, path in enumerate(sorted(folder.glob("memory.*.seg"))):
         if path.name != memory_format.segment_name(index):
             raise CapsuleError(f"{folder} lacks {memory_format.segment_name(index)}", hint="the trace was altered")
@@ -64,6 +72,17 @@ def read_parts(folder: Path) -> TraceParts:
         if not _add_names(parts, path):
             break
     return parts
+
+
+def _add_begin(parts: TraceParts, path: Path) -> None:
+    if not path.is_file():
+        return
+    try:
+        told = json.loads(path.read_bytes())
+        parts.from_start = bool(told["from_start"])
+        parts.in_use_bytes = int(told["in_use_bytes"]) if told["in_use_bytes"] is not None else None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CapsuleError(f"{path} is damaged: {error!r}", hint="the trace was altered") from None
 
 
 def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:

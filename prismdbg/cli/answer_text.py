@@ -71,6 +71,7 @@ def memory_text(answer: answers.Memory) -> str:
     from prismdbg.cli import memory_text as text  # numpy, only where it is asked for
     from prismdbg.memory.curve import Curve, curve
     from prismdbg.memory.difference import Difference
+    from prismdbg.memory.ends import ends_of
     from prismdbg.memory.grouping import By, grouped
     from prismdbg.memory.live import Live
     from prismdbg.memory.peak import Peak
@@ -79,7 +80,9 @@ def memory_text(answer: answers.Memory) -> str:
         case Live() as live:
             return text.live_text(live, answer.moment, grouped(live, By(answer.by))[:TOP])
         case Peak() as peak:
-            return text.peak_text(peak.live.trace, peak, grouped(peak.live, By(answer.by))[:TOP])
+            trace = peak.live.trace
+            ends = ends_of(trace, stands=answer.moment)
+            return text.peak_text(trace, peak, grouped(peak.live, By(answer.by))[:TOP], ends)
         case Difference() as difference:
             return text.difference_text(difference, By(answer.by), TOP)
         case Curve() as drawn:

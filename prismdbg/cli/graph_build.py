@@ -93,8 +93,6 @@ def _save(graph: JobGraph, path: Path) -> None:
     for doubt in graph.origin.doubts:
         render.say(f"do not conclude: {doubt}")
     peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
-    memory = f", {render.size(peak_bytes)} of memory at most" if peak_bytes else ""
-    render.say(
-        f"{path}: {graph.mesh.world:,} ranks in {len(graph.classes)} classes, {graph.events:,} events{memory}, "
-        f"{render.size(path.stat().st_size)}"
-    )
+    least = "at least " if any(rank_class.entries.holds_more for rank_class in graph.classes) else ""
+    memory = f", a memory peak of {least}{render.size(peak_bytes)}" if peak_bytes else ""
+    render.say(f"{path}: {graph.in_short}{memory}, {render.size(path.stat().st_size)}")

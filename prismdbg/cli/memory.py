@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,13 +13,15 @@ from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
+from prismdbg.memory.ends import ends_of
 from prismdbg.memory.grouping import By, grouped
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.memory_trace import modelled_backend, recorded_trace, replayed_trace
+from prismdbg.workflows.compare import Outcome
+from prismdbg.workflows.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.replay import ReplayRequest
@@ -42,7 +45,10 @@ _BYS = [by.value for by in By]
 @click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a CAPSULE.  [default: the best]")
-@click.option("--until", type=moment_type, metavar="MOMENT", help="A CAPSULE is replayed to there.  [default: to B]")
+@click.option(
+    "--until", type=moment_type, metavar="MOMENT",
+    help="A CAPSULE is replayed to there.  [default: on from B to its next call]",
+)  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="TRACE", help="Keep the trace made of a CAPSULE.")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a CAPSULE's replay.")
 def command(
@@ -72,7 +78,8 @@ def command(
     """
     if export is not None:
         check_place(export)
-    trace = _trace(path, rank, runtime or "", until, keep, timeout)
+    read = _trace(path, rank, runtime or "", until, keep, timeout)
+    trace = read.trace
     trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
         write_snapshot(trace, export)
@@ -92,28 +99,40 @@ def command(
         render.say("nothing was traced there")
         return
     groups = grouped(highest.live, By(by))[:top]
-    backend = modelled_backend(path, rank)
+    backend, ends = modelled_backend(path, rank), ends_of(trace, b=read.b, stands=read.stands)
     if as_json:
-        render.emit_json(memory_text.peak_json(trace, highest, groups, backend))
+        render.emit_json(memory_text.peak_json(trace, highest, groups, ends, backend))
         return
     drawn = curve(trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
     render.emit(memory_text.curve_text(drawn))
-    render.emit(memory_text.peak_text(trace, highest, groups, backend))
+    render.emit(memory_text.peak_text(trace, highest, groups, ends, backend))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """`b`: the capsule's last collective, where there is one. stands: where the replayed rank was stopped."""
+
+    trace: MemoryTrace
+    b: Moment | None = None
+    stands: Moment | None = None
 
 
 def _trace(
     path: Path, rank: int | None, runtime: str, until: Moment | None, keep: Path | None, timeout_s: float
-) -> MemoryTrace:
+) -> _Found:
     folder = recorded_trace(path, rank)
     if folder is not None:
-        return open_trace(folder)
+        return _Found(trace=open_trace(folder))
     with opened(capsule_at(path, rank)) as capsule:
+        b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:
             render.say("as it was recorded, from the job's start")
-            return open_trace(recorded)
+            return _Found(trace=open_trace(recorded), b=b)
         request = ReplayRequest(capsule=capsule, runtime=runtime)
-        return replayed_trace(request, render.say, until=until, timeout_s=timeout_s, keep=keep)
+        replayed = traced_replay(request, render.say, until=until, timeout_s=timeout_s, keep=keep)
+        same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
+        return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)
 
 
 def _print(what: object, as_json: bool) -> None:

@@ -10,17 +10,20 @@ from prismdbg.cli import render
 from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import Curve
 from prismdbg.memory.difference import Difference
+from prismdbg.memory.ends import Ends
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live
 from prismdbg.memory.peak import Peak
 from prismdbg.memory.refused import Refusal, refusals
 from prismdbg.memory.trace import Block, MemoryTrace
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 
 BESIDE_CURVE = 12  # columns of the sizes beside it
 MOST_POINTS = 200
 _ROWS = 8
 _LEVELS = " ▁▂▃▄▅▆▇█"
+UNCOUNTED = "what C++ alone held then (buckets of DDP, saved tensors) is in no sum"
 
 
 def curve_points() -> int:
@@ -41,49 +44,60 @@ def curve_text(curve: Curve) -> str:
     for _, point in curve.step_points:
         marks[point] = "┬"
     marks[curve.peak_point] = "▲"
-    first, last = curve.moment(0), curve.moment(len(curve) - 1)
+    first, last = curve.moment(0), curve.end
     lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
-    lines.append(" " * (width + 2) + f"{first} to {last}; ┬ a step begins, ▲ the peak")
+    least = "" if curve.trace.is_whole else "; the least that there was"
+    lines.append(" " * (width + 2) + f"{first} to {last}; ┬ a step begins, ▲ the peak{least}")
     return "\n".join(lines)
 
 
-def peak_text(trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], backend: BackendModel | None = None) -> str:
-    rows = [("peak", f"{_exact(peak.size_bytes)} at {peak.moment}")]
+def peak_text(
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: Ends, backend: BackendModel | None = None
+) -> str:
+    rows = [("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}")]
     if peak.allocation is not None:
         rows.append(("made by", _made_by(peak.allocation)))
-    rows += _shares(peak.live)
+    rows += _shares(peak.live, peak.backend_bytes, is_least=peak.is_least, counts_backend=peak.counts_backend)
     rows += _modelled(backend)
     rows += _refused(refusals(trace))
-    rows.append(("live at the end", _exact(int(trace.total_bytes[-1]))))
+    rows += _ends(ends)
     return f"{render.pairs(rows)}\n\n{_table(groups)}"
 
 
 def live_text(live: Live, at: Moment, groups: Sequence[Entry]) -> str:
-    rows = [("live", f"{_exact(live.program_bytes)} at {at}"), *_shares(live)]
+    rows = [
+        ("live", f"{_held(live)} at {at}"),
+        *_shares(live, live.backend_bytes, is_least=live.is_least),
+    ]
     return f"{render.pairs(rows)}\n\n{_table(groups)}"
 
 
 def difference_text(difference: Difference, by: By, top: int) -> str:
     made, gone = difference.made, difference.gone
+    unseen = "at most " if gone.is_least else ""  # a block that is in no sum may have gone, too
     rows = [
-        ("growth", _exact(difference.growth_bytes)),
+        ("growth", unseen + _exact(difference.growth_bytes)),
         ("came and stayed", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
-        ("went", f"{_exact(gone.program_bytes)} in {len(gone)} blocks"),
+        ("went", f"{_least(gone)}{_exact(gone.program_bytes)} in {len(gone)} blocks"),
     ]
     return f"{render.pairs(rows)}\n\n{_table(grouped(made, by)[:top])}"
 
 
 def peak_json(
-    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], backend: BackendModel | None = None
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: Ends, backend: BackendModel | None = None
 ) -> dict[str, Any]:
     return {
         "peak_bytes": peak.size_bytes,
         "moment": str(peak.moment),
+        **_least_json(trace, is_least=peak.is_least),
         "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
         "before_bytes": peak.live.before_bytes,
-        "backend_bytes": peak.live.backend_bytes,
+        "backend_bytes": peak.backend_bytes,
         "backend_modelled": _modelled_json(backend) if backend is not None else None,
-        "end_bytes": int(trace.total_bytes[-1]),
+        "b_moment": str(ends.b) if ends.b is not None else None,
+        "b_bytes": ends.at_b.program_bytes if ends.at_b is not None else None,
+        "end_moment": str(ends.stands or ends.last_moment),
+        "end_bytes": ends.last.program_bytes,
         "refused": [_refusal_json(refusal) for refusal in refusals(trace)],
         "records": len(trace),
         "groups": [_entry_json(entry) for entry in groups],
@@ -94,6 +108,7 @@ def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]
     return {
         "moment": str(at),
         "program_bytes": live.program_bytes,
+        **_least_json(live.trace, is_least=live.is_least),
         "before_bytes": live.before_bytes,
         "backend_bytes": live.backend_bytes,
         "blocks": len(live),
@@ -104,21 +119,54 @@ def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]
 def difference_json(difference: Difference, by: By, top: int) -> dict[str, Any]:
     return {
         "growth_bytes": difference.growth_bytes,
+        "growth_is_most": difference.gone.is_least,
         "made_bytes": difference.made.program_bytes,
         "gone_bytes": difference.gone.program_bytes,
         "made": [_entry_json(entry) for entry in grouped(difference.made, by)[:top]],
     }
 
 
-def _shares(live: Live) -> list[tuple[str, str]]:
+def _least(found: Peak | Live) -> str:
+    return "at least " if found.is_least else ""
+
+
+def _least_json(trace: MemoryTrace, *, is_least: bool) -> dict[str, Any]:
+    """`uncounted_bytes`: what may be missing, at most; null where no bound is known."""
+    return {"is_least": is_least, "uncounted_bytes": trace.uncounted_bytes if is_least else 0}
+
+
+def _shares(live: Live, backend_bytes: int, *, is_least: bool, counts_backend: bool = False) -> list[tuple[str, str]]:
     """What of it is not known by its maker, and what is not the program's."""
     rows = []
-    if live.before_bytes:
-        old = f"at least {_exact(live.before_bytes)} of it is older than the trace"
-        rows.append(("before A", f"{old}; what autograd alone held then does not show"))
-    if live.backend_bytes:
-        rows.append(("backend", f"{_exact(live.backend_bytes)} of the communication backend's own"))
+    old = f"{_exact(live.before_bytes)} of it is older than the trace"
+    if is_least:
+        rows.append(("before A", f"at least {old}\n{UNCOUNTED}: {_bound(live.trace.uncounted_bytes)}"))
+    elif live.before_bytes:
+        rows.append(("before A", old))
+    if backend_bytes:
+        where = "of it" if counts_backend else "more"
+        rows.append(("backend", f"{_exact(backend_bytes)} {where}: the communication backend's own"))
     return rows
+
+
+def _ends(ends: Ends) -> list[tuple[str, str]]:
+    """One moment has one sum: what `memory --until`, `memory --at` and the debugger say of it, too."""
+    rows = []
+    if ends.at_b is not None and ends.stands != ends.b:
+        rows.append(("live at B", f"{_held(ends.at_b)}, as the rank stands at {ends.b}, the capsule's last collective"))
+    if ends.stands is not None:
+        rows.append(("live", f"{_held(ends.last)}, as the rank stands at {ends.stands}"))
+    else:
+        rows.append(("live at the end", f"{_held(ends.last)}, after {ends.last_moment}, the last that was traced"))
+    return rows
+
+
+def _held(live: Live) -> str:
+    return f"{_least(live)}{_exact(live.program_bytes)}"
+
+
+def _bound(uncounted_bytes: int | None) -> str:
+    return "nobody knows how much" if uncounted_bytes is None else f"at most {_exact(uncounted_bytes)}"
 
 
 def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:
@@ -130,9 +178,10 @@ def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:
         record = backend.largest
         place = f", {record.source}" if record.source is not None else ""
         text += f", for {record.name} at {record.moment}{place}"
-        text += f"\n{_exact(backend.all_bytes)} in {backend.collectives} collectives; more at once where these overlap"
+        calls = counted(backend.collectives, "collective")
+        text += f"\n{_exact(backend.all_bytes)} in {calls}; more at once where these overlap"
     if backend.not_modelled:
-        text += f"\n{backend.not_modelled} collectives are not gloo's on a CPU: not modelled"
+        text += f"\nnot modelled: {counted(backend.not_modelled, 'collective')}, not gloo's on a CPU"
     return [("backend", text)]
 
 

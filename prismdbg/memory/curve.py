@@ -15,7 +15,7 @@ from prismdbg.model.moment import Moment
 class Curve:
     """Point i covers the rows from `rows[i]` to before the next; low and high are the extremes in between.
 
-    step_points: (step, point) where each step begins.
+    step_points: (step, point) where each step begins. end: the latest moment that the last point covers.
     """
 
     trace: MemoryTrace
@@ -23,6 +23,7 @@ class Curve:
     low_bytes: Ints
     high_bytes: Ints
     step_points: tuple[tuple[int, int], ...]
+    end: Moment
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,7 +53,7 @@ def curve(
     count = min(max(points, 1), max(beyond - first, 0))
     if not count:
         none = np.zeros(0, dtype=np.int64)
-        return Curve(trace=trace, rows=none, low_bytes=none, high_bytes=none, step_points=())
+        return Curve(trace=trace, rows=none, low_bytes=none, high_bytes=none, step_points=(), end=trace.end)
     levels = levels_of(trace, first, beyond, with_backend=with_backend)
     starts = np.linspace(0, beyond - first, count, endpoint=False).astype(np.int64)
     rows = starts + first
@@ -62,6 +63,7 @@ def curve(
         low_bytes=np.minimum.reduceat(levels, starts),
         high_bytes=np.maximum.reduceat(levels, starts),
         step_points=_steps(trace, first, beyond, rows),
+        end=trace.latest(beyond),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from prismdbg.errors import UsageError
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.trace import MemoryTrace
@@ -29,8 +31,8 @@ def diff(trace: MemoryTrace, first: Moment, second: Moment) -> Difference:
     if second < first:
         raise UsageError(f"{first} is later than {second}", hint=f"the earlier one first: {second} {first}")
     earlier, later = live_at(trace, first), live_at(trace, second)
-    made = later.rows[later.rows >= earlier.at_row]
-    freed = trace.freed[(trace.made < earlier.at_row) & (trace.freed >= earlier.at_row)]
+    made = later.rows[(later.rows >= earlier.at_row) & ~later.is_before]  # what was found late was there before
+    freed = trace.freed[np.searchsorted(trace.made, earlier.rows)]
     return Difference(
         made=Live(trace=trace, rows=made, at_row=later.at_row),
         gone=Live(trace=trace, rows=earlier.rows[freed < later.at_row], at_row=later.at_row),

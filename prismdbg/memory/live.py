@@ -36,6 +36,11 @@ class Live:
         return before
 
     @property
+    def is_least(self) -> bool:
+        """There may have been more, older than the trace."""
+        return not self.trace.is_whole
+
+    @property
     def program_bytes(self) -> int:
         """The program's own, those from before included."""
         return int(self.sizes[~self.is_backend].sum())

@@ -15,13 +15,20 @@ from prismdbg.model.moment import Moment
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
     """`live`: what was alive then, the allocation that made the peak included; that is None where the peak is what
-    was there from the start."""
+    was there from the start. is_least: there may have been more, older than the trace.
+
+    backend_bytes: what the communication backend held then; `counts_backend`: it is in `size_bytes`, and its blocks in
+    `live`.
+    """
 
     row: int
     moment: Moment
     size_bytes: int
     allocation: Block | None
     live: Live
+    backend_bytes: int
+    counts_backend: bool
+    is_least: bool
 
 
 def peak(
@@ -45,6 +52,7 @@ def peak(
     chosen = np.ones(len(live), dtype=bool)
     if made_inside:
         chosen &= (live.rows >= first) & ~live.is_before
+    backend_bytes = int(live.sizes[chosen & live.is_backend].sum())
     if not with_backend:
         chosen &= ~live.is_backend
     return Peak(
@@ -53,6 +61,9 @@ def peak(
         size_bytes=int(levels[row - first]),
         allocation=trace.allocation(row) if int(trace.kind[row]) == Kind.ALLOCATION else None,
         live=Live(trace=trace, rows=live.rows[chosen], at_row=row + 1),
+        backend_bytes=backend_bytes,
+        counts_backend=with_backend,
+        is_least=not (made_inside or trace.is_whole),
     )
 
 

@@ -107,9 +107,7 @@ def traced_step(
         cutting = _Cutting(trace, begin_ns, max(end_ns, begin_ns), running)
         after[number] = tuple(cutting.items(own, ends, first))
         running = cutting.running
-    return TracedStep(
-        step=step, held_bytes=int(trace.total_bytes[first]), is_whole=trace.moment(0) == Moment(0), after=after
-    )
+    return TracedStep(step=step, held_bytes=int(trace.total_bytes[first]), is_whole=trace.is_whole, after=after)
 
 
 def _borders(trace: MemoryTrace, step: int) -> dict[int, Border]:

@@ -120,6 +120,26 @@ class MemoryTrace:
         return int(self.size_bytes[(self.kind == Kind.BEFORE) & ~self.is_backend].sum())
 
     @property
+    def is_whole(self) -> bool:
+        """It goes back to the program's start. Else, of what is older, only what Python reached is known: what C++
+        alone held then (a bucket of DDP, a saved tensor) is in no sum, so that sums are the least that there was."""
+        if self.parts.from_start is not None:
+            return self.parts.from_start
+        unknown = (self.kind == Kind.BEFORE) & (self.site == 0)
+        return not len(self) or (self.moment(0) == Moment(0) and not bool(unknown.any()))
+
+    @property
+    def uncounted_bytes(self) -> int | None:
+        """At most that much of what is older than the trace is in no sum; None where no bound is known."""
+        if self.is_whole:
+            return 0
+        if self.parts.in_use_bytes is None:
+            return None
+        happened = np.flatnonzero(self.kind != Kind.BEFORE)
+        listed = slice(0, int(happened[0]) if len(happened) else len(self))
+        return max(self.parts.in_use_bytes - int(self.size_bytes[listed].sum()), 0)
+
+    @property
     def begin(self) -> Moment:
         """The collective after which the first thing happened; what was there before it is listed, not traced."""
         happened = np.flatnonzero(self.kind != Kind.BEFORE)
@@ -128,7 +148,12 @@ class MemoryTrace:
 
     @property
     def end(self) -> Moment:
-        return self.moment(len(self) - 1) if len(self) else Moment(0)
+        """The last that was traced; a thread may have stored something earlier behind it."""
+        return self.latest(len(self))
+
+    def latest(self, row: int) -> Moment:
+        """The latest moment of what lies before `row`."""
+        return self.moment(int(np.searchsorted(self._order, self._order[row - 1]))) if row else Moment(0)
 
     def require(self, *moments: Moment, here: Moment | None = None) -> None:
         """`UsageError` for a moment of which the trace knows nothing. `here`: as far as the rank has come, where that

@@ -17,6 +17,7 @@ from prismdbg.predict.mesh import Ints
 COMPUTE_STREAM = 0
 FREE = 255  # no stream of its own: it waits for nothing but its issue and its members
 MODELLED_NS = -1  # the cluster model says how long
+HELD_AT_LEAST = "held before the step, as far as it is known"  # a label of memory: a captured rank held more
 
 
 class Kind(IntEnum):
@@ -50,8 +51,8 @@ DTYPES: dict[str, type[np.generic]] = {
     "op": np.int32,
     "label": np.int32,
     "line": np.int32,
-    "target": np.int32,
     "detail": np.int32,
+    "target": np.int32,
     "size_bytes": np.int64,
     "duration_ns": np.int64,
 }
@@ -62,8 +63,8 @@ class Entries:
     """One row an entry. `op`, `label`, `line` and `detail` are places in `texts`, `channel` in `channels` (as text).
 
     stream: where it runs. issuer, blocking: communication only; whether its issuer waits for it at once.
-    target: the entry a WAIT is for. size_bytes: of a message, or of memory (negative: freed).
     detail: of a collective, what else all members must give alike, as `float32, SUM`; empty where it is not known.
+    target: the entry a WAIT is for. size_bytes: of a message, or of memory (negative: freed).
     duration_ns: of a computation, or of a transfer if it is known, else `MODELLED_NS`.
     """
 
@@ -76,8 +77,8 @@ class Entries:
     op: NDArray[np.int32]
     label: NDArray[np.int32]
     line: NDArray[np.int32]
-    target: NDArray[np.int32]
     detail: NDArray[np.int32]
+    target: NDArray[np.int32]
     size_bytes: Ints
     duration_ns: Ints
     streams: tuple[str, ...]
@@ -112,6 +113,11 @@ class Entries:
         """The largest sum of memory events, in program order."""
         moved = np.where(self.kind == Kind.MEMORY, self.size_bytes, 0)
         return max(int(np.cumsum(moved).max(initial=0)), 0)
+
+    @property
+    def holds_more(self) -> bool:
+        """Not all that it held before the step is known: the peak is the least that there was."""
+        return HELD_AT_LEAST in self.texts
 
 
 assert {field.name for field in fields(Entries)} == {*DTYPES, "streams", "channels", "texts"}

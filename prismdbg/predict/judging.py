@@ -122,8 +122,16 @@ class _Doubts:
             "how long a single operator took: recorded is the time between two calls, its parts are a replay's"
             if ("computation", Provenance.REPLAYED) in found
             else "",
-            "memory peaks: sizes were assumed" if "memory" in assumed else "",
+            self._assumed_memory() if "memory" in assumed else "",
         ]
+
+    def _assumed_memory(self) -> str:
+        if any(part.entries.holds_more for part in self.parts):
+            return (
+                "that memory was no higher than its peaks: of what a captured rank held before its image was taken, "
+                "what C++ alone held (buckets of DDP, saved tensors) is in no sum"
+            )
+        return "memory peaks: sizes were assumed"
 
     def _assumed_computation(self) -> str:
         own = ((p.entries.kind == Kind.COMPUTE) & (p.entries.provenance == _ASSUMED) for p in self.parts)

@@ -11,6 +11,7 @@ from prismdbg.rank import alone, triggers
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.config import RankConfig
 from prismdbg.rank.counters import Counters
+from prismdbg.rank.gate import START
 from prismdbg.rank.replaying import Replaying
 from prismdbg.rank.steps import COUNTER
 from prismdbg.rank.tracing import tracer
@@ -37,13 +38,13 @@ def begin_replay(config: RankConfig) -> None:
     COUNTER.install()
     triggers.install(replaying)
     replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
-    replaying.hold("start")
+    replaying.hold(START)
 
 
 def _hold_cap(config: RankConfig) -> None:
     """What failed under it is to fail again, at the same allocation. Where nothing can be traced, nothing fails."""
     try:
-        tracer.arm(None, cache_dir=Path(config.cache_dir))
+        tracer.arm(None, cache_dir=Path(config.cache_dir), from_start=True)
         tracer.cap(config.memory_cap, "")
     except PrismError as error:
         print(f"prismdbg: --memory-cap does not hold in this replay: {error}", file=sys.stderr)

@@ -20,6 +20,7 @@ from prismdbg.protocol.wire import Message
 ASK_BOUND_S = 60.0
 MAX_NOTED = 1000
 SPACING = "spacing"
+START = "start"  # nothing of the program has run
 
 
 class Stops(StrEnum):

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 def verbs_of(replaying: Replaying) -> dict[str, Verb]:
     counters = replaying.counters
-    traced = tracing_verbs(replaying.agent.path.parent, lambda: (counters.step, counters.collective))
+    traced = tracing_verbs(
+        replaying.agent.path.parent, lambda: (counters.step, counters.collective), lambda: replaying.at_start
+    )
     return {**_moving(replaying), **_looking(replaying), **traced, "trace": _on_the_thread(replaying, traced["trace"])}
 
 

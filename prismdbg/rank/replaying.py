@@ -13,7 +13,7 @@ from prismdbg.rank import kernels, replay_verbs, state_hash
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.events import Events
-from prismdbg.rank.gate import Gate, Stop, Stops
+from prismdbg.rank.gate import START, Gate, Stop, Stops
 from prismdbg.rank.microscope import Microscope
 from prismdbg.rank.peers import RecordedPeers
 from prismdbg.rank.replayer import Replayer
@@ -97,6 +97,7 @@ class Replaying:
             self.ended = True
             if code == 0:
                 self._check_state(COUNTER.step, at_exit=True)
+            tracer.ended()
             self.agent.publish(
                 "finished", code=code, moment=str(self.counters.moment), tally=self.replayer.tally_json()
             )
@@ -124,6 +125,10 @@ class Replaying:
     def hold(self, reason: str) -> None:
         """Stops the calling thread until a client resumes it."""
         self.gate.stop(Stop(reason, self.counters.moment, {}, None, {}))
+
+    @property
+    def at_start(self) -> bool:
+        return self.gate.current is not None and self.gate.current.reason == START
 
     def require_idle(self) -> None:
         if self.gate.current is None:

@@ -22,6 +22,7 @@ from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.session import AROUND_LINES, Phase, Session
 from prismdbg.session.stop_check import names_help
+from prismdbg.session.trace_place import TracePlace
 from prismdbg.workflows.arrivals import Arrivals
 from prismdbg.workflows.driver import Driver, Interrupted, Settings, Tell, Travel
 from prismdbg.workflows.journeys import Journeys
@@ -129,8 +130,8 @@ class Debugger:
     def tally(self) -> Json:
         return self.looks.tally()
 
-    def memory_folder(self) -> Path | None:
-        return self._memory.folder
+    def memory_place(self) -> TracePlace:
+        return self._memory.place
 
     def choose_frame(self, outwards: int) -> answers.Stack:
         return self.looks.choose_frame(outwards)

@@ -15,7 +15,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.workflows.compare import Verdict, require_ahead, run_to_end
+from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
 from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.replay import ReplayRequest, Say, open_replay
@@ -53,17 +53,15 @@ def modelled_backend(path: Path, rank: int | None) -> BackendModel | None:
     return modelled(log.collectives, log.groups, log.rank)
 
 
-def replayed_trace(
-    request: ReplayRequest, say: Say, *, until: Moment | None, timeout_s: float, keep: Path | None
-) -> MemoryTrace:
-    """Runs the rank from A to B, or to `until`, with the tracer on. `keep`: where the trace is copied to."""
-    return traced_replay(request, say, until=until, timeout_s=timeout_s, keep=keep).trace
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedReplay:
     trace: MemoryTrace
     verdict: Verdict
+
+    @property
+    def stands(self) -> Moment | None:
+        """Where the rank was stopped on its way."""
+        return Moment.parse(self.verdict.moment) if self.verdict.outcome is Outcome.STOPPED else None
 
 
 def traced_replay(
@@ -75,7 +73,8 @@ def traced_replay(
     keep: Path | None = None,
     waits: bool = False,
 ) -> TracedReplay:
-    """As `replayed_trace`, with what the replay was. `waits`: the trace also tells where works were waited for."""
+    """Runs the rank from A on, past B to its next call, or to `until`, with the tracer on. `keep`: where the trace is
+    copied to. `waits`: the trace also tells where works were waited for."""
     if keep is not None and keep.exists():
         raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
     require_ahead(request.capsule, until)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import UsageError, quoted
 from prismdbg.memory.curve import Curve, curve
 from prismdbg.memory.difference import Difference, diff
 from prismdbg.memory.grouping import By
@@ -20,7 +20,8 @@ from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
-from prismdbg.session.session import Ask
+from prismdbg.session.session import PARKED, START, Ask
+from prismdbg.session.trace_place import TracePlace
 from prismdbg.workflows.driver import Driver
 from prismdbg.workflows.memory_trace import trace_folder
 from prismdbg.workflows.ways import Ways
@@ -52,25 +53,39 @@ class MemoryVerbs:
                 self._driver.say("memory as it was recorded, from the job's start; `trace on` traces this replay")
                 self._said = True
             whole = open_trace(self.recorded)
-            return open_trace(self.recorded, whole.row_after(session.moment))
+            return open_trace(self.recorded, whole.row_at(self._recorded_at))
         self._ways.need_trace()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.client, status), int(status["records"]))
 
     @property
-    def folder(self) -> Path | None:
-        """Where the trace lies that tells of this place; None where there is none yet."""
+    def place(self) -> TracePlace:
         if not self._driver.traces or self._driver.session.stop is None:
-            return self.recorded
-        return trace_folder(self._driver.travel.client, self._driver.ask(Ask("trace")))
+            return TracePlace(folder=self.recorded, at=self._recorded_at)
+        return TracePlace(folder=trace_folder(self._driver.travel.client, self._driver.ask(Ask("trace"))))
 
     @property
     def recorded(self) -> Path | None:
-        """While this replay is the run that was recorded, and where the record reaches."""
+        """While this replay is the run that was recorded, and where the record reaches. Where the rank stands between
+        two collectives, at an exception for instance, the record does not say how far it has come."""
         session = self._driver.session
         left = session.ever_diverged or session.departed is not None
         beyond = bool(session.recorded) and session.moment > session.recorded[-1]
-        return None if left or beyond else self._recorded
+        return None if left or beyond or self._is_between else self._recorded
+
+    @property
+    def _is_between(self) -> bool:
+        stop = self._driver.session.stop
+        if stop is None or stop.reason in (PARKED, START):
+            return False
+        return not stop.collective or "kind" in stop.collective
+
+    @property
+    def _recorded_at(self) -> Moment:
+        """A captured rank stands at first where it was about to issue its first collective."""
+        session = self._driver.session
+        parked = session.stop is not None and session.stop.reason == PARKED
+        return session.recorded[0] if parked and session.recorded else session.moment
 
     def _memory(self, line: Line) -> Answer:
         word, *rest = line.text.split() or ["live"]
@@ -85,7 +100,7 @@ class MemoryVerbs:
             at = tuple(Moment.parse(text) for text in rest)
             by = By(word) if word in set(By) else By.STACK
             return self._shown(lambda trace: live_at(trace, *at), by, of=at)
-        raise UsageError(f"memory does not take {line.text!r}", hint=HINT)
+        raise UsageError(f"memory does not take {quoted(line.text)}", hint=HINT)
 
     def _shown(self, look: Callable[[MemoryTrace], Shown | None], by: By, of: Sequence[Moment] = ()) -> Answer:
         """`of`: the moments asked about."""
@@ -94,8 +109,8 @@ class MemoryVerbs:
         return answers.Memory(answer=look(trace), by=by, moment=of[0] if of else here)
 
     def _export(self, path: Path) -> Answer:
+        check_place(path)
         if path.exists():
             raise UsageError(f"{path} is there already", hint="give another name")
-        check_place(path)
         write_snapshot(self.trace(), path)
         return answers.Done(what=f"{path}: open it at pytorch.org/memory_viz")

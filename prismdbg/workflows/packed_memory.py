@@ -38,6 +38,8 @@ def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
             writer.add_bytes(f"{layout.MEMORY}/{path.name}", kept)
         if len(kept) < len(data):
             break
+    if (folder / memory_format.BEGAN).is_file():
+        writer.add_file(f"{layout.MEMORY}/{memory_format.BEGAN}", folder / memory_format.BEGAN)
     for path in sorted(folder.glob("events.*.seg")):  # last: every number in a record has its name in here
         writer.add_file(f"{layout.MEMORY}/{path.name}", path)
     return ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from prismdbg.graph.node import Node
 from prismdbg.graph.slice import GraphSlice
 from prismdbg.memory.stretches import BETWEEN, Changed, Item, Ran, TracedStep, Waited
-from prismdbg.predict.entries import MODELLED_NS, Entries, Provenance
+from prismdbg.predict.entries import HELD_AT_LEAST, MODELLED_NS, Entries, Provenance
 from prismdbg.predict.entry_writer import FREE_NAME, EntryWriter
 from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.transfer import OPS
@@ -23,7 +23,6 @@ from prismdbg.workflows.stretch_layout import laid_out, put_together
 
 STEP_BEFORE = "in the step before"
 HELD = "held before the step"
-HELD_AS_KNOWN = "held before the step, as far as it is known"
 SMALLEST_PART = 2000  # of the step: what takes less is put together with its neighbours
 
 
@@ -86,8 +85,8 @@ class _Translation:
 
     def entries(self) -> Entries:
         if (traced := self._source.traced) is not None:
-            label = HELD if traced.is_whole else HELD_AS_KNOWN
-            self._writer.memory(traced.held_bytes, label, provenance=Provenance.REAL)
+            label, known = (HELD, Provenance.REAL) if traced.is_whole else (HELD_AT_LEAST, Provenance.ASSUMED)
+            self._writer.memory(traced.held_bytes, label, provenance=known)
         if self._source.before_ns:
             self._writer.compute(self._source.before_ns, STEP_BEFORE, provenance=self._source.computed)
         before = 0
@@ -217,10 +216,10 @@ def _operation(node: Node) -> str:
 
 
 def _barrier(name: str) -> str:
+    return "barrier" if name.endswith("barrier") else name
 
 
 def _detail(node: Node) -> str:
     """What all members must give alike, besides the operation and the size."""
     root = f"root {node.root}" if node.root >= 0 else ""
     return ", ".join(filter(None, (node.dtype, node.reduce_op, root)))
-    return "barrier" if name.endswith("barrier") else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import pickletools
 from pathlib import Path
@@ -367,3 +368,105 @@ def test_what_a_cap_refused_is_told_and_counts_nowhere(builder: TraceBuilder) ->
     assert int(trace.backend_bytes[-1]) == 0
     assert live_at(trace).program_bytes == 110
     assert "device_traces" in snapshot(trace)
+
+
+def of_a_captured_rank(folder: Path, in_use_bytes: int | None = 1000) -> Path:
+    """100 bytes are known from before, 30 more are held through all of step 4, and 50 that nobody knew are found."""
+    builder = TraceBuilder(folder, now=Moment(4), from_start=False, in_use_bytes=in_use_bytes)
+    old = builder.before(100)
+    builder.now = Moment(4, 1)
+    builder.allocate(30, "aten::mm")
+    builder.allocate(7, backend=True)
+    builder.before(50)
+    builder.now = Moment(4, 2)
+    builder.free(old)
+    return builder.write()
+
+
+def test_what_a_captured_rank_held_is_known_in_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What C++ alone held is in no sum: every sum is the least that there was, and that is said with a bound."""
+    folder = of_a_captured_rank(tmp_path / "trace")
+    trace = open_trace(folder)
+    assert (trace.is_whole, trace.uncounted_bytes) == (False, 900)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def said(*options: str) -> str:
+        assert main.run(["memory", str(folder), *options]) == ExitCode.OK
+        return " ".join(capsys.readouterr().out.split())
+
+    uncounted = "(buckets of DDP, saved tensors) is in no sum: at most 900 bytes"
+    shown = said()
+    assert "peak at least 180 bytes at 4.1" in shown and uncounted in shown
+    assert "the least that there was" in shown
+    assert "live at the end at least 80 bytes, after 4.2, the last that was traced" in shown
+    shown = said("--at", "4.1")
+    assert (
+        "live at least 150 bytes at 4.1" in shown
+        and "at least 150 bytes of it is older" in shown
+        and uncounted in shown
+    )
+    shown = said("--diff", "4.1", "5")
+    assert "growth at most -70 bytes" in shown and "went at least 100 bytes" in shown
+    peak_json = json.loads(said("--json"))
+    assert (peak_json["is_least"], peak_json["uncounted_bytes"]) == (True, 900)
+    made_inside = json.loads(said("--json", "--made-inside"))
+    assert (made_inside["peak_bytes"], made_inside["is_least"]) == (30, False), "nothing older counts there"
+
+
+def test_the_debugger_says_it_too(tmp_path: Path) -> None:
+    trace = open_trace(of_a_captured_rank(tmp_path / "trace", None))
+    for shown in (live_at(trace, Moment(4, 2)), peak(trace)):
+        text = answer_text(answers.Memory(answer=shown, by="op", moment=Moment(4, 2)))
+        assert "at least 180 bytes" in text and "is in no sum: nobody knows how much" in text
+
+
+@pytest.mark.parametrize(
+    ("from_start", "begin", "older", "whole"),
+    [
+        (True, Moment(0), True, True),  # torch's own
+        (True, Moment(7), True, True),  # of a rank that was traced before it was captured
+        (False, Moment(0), False, False),  # a rank that was captured before its first collective
+        (None, Moment(0), False, True),
+        (None, Moment(0), True, False),
+        (None, Moment(7), False, False),
+    ],
+)
+def test_a_trace_is_whole_from_the_programs_start_on(
+    tmp_path: Path, from_start: bool | None, begin: Moment, older: bool, whole: bool
+) -> None:
+    builder = TraceBuilder(tmp_path / "trace", now=begin, from_start=from_start)
+    if older:
+        builder.before(8)
+    builder.allocate(8)
+    assert open_trace(builder.write()).is_whole is whole
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"from_start": true, "in_use_bytes": "x"}', "[" * 100_000])
+def test_a_damaged_begin_is_said(tmp_path: Path, text: str) -> None:
+    folder = TraceBuilder(tmp_path / "trace").write()
+    (folder / memory_format.BEGAN).write_text(text)
+    with pytest.raises(CapsuleError, match="is damaged"):
+        open_trace(folder)
+
+
+def test_a_threads_late_record_is_not_the_end(builder: TraceBuilder) -> None:
+    builder.now = Moment(3, 2, 5)
+    builder.allocate(8)
+    builder.now = Moment(3, 1)
+    builder.allocate(8)
+    trace = open_trace(builder.write())
+    assert trace.end == Moment(3, 2, 5)
+    assert curve(trace, points=1).end == Moment(3, 2, 5)
+
+
+def test_the_backends_at_the_peak_is_the_same_with_it_and_without(builder: TraceBuilder) -> None:
+    """Told apart, and counted where that is asked for."""
+    builder.allocate(100, "aten::mm")
+    builder.allocate(7, backend=True)
+    builder.allocate(50, "aten::mm")
+    trace = open_trace(builder.write())
+    apart, together = peak(trace), peak(trace, with_backend=True)
+    assert apart is not None and (apart.size_bytes, apart.backend_bytes, apart.live.backend_bytes) == (150, 7, 0)
+    assert together is not None and (together.size_bytes, together.backend_bytes) == (157, 7)

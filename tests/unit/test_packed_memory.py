@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def capsule_of(path: Path, last: Moment | None = None, *, capacity: int = 3) -> 
     """Of a rank of two steps with three collectives each, every one followed by an allocation; traced."""
     run = run_folder(path / "run")
     folder = run.ranks / "0"
-    trace = TraceBuilder(folder / RANK_MEMORY, capacity=capacity)
+    trace = TraceBuilder(folder / RANK_MEMORY, capacity=capacity, from_start=True)
     for step in range(2):
         for number in range(1, 4):
             trace.now = Moment(step, number)
@@ -101,6 +102,24 @@ def test_nothing_is_replayed_for_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "as it was recorded" in shown.err and "900 B" in shown.out
 
 
+def test_one_moment_has_one_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At B; at the end, where the rank came to its next call; and asked for by its moment."""
+    capsule = capsule_of(tmp_path, Moment(1, 1))
+    assert main.run(["memory", str(capsule.path)]) == ExitCode.OK
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "live at B 300 bytes, as the rank stands at 1.1, the capsule's last collective" in shown
+    assert "live at the end 500 bytes, after 1.1, the last that was traced" in shown
+    assert "0.1 to 1.1;" in shown, "the curve's last point reaches to the end"
+    assert main.run(["memory", str(capsule.path), "--at", "1.1", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["program_bytes"] == 300
+    rank = SimulatedRank()
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, memory=packed_trace(capsule))
+    debugger.begin()
+    debugger.do("until 1.1")
+    answer = debugger.do("memory")
+    assert isinstance(answer, Memory) and answer.answer.program_bytes == 300
+
+
 def test_the_debugger_reads_it_without_running_the_rank_again(tmp_path: Path) -> None:
     rank, told = SimulatedRank(), list[notices.Notice]()
     capsule = capsule_of(tmp_path)
@@ -108,13 +127,13 @@ def test_the_debugger_reads_it_without_running_the_rank_again(tmp_path: Path) ->
     debugger.begin()
     debugger.do("next 2")
     answer = debugger.do("memory")
-    assert isinstance(answer, Memory) and answer.answer.program_bytes == 200
+    assert isinstance(answer, Memory) and answer.answer.program_bytes == 100, "what follows 0.2 is not made yet"
     peak = debugger.do("memory peak")
-    assert isinstance(peak, Memory) and (peak.answer.size_bytes, peak.answer.moment) == (200, Moment(0, 2))
+    assert isinstance(peak, Memory) and (peak.answer.size_bytes, peak.answer.moment) == (100, Moment(0, 1))
     assert not rank.traced and rank.returns == []
     assert ["as it was recorded" in said.text for said in told if isinstance(said, notices.Said)] == [True]
-    assert debugger.memory_folder() == packed_trace(capsule)
+    assert debugger.memory_place().folder == packed_trace(capsule)
     debugger.do("goto 2.1")
-    assert debugger.memory_folder() == packed_trace(capsule)
+    assert debugger.memory_place().folder == packed_trace(capsule)
     debugger.session.ever_diverged = True
-    assert debugger.memory_folder() is None, "another run than the recorded one"
+    assert debugger.memory_place().folder is None, "another run than the recorded one"

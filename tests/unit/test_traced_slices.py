@@ -18,8 +18,11 @@ from prismdbg.memory.stretches import BETWEEN, Border, Changed, Item, Ran, Trace
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.predict.cluster import example
 from prismdbg.predict.entries import PROVENANCES, Kind, Provenance
+from prismdbg.predict.job_graph import JobGraph, RankClass
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.simulate import simulate
 from prismdbg.workflows.slice_entries import HELD, Source, entries_of
 from prismdbg.workflows.stretch_layout import SMALL, laid_out, put_together
 
@@ -259,6 +262,22 @@ class TestInEntries:
             Provenance.REPLAYED, Provenance.REPLAYED, Provenance.RECORDED,
         ]  # fmt: skip
         assert entries.peak_bytes() == 4500
+
+    def test_of_a_captured_rank_what_was_held_is_no_more_than_is_known(self) -> None:
+        """The bytes are told as assumed, and that the peak may have been higher."""
+        known = Source(until_ns=1000, traced=self.TRACED)
+        in_part = replace(known, traced=replace(self.TRACED, is_whole=False))
+        shares, doubts = {}, {}
+        for source in (known, in_part):
+            entries = entries_of(_slice(), MESH, source)
+            held = PROVENANCES[entries.provenance[entries.kind == Kind.MEMORY][0]]
+            assert held is (Provenance.REAL if source is known else Provenance.ASSUMED)
+            graph = JobGraph.build(MESH, [(RankClass(name="captured", entries=entries), [0, 1])])
+            fidelity = simulate(graph, example()).fidelity
+            shares[source is known] = fidelity.bytes_share(Provenance.REAL, "memory")
+            doubts[source is known] = [doubt for doubt in fidelity.doubts if "memory" in doubt]
+        assert shares == {True: 1.0, False: 1000 / 5000}
+        assert doubts[True] == [] and "C++ alone held" in doubts[False][0]
 
     def test_a_class_stays_small_whatever_its_operators_are(self) -> None:
         """50,000 operators and their memory: 500 such classes are in 100 MB."""

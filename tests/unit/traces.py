@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,12 +24,17 @@ def header_of(index: int, count: int, capacity: int = CAPACITY) -> bytes:
 
 @dataclass
 class TraceBuilder:
-    """`now` is where the rank is; clock_ns: the time of what comes, else records are a nanosecond apart."""
+    """`now` is where the rank is; clock_ns: the time of what comes, else records are a nanosecond apart.
+
+    from_start, in_use_bytes: what it says of its begin; None: nothing.
+    """
 
     folder: Path
     capacity: int = CAPACITY
     now: Moment = field(default_factory=lambda: Moment(0))
     clock_ns: int | None = None
+    from_start: bool | None = None
+    in_use_bytes: int | None = None
     _records: list[bytes] = field(default_factory=list)
     _names: list[bytes] = field(default_factory=list)
     _texts: dict[str, int] = field(default_factory=lambda: {"": 0})
@@ -82,6 +88,9 @@ class TraceBuilder:
 
     def write(self) -> Path:
         self.folder.mkdir(exist_ok=True)
+        if self.from_start is not None:
+            told = {"from_start": self.from_start, "in_use_bytes": self.in_use_bytes}
+            (self.folder / memory_format.BEGAN).write_text(json.dumps(told))
         pieces = [self._records[i : i + self.capacity] for i in range(0, len(self._records), self.capacity)] or [[]]
         for index, piece in enumerate(pieces):
             header = header_of(index, len(piece), self.capacity)

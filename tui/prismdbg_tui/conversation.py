@@ -21,6 +21,7 @@ from prismdbg.session.line import Line, Verb, parse_line
 from prismdbg.session.session import PARKED
 from prismdbg.session.session import Phase as SessionPhase
 from prismdbg.session.story import headline, render_story
+from prismdbg.session.trace_place import TracePlace
 from prismdbg_tui import answers
 from prismdbg_tui.messages import Said, StateChanged
 from prismdbg_tui.stop_looks import Debugger, StopLooks, attempt
@@ -37,7 +38,7 @@ MOVES = frozenset(
 
 
 class Conversation:
-    """`images` gives the process images there are now, `trace` the folder of the memory trace; empty for none."""
+    """`images` gives the process images there are now, `trace` where the memory trace lies."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Conversation:
         tell: Callable[[Message], object],
         state: State,
         images: Callable[[], tuple[Checkpoint, ...]] = tuple,
-        trace: Callable[[], str] = str,
+        trace: Callable[[], TracePlace] = TracePlace,
     ) -> None:
         self._debugger = debugger
         self._looks = StopLooks(debugger)
@@ -199,7 +200,7 @@ class Conversation:
         changed: dict[str, Any] = {"stops": session.stops.all, "hits": dict(session.stops.hits)}
         if any(watch.number not in numbers for watch in self.state.watches):
             changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
-        return {**changed, "checkpoints": self._images(), "trace": attempt(self._trace) or ""}
+        return {**changed, "checkpoints": self._images(), "trace": attempt(self._trace) or TracePlace()}
 
     def _show(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)

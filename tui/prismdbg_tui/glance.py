@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -89,10 +89,12 @@ class Glance:
 
     def _look_at_trace(self) -> None:
         sight, trace = self._app.sight, self._app.state.trace
-        folder = Path(trace) if trace else self._looker.trace
         at = sight.moment if sight is not None and len(sight.recording) else None
-        at = self._app.state.moment if self.at_rank else at  # also between two collectives
-        self._work(partial(self._looker.memory, self.memory.request(folder, at)), "memory", exclusive=True)
+        request = self.memory.request(trace.folder or self._looker.trace, at)
+        if self.at_rank:  # also between two collectives
+            here = self._app.state.moment
+            request = replace(request, at=here, look=trace.at if trace.folder is not None else here)
+        self._work(partial(self._looker.memory, request), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:
         if name in self._timers:

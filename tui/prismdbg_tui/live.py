@@ -16,6 +16,7 @@ from textual.message import Message
 
 from prismdbg.errors import PrismError
 from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.trace_place import TracePlace
 from prismdbg_tui.conversation import Conversation
 from prismdbg_tui.messages import Failed, LiveEnded, Said, StateChanged
 from prismdbg_tui.output_tail import OutputTail
@@ -69,14 +70,14 @@ class _Cancelled(PrismError):
 
 class LiveRank:
     """`opens` starts the rank, `debugs` makes its debugger; everything else is messages to `tell`, and commands from
-    any thread. `first_lines` are carried out at once. `traced`: the folder of the rank's memory trace, if any."""
+    any thread. `first_lines` are carried out at once. `traced`: where the rank's memory trace lies."""
 
     def __init__(
         self,
         opens: Opens,
         debugs: Debugs,
         first_lines: tuple[str, ...] = (),
-        traced: Callable[[Debugger], str] = lambda _: "",
+        traced: Callable[[Debugger], TracePlace] = lambda _: TracePlace(),
     ) -> None:
         self._opens = opens
         self._debugs = debugs

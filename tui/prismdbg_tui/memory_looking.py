@@ -31,10 +31,11 @@ NO_TRACE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
-    """`folder` None: there is no trace. `since`: a difference from there to `at`."""
+    """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since."""
 
     folder: Path | None
     at: Moment | None
+    look: Moment | None
     since: Moment | None
     by: GroupBy
 
@@ -77,14 +78,17 @@ class MemoryLooker:
             peak_bytes=highest.size_bytes,
             peak_moment=highest.moment,
             peak_text=_origin(trace, highest.row) if highest.allocation is not None else "",
+            is_least=not trace.is_whole,
+            uncounted_bytes=trace.uncounted_bytes,
         )
         if request.since is not None and request.at is not None and request.since != request.at:
             first, last = sorted((request.since, request.at))
-            found = diff(trace, first, last)
+            here = request.look or _behind(trace.end)
+            found = diff(trace, *sorted((request.since, here)))
             made, gone = _nodes(found.made, request.by), map(_negative, _nodes(found.gone, request.by))
             nodes = _largest((*made, *gone))
             return replace(view, since=first, at=last, growth_bytes=found.growth_bytes, nodes=nodes)
-        live = live_at(trace, request.at)
+        live = live_at(trace, request.look)
         return replace(
             view,
             program_bytes=live.program_bytes,
@@ -92,6 +96,10 @@ class MemoryLooker:
             before_bytes=live.before_bytes,
             nodes=_largest(_nodes(live, request.by)),
         )
+
+
+def _behind(moment: Moment) -> Moment:
+    return Moment(moment.step, moment.collective, moment.op + 1)
 
 
 def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
@@ -112,7 +120,7 @@ def _curve(trace: MemoryTrace, request: MemoryRequest) -> CurveView:
         steps=found.step_points,
         moments=tuple(found.moment(point) for point in range(len(found))),
         peak=found.peak_point,
-        here=len(found) - 1 if request.at is None else found.point_at(request.at),
+        here=len(found) - 1 if request.look is None else found.point_at(request.look),
         mark=None if request.since is None else found.point_at(request.since),
     )
 

@@ -35,4 +35,4 @@ class MemorySight:
         self._ask()
 
     def request(self, folder: Path | None, at: Moment | None) -> MemoryRequest:
-        return MemoryRequest(folder=folder, at=at, since=self.since, by=self.by)
+        return MemoryRequest(folder=folder, at=at, look=at, since=self.since, by=self.by)

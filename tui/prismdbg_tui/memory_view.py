@@ -49,7 +49,10 @@ class CurveView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
-    """`at` None: the end of the trace. `since`: the nodes are a difference from there. `note`: why there is nothing."""
+    """`at` None: the end of the trace. `since`: the nodes are a difference from there. `note`: why there is nothing.
+
+    is_least: there was more, older than the trace, of which nobody knows how much; `uncounted_bytes` at most.
+    """
 
     note: str = ""
     at: Moment | None = None
@@ -62,5 +65,7 @@ class MemoryView:
     program_bytes: int = 0
     backend_bytes: int = 0
     before_bytes: int = 0
+    is_least: bool = False
+    uncounted_bytes: int | None = 0
     growth_bytes: int = 0
     nodes: tuple[MemoryNode, ...] = ()

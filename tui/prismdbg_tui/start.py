@@ -11,6 +11,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.model.moment import Moment
 
 if TYPE_CHECKING:
+    from prismdbg.session.trace_place import TracePlace
     from prismdbg.workflows.debugger import Debugger
     from prismdbg.workflows.job_view import JobView
     from prismdbg.workflows.replay_plan import ReplayRequest
@@ -108,10 +109,9 @@ def live_rank(request: ReplayRequest, bound_s: float = 600.0, at: Moment | None 
     return LiveRank(lambda say: open_travel(request, say), debugger, first, _trace)
 
 
-def _trace(debugger: Debugger) -> str:
-    """Where this side sees what the rank's tracer writes, or wrote when it was recorded."""
-    folder = debugger.memory_folder()
-    return str(folder) if folder is not None else ""
+def _trace(debugger: Debugger) -> TracePlace:
+    """What the rank's tracer writes, or wrote when it was recorded, as this side sees it."""
+    return debugger.memory_place()
 
 
 def _how_it_ended(travel: Travel) -> str:

@@ -12,6 +12,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.session.answers import Differs
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.stops import StopSpec
+from prismdbg.session.trace_place import TracePlace
 from prismdbg.session.watches import Watched
 
 Json = dict[str, Any]
@@ -82,7 +83,7 @@ class State:
     why: str = ""
     watches: tuple[Watched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
-    trace: str = ""
+    trace: TracePlace = field(default_factory=TracePlace)
     story: str = ""
     lost_because: str = ""
     can_look: bool = False

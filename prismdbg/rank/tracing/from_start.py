@@ -24,7 +24,7 @@ class MemoryFromStart:
         self._folder = Path(config.run) / RANK_MEMORY / f"{os.getpid()}.{started_ticks}"
         self.missing = ""
         try:
-            tracer.arm(self._folder, cache_dir=Path(config.cache_dir))
+            tracer.arm(self._folder, cache_dir=Path(config.cache_dir), from_start=True)
             self._hold_cap(os.environ.get("RANK", ""))
         except (PrismError, OSError) as error:
             unheld = ", and --memory-cap does not hold" if config.memory_cap else ""
@@ -51,6 +51,7 @@ class MemoryFromStart:
         return {"text": "traced from the start", **cap}
 
     def end(self) -> dict[str, Any]:
-        """What the rank's log should say at its end: how much there is, and whether it is all."""
+        """The trace ends. What the rank's log should say then: how much there is, and whether it is all."""
         figures = tracer.stats()
+        tracer.ended()
         return {name: figures[name] for name in ("records", "peak", "backend", "refused", "lost") if figures.get(name)}

@@ -6,12 +6,14 @@ history is the source (`torch.cuda.memory._record_memory_history`); nobody reads
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.memory_format import BEGAN
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -25,6 +27,7 @@ _KINDS = {1: EventKind.ALLOCATION, 2: EventKind.FREE, 3: EventKind.OP}
 _native: Any = None
 _has_file = False  # of the trace that was armed last
 _tells_waits = False
+_is_whole = False  # the trace knows every block of the program
 
 
 def unavailable(cache_dir: Path | None = None) -> str:
@@ -52,23 +55,28 @@ def is_armed() -> bool:
     return _native is not None and bool(_native.trace_stats()["on"])
 
 
-def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0) -> Armed:
+def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, from_start: bool = False) -> Armed:
     """From here on everything is counted; into `path`, a new folder, where one is given.
+
+    from_start: nothing of the program has run, so that no block is older.
 
     thread: the kernel's number of the thread whose operators are counted until a collective is issued; 0: the main one.
     """
-    from prismdbg.rank.tracing.before import live_tensors
+    from prismdbg.rank.tracing.before import in_use_bytes, live_tensors
     from prismdbg.rank.tracing.modules import CALL, ModuleNames
 
     native = _load(cache_dir)
-    global _has_file
+    global _has_file, _is_whole
     now = native.trace_stats()
     # what a restored rank's trace knows, for it is closed, or one without a file, goes over into the new one
     if now["on"] and not now["closed"] and _has_file:
         raise UsageError("operators and allocations are traced already", hint="end that trace first")
     _has_file = path is not None
+    _is_whole = from_start or (bool(now["on"]) and _is_whole)
     if path is not None:
         path.mkdir(mode=0o700, parents=True)
+        told = {"from_start": _is_whole, "in_use_bytes": None if _is_whole else in_use_bytes()}
+        (path / BEGAN).write_text(json.dumps(told))
     native.trace_name_modules(ModuleNames(native.trace_forget_module).name)
     native.trace_thread(thread or main_thread())
     native.trace_arm(str(path or ""), CALL)
@@ -98,6 +106,11 @@ def close_files() -> None:
     """Nothing of the trace is mapped afterwards; what happens meanwhile is written by `reopen_files`."""
     if _native is not None:
         _native.trace_close()
+
+
+def ended() -> None:
+    """The program has come to its end: what the interpreter lets go of on its way out is no part of the trace."""
+    close_files()
 
 
 def reopen_files() -> None:

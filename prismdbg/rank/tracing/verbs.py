@@ -13,8 +13,11 @@ from prismdbg.rank.tracing.tracer import Allocation
 FOLDER = "trace"
 
 
-def tracing_verbs(beside: Path, where: Callable[[], tuple[int, int]]) -> dict[str, Callable[[Message], Message]]:
-    """`beside`: the folder that the client sees, too. `where`: step and collective now."""
+def tracing_verbs(
+    beside: Path, where: Callable[[], tuple[int, int]], at_start: Callable[[], bool]
+) -> dict[str, Callable[[Message], Message]]:
+    """`beside`: the folder that the client sees, too. `where`: step and collective now. at_start: nothing of the
+    program has run."""
     written: list[Path | None] = [None]
 
     def trace(message: Message) -> Message:
@@ -24,7 +27,7 @@ def tracing_verbs(beside: Path, where: Callable[[], tuple[int, int]]) -> dict[st
             return _status(written[0])
         if message.get("on"):
             path = Path(str(message["path"])) if message.get("path") else _unused(beside)
-            armed = tracer.arm(path, cache_dir=cache)
+            armed = tracer.arm(path, cache_dir=cache, from_start=at_start())
             tracer.tell_waits(bool(message.get("waits")))
             tracer.stands_at(*where(), tracer.main_thread())
             written[0] = path

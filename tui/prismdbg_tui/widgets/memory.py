@@ -145,7 +145,12 @@ class Memory(Vertical):
             self.inner.focus()
 
     def on_treemap_chosen(self, message: Treemap.Chosen) -> None:
-        self.border_subtitle = escape(message.label)
+        self.border_subtitle = self._place(message.label)
+
+    def _place(self, label: str) -> str:
+        """Behind the name of the area that one is in."""
+        inside = self.map.inside if self.as_map else ""
+        return escape(figures.clean(f"{inside} › {label}" if inside else label))
 
     def show(self, view: MemoryView) -> None:
         same = view.nodes == self.shown.nodes and (view.since is None) == (self.shown.since is None)
@@ -161,7 +166,7 @@ class Memory(Vertical):
         self.curve.show(view)
         if fill:
             (self.map if self.as_map else self.blocks).fill(view.nodes, signed=view.since is not None)
-        self.border_subtitle = "" if view.curve is None else f"by {view.by}"
+        self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}")
 
     def again(self) -> None:
         """In the theme's colours of now."""
@@ -175,13 +180,21 @@ class Memory(Vertical):
         if view.since is not None:
             sign = "+" if view.growth_bytes >= 0 else "-"
             text.append(f"{view.since} to {view.at}: ", "bold")
-            text.append(f"{sign}{figures.size(abs(view.growth_bytes))}", f"bold {color(self.app, 'accent')}")
+            growth = f"{'at most ' if view.is_least else ''}{sign}{figures.size(abs(view.growth_bytes))}"
+            text.append(growth, f"bold {color(self.app, 'accent')}")
             return text
-        text.append(f"{figures.size(view.program_bytes)} alive {where}", "bold")
-        if view.before_bytes:
+        least = "at least " if view.is_least else ""
+        text.append(f"{least}{figures.size(view.program_bytes)} alive {where}", "bold")
+        if view.before_bytes or view.is_least:
             text.append(f" · {figures.size(view.before_bytes)} before A", "dim")
+        if view.is_least:
+            text.append(f", without what C++ alone held{_bound(view.uncounted_bytes)}", "dim")
         if view.backend_bytes:
             text.append(f" · backend {figures.size(view.backend_bytes)}", "dim")
         if view.peak_text:
             text.append(f" · peak made by {view.peak_text}", "dim")
         return text
+
+
+def _bound(uncounted_bytes: int | None) -> str:
+    return "" if uncounted_bytes is None else f" (at most {figures.size(uncounted_bytes)})"
