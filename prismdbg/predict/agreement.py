@@ -44,7 +44,8 @@ class Agreement:
             if (users & ~inside).any():
                 raise UsageError(
                     f"{self._some(users & ~inside, 'issue')} {issued}, outside the group {channel}",
-                    hint="name the coordinates of all members",
+                    hint="they do not do what the rank did that stands for them: leave "
+                    f"{', '.join(channel.axes)} out of --alike, or split it in two in the mesh",
                 )
             silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
             if silent.any():

@@ -8,6 +8,7 @@ from prismdbg.errors import UsageError
 from prismdbg.graph.node import Node
 from prismdbg.graph.slice import GraphSlice
 from prismdbg.model.collective import Group
+from prismdbg.predict.channel import in_runs
 from prismdbg.predict.mesh import Mesh
 
 
@@ -82,7 +83,7 @@ def channel_of(group: Group, mesh: Mesh) -> str:
         return ",".join(axes)
     if len(axes) > 1:
         raise _unexplained(group, mesh)
-    return f"{axes[0]}[{','.join(map(str, values[axes[0]]))}]"
+    return f"{axes[0]}[{in_runs(values[axes[0]])}]"
 
 
 def _unexplained(group: Group, mesh: Mesh) -> UsageError:

@@ -94,8 +94,9 @@ class TestMismatches:
             job("pp=2", (lambda w: w.recv("pp+1", 4), [0]), (None, [1]))
 
     def test_members_that_are_not_in_the_group(self) -> None:
-        with pytest.raises(UsageError, match=r"rank 1 issues .* outside the group pp\[0,2\]"):
+        with pytest.raises(UsageError, match=r"rank 1 issues .* outside the group pp\[0,2\]") as caught:
             job("pp=3", (reduce(channel="pp[0,2]"), [0, 1, 2]))
+        assert "leave pp out of --alike" in caught.value.hint
 
     def test_a_group_for_a_pair_and_a_pair_for_a_group(self) -> None:
         with pytest.raises(UsageError, match="names one peer"):

@@ -78,7 +78,9 @@ class TestChannels:
         assert parse("tp[0,1,2,3,4,5,6,7]", MESH) == parse("tp", MESH)
         assert parse("dp#grads", MESH) != parse("dp", MESH)
 
-    @pytest.mark.parametrize("text", ["tp", "dp,tp", "pp[0,15]", "pp+1", "pp+1#act", "dp#grads"])
+    @pytest.mark.parametrize(
+        "text", ["tp", "dp,tp", "pp[0,15]", "pp[1-15:2]", "pp[0-3,9]", "pp+1", "pp+1#act", "dp#grads"]
+    )
     def test_as_text(self, text: str) -> None:
         assert str(parse(text, MESH)) == text
 
@@ -93,6 +95,8 @@ class TestChannels:
             ("ep", "axis 'ep' is not in the mesh"),
             ("pp+16", "each rank itself"),
             ("pp[0,16]", "pp has size 16"),
+            ("pp[0-16]", "pp has size 16"),
+            ("pp[3-]", "'3-' is no coordinate"),
             ("dp,tp[0]", "coordinates of several axes"),
             ("tp,tp", "an axis twice"),
             ("4711?", "names no ranks"),

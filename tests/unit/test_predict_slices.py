@@ -14,6 +14,7 @@ from prismdbg.errors import UsageError
 from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.model.collective import Frame, Group
 from prismdbg.model.moment import Moment
+from prismdbg.predict.channel import parse
 from prismdbg.predict.cluster import ideal
 from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
 from prismdbg.predict.folding import fold
@@ -130,6 +131,13 @@ class TestGroups:
 
     def test_some_of_an_axis(self) -> None:
         assert channel_of(Group(name="g", ranks=(1, 7)), Mesh.parse("pp=4,tp=2")) == "pp[0,3]"
+
+    def test_half_of_a_large_axis_is_a_short_text(self) -> None:
+        mesh = Mesh.parse("dp=8192")
+        every_other = channel_of(Group(name="g", ranks=tuple(range(1, 8192, 2))), mesh)
+        assert every_other == "dp[1-8191:2]"
+        assert str(parse(every_other, mesh)) == every_other
+        assert str(parse("dp[1,3,4,5,6,9]", mesh)) == "dp[1,3-6,9]"
 
     @pytest.mark.parametrize("ranks", [(0, 3), (0, 1, 2)])
     def test_what_the_mesh_does_not_explain(self, ranks: tuple[int, ...]) -> None:
