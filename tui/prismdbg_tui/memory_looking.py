@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prismdbg.capsule.memory_format import HEADER
 from prismdbg.errors import PrismError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -45,7 +46,7 @@ class MemoryLooker:
 
     def __init__(self) -> None:
         self._trace: MemoryTrace | None = None
-        self._opened: tuple[Path, int] | None = None
+        self._opened: tuple[Path, tuple[bytes, ...]] | None = None
 
     def look(self, request: MemoryRequest) -> MemoryView:
         if request.folder is None:
@@ -58,9 +59,9 @@ class MemoryLooker:
     def _open(self, folder: Path) -> MemoryTrace:
         from prismdbg.memory.trace import open_trace
 
-        size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
-        if self._trace is None or self._opened != (folder, size):
-            self._trace, self._opened = open_trace(folder), (folder, size)
+        written = _heads(folder)
+        if self._trace is None or self._opened != (folder, written):
+            self._trace, self._opened = open_trace(folder), (folder, written)
         return self._trace
 
     def _view(self, trace: MemoryTrace, request: MemoryRequest) -> MemoryView:
@@ -74,7 +75,7 @@ class MemoryLooker:
         view = MemoryView(
             at=request.at,
             by=request.by,
-            curve=_curve(trace, request),
+            curve=_curve(trace, request, highest.moment),
             peak_bytes=highest.size_bytes,
             peak_moment=highest.moment,
             peak_text=_origin(trace, highest.row) if highest.allocation is not None else "",
@@ -102,6 +103,16 @@ def _behind(moment: Moment) -> Moment:
     return Moment(moment.step, moment.collective, moment.op + 1)
 
 
+def _heads(folder: Path) -> tuple[bytes, ...]:
+    """Of its segments, which have their whole length from the begin: how many records are there stands in their
+    heads."""
+    heads = []
+    for path in sorted(folder.glob("memory.*.seg")):
+        with path.open("rb") as file:
+            heads.append(file.read(HEADER.size))
+    return tuple(heads)
+
+
 def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
     return tuple(sorted(nodes, key=lambda node: -abs(node.size_bytes))[:MOST_NODES])
 
@@ -110,15 +121,18 @@ def _negative(node: MemoryNode) -> MemoryNode:
     return replace(node, size_bytes=-node.size_bytes, children=tuple(map(_negative, node.children)))
 
 
-def _curve(trace: MemoryTrace, request: MemoryRequest) -> CurveView:
+def _curve(trace: MemoryTrace, request: MemoryRequest, peak: Moment) -> CurveView:
+    """A point stands for many records: the highest has the moment of its own highest one."""
     from prismdbg.memory.curve import curve
 
     found = curve(trace, points=POINTS)
+    moments = [found.moment(point) for point in range(len(found))]
+    moments[found.peak_point] = peak
     return CurveView(
         low_bytes=tuple(found.low_bytes.tolist()),
         high_bytes=tuple(found.high_bytes.tolist()),
         steps=found.step_points,
-        moments=tuple(found.moment(point) for point in range(len(found))),
+        moments=tuple(moments),
         peak=found.peak_point,
         here=len(found) - 1 if request.look is None else found.point_at(request.look),
         mark=None if request.since is None else found.point_at(request.since),
