@@ -15,7 +15,10 @@ from prismdbg.workflows.calibrate import CalibrateRequest, calibrate
 
 
 def sizes_list(text: str) -> tuple[int, ...]:
-    return tuple(size(part) for part in str(text).split(",") if part.strip())
+    found = tuple(size(part) for part in str(text).split(",") if part.strip())
+    if not found:
+        raise click.BadParameter(f"{text!r} names no size: write 1KiB,64KiB,4MiB, or leave the option out")
+    return found
 
 
 @click.command()
@@ -56,6 +59,7 @@ def command(
         raise UsageError(f"{output} exists", hint="give a new file; a calibration is never overwritten")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{output.parent} is no folder", hint="give a file in a folder that exists")
+    output_file.require(output)
     request = CalibrateRequest(
         backend=backend,
         groups=groups,

@@ -13,14 +13,31 @@ from prismdbg.errors import UsageError
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Where to write; it becomes `path` when the block ends well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _temporary(path)
     try:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror or error}",
-            hint="give a file in a folder that may be written to",
-        ) from error
+        raise _cannot(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require(path: Path) -> None:
+    """Whether it can be written, before anybody works for it."""
+    temporary = _temporary(path)
+    try:
+        temporary.touch()
+    except OSError as error:
+        raise _cannot(path, error) from error
+    temporary.unlink()
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _cannot(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path} cannot be written: {error.strerror or error}", hint="give a file in a folder that may be written to"
+    )

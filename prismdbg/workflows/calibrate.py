@@ -15,11 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from prismdbg.capsule import json_border
 from prismdbg.checkpoint.bounded import Finished, run_bounded
-from prismdbg.errors import FacilityError, UsageError
+from prismdbg.errors import FacilityError, UsageError, WaitTimeout
 from prismdbg.model.counted import counted
-from prismdbg.predict import cluster_text
+from prismdbg.predict import cluster_text, quantities
 from prismdbg.predict.calibration import Calibrated, Sample, calibrate_model
 from prismdbg.predict.cluster import Calibration
 from prismdbg.predict.transfer import OPS, SEND, Geometry
@@ -32,6 +34,7 @@ ROUNDS, QUICK_ROUNDS = 25, 5
 BOUND_S, QUICK_BOUND_S = 60.0, 10.0
 START_BOUND_S = 120.0
 STEADY = 0.1
+MOST_PER_PROCESSOR = 32
 INSIDE, BETWEEN = "node", "network"
 _PROGRAM = "prismdbg.rank.calibration"
 _DROPPED = ("PRISMDBG", "PYTEST", "RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC", "GROUP_", "ROLE_")
@@ -70,6 +73,28 @@ class CalibrateRequest:
             raise UsageError(f"there is no node {self.node_rank} of {self.nodes}", hint="nodes count from 0")
         if (self.nodes > 1) != bool(self.head):
             raise UsageError("several nodes meet at one", hint="give --nodes and --head HOST:PORT, the same on each")
+        host, _, port = self.head.rpartition(":")
+        if self.head and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16):
+            raise UsageError(
+                f"--head {self.head!r} is no place to meet", hint="give the host of node 0 and a port: node0:29501"
+            )
+        self._check_machine()
+
+    def _check_machine(self) -> None:
+        """A slip of the keyboard must not take the machine down."""
+        most = MOST_PER_PROCESSOR * (os.cpu_count() or 1)
+        if self.per_node > most:
+            raise UsageError(
+                f"{counted(self.per_node, 'rank')} are too many for this machine: at most {most} are measured here",
+                hint="measure groups of a few ranks; a cluster file is made for a world of any size",
+            )
+        needed_bytes = max(self.sizes) * self.per_node**2  # each holds what it gathers of all
+        if needed_bytes > psutil.virtual_memory().total:
+            raise UsageError(
+                f"messages of {quantities.say_size(max(self.sizes))} among {counted(self.per_node, 'rank')} do not fit "
+                "into this machine's memory",
+                hint="give smaller --sizes",
+            )
 
     @property
     def per_node(self) -> int:
@@ -122,18 +147,27 @@ def calibrate(request: CalibrateRequest, say: Say) -> Measurement | None:
         plan.write_text(json.dumps(_plan(request, result)))
         operations = counted(len(request.ops), "operation")
         say(f"measuring {operations} over {request.backend}, {request.bound_s:g} s or a little more")
-        ended = run_bounded(
-            _command(request, plan),
-            timeout_s=START_BOUND_S + 3 * request.bound_s,
-            what="the job that measures collectives",
-            environment=_environment(),
-        )
+        ended = _ended(request, plan)
         if request.node_rank and not ended.returncode:
             return None
         found = json_border.read(result) if result.exists() else None
     if found is None or found.has("error") or ended.returncode:
         raise _failure(found, ended)
     return _measurement(request, found, time.monotonic() - began)
+
+
+def _ended(request: CalibrateRequest, plan: Path) -> Finished:
+    try:
+        return run_bounded(
+            _command(request, plan),
+            timeout_s=START_BOUND_S + 3 * request.bound_s,
+            what="the job that measures collectives",
+            environment=_environment(),
+        )
+    except WaitTimeout as error:
+        together = f"start all {request.nodes} nodes at once; does {request.head} lead to node 0 from each of them? "
+        hint = f"{together if request.nodes > 1 else ''}--quick takes less"
+        raise WaitTimeout(str(error), hint=hint) from error
 
 
 def _plan(request: CalibrateRequest, result: Path) -> dict[str, Any]:

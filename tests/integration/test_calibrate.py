@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from chain import CLI
+from jobs import ROOT, plain_environment
+from spawning import Spawn
 from waiting import wait_for
 
 from prismdbg.cli import main
@@ -97,11 +102,35 @@ class TestWhatGoesWrong:
             calibrate(FEW, silent)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path, spawn: Spawn) -> None:
+    (tmp_path / "tmp").mkdir()
+    words = [*CLI, "calibrate", "-o", str(tmp_path / "c.yaml"), "--ranks", "2"]
+    environment = plain_environment(TMPDIR=str(tmp_path / "tmp"))
+    started = spawn(*words, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seen = psutil.Process(started.pid)
+    ranks = wait_for(lambda: len(found := seen.children(recursive=True)) > 2 and found, 60, "the ranks")
+    started.send_signal(number)
+    assert started.wait(60) == code
+    assert not [rank for rank in ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    assert list((tmp_path / "tmp").glob("prismdbg*")) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--ranks", "1"), "a group needs two ranks"),
         (("--sizes", "12 parsecs"), "is not a size"),
+        (("--ranks", ""), "names no rank"),
+        (("--ranks", "100000"), "100,000 ranks are too many for this machine"),
+        (("--sizes", ""), "names no size"),
+        (("--sizes", "0"), "a message needs a size"),
+        (("--sizes", "100TiB"), "messages of 100 TiB among 4 ranks do not fit"),
+        (("--nodes", "2", "--head", "there"), "--head 'there' is no place to meet"),
+        (("--nodes", "2", "--head", "there:0"), "--head 'there:0' is no place to meet"),
+        (("--nodes", "2", "--head", ":29500"), "--head ':29500' is no place to meet"),
+        (("-o", "/proc/c.yaml"), "/proc/c.yaml cannot be written"),
         (("--nodes", "2"), "give --nodes and --head"),
         (("--node-rank", "1"), "there is no node 1 of 1"),
         (("--backend", "mpi"), "'mpi' is not one of"),
