@@ -15,7 +15,8 @@ from prismdbg.model.counted import counted
 from prismdbg.predict import cluster_file
 from prismdbg.rank.emulation.settings import ClockKind
 from prismdbg.workflows.emulate_request import EmulateRequest
-from prismdbg.workflows.pacing import PaceRequest, Paces
+from prismdbg.workflows.pacing import PaceRequest
+from prismdbg.workflows.pass_errors import Passed
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
@@ -61,14 +62,11 @@ def pace_request(
     )
 
 
-def end_unconverged(paces: Paces) -> NoReturn:
+def end_unconverged(passed: Passed) -> NoReturn:
     """Says what is left of the difference; everything is kept."""
-    worst = paces.passes[-1].largest
-    component, difference = worst.largest
-    passes = counted(len(paces.passes), "pass", "passes")
+    passes = counted(passed.passes, "pass", "passes")
     render.say(
-        f"prismdbg: after {passes} rank {worst.rank}'s {component} is still {difference:+.2%} of the iteration off "
-        "what the simulation says; all passes are in RUN/passes. More steps (--steps), or a quieter machine, make it "
-        "steadier"
+        f"prismdbg: not converged after {passes}: {passed.left}; all passes are in RUN/passes. More steps (--steps), "
+        "more --passes or a quieter machine make it steadier"
     )
     sys.exit(1)

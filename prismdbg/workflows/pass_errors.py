@@ -44,6 +44,8 @@ class Passed:
     def line(self) -> str:
         """How peers came, and what that is worth."""
         way = f"as the simulation says, on a {self.clock} clock"
+        if self.has_converged and self.worst is not None and not self.worst.worst:
+            return f"{way}; it and the ranks agree to the nanosecond"
         if self.has_converged:
             return f"{way}; it and the ranks agree to {self.until:.2%}, at worst {self.left}"
         passes = counted(self.passes, "pass", "passes")

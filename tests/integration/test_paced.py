@@ -48,6 +48,7 @@ class Ran:
     program: list[str]
     mesh: Mesh
     said: str
+    told: str
 
     def log(self, rank: int, number: int | None = None) -> RankLog:
         """Of a pass; of the last one if none is given."""
@@ -84,7 +85,7 @@ def paced(tmp_path_factory: pytest.TempPathFactory) -> Pace:
         agreed = 0 if clock == "virtual" else None  # on a busy machine one pass may not be enough
         assert done.returncode == agreed or (agreed is None and "pass 1: rank 1" in done.stderr), done.stderr[-4000:]
         run = RunFolder((home / "run").resolve())
-        return Ran(run=run, program=program, mesh=Mesh.parse(MESHES[kind]), said=done.stdout)
+        return Ran(run=run, program=program, mesh=Mesh.parse(MESHES[kind]), said=done.stdout, told=done.stderr)
 
     return run
 
@@ -116,12 +117,22 @@ class TestVirtualClock:
 
         assert passes["has_converged"]
         assert [each["emulated_ns"] - each["simulated_ns"] for each in only["ranks"]] == [0, 0]
+        for each in only["ranks"]:
+            parts = each["components"]
+            assert set(parts) == {"computation", "exposed communication", "waiting"}
+            assert all(part["emulated_ns"] == part["simulated_ns"] for part in parts.values()), parts
+            assert sum(part["emulated_ns"] for part in parts.values()) == each["emulated_ns"]
         for rank in RANKS:
             schedule = ran.schedule(rank)
             steps = times(ran.log(rank), schedule)
             assert len(steps) == STEPS - schedule.first_step
             assert all(step == steps[0] for step in steps)
             assert steps[0][-1] == (schedule.iteration_ns,)
+
+    def test_it_says_so_and_nothing_of_the_machine_s_processors(self, kind: str, paced: Pace) -> None:
+        ran = paced(kind, "virtual")
+        assert "on a virtual clock; it and the ranks agree to the nanosecond" in ran.said
+        assert "in line for a processor" not in ran.told and "had the processor" not in ran.told
 
     def test_a_graph_of_it_simulates_the_same(self, kind: str, paced: Pace) -> None:
         ran = paced(kind, "virtual")
@@ -161,6 +172,8 @@ class TestWallClock:
         ran = paced("ddp", "wall")
         norms = [line for line in ran.said.splitlines() if line.startswith("norm ")]
         assert len(norms) == 4
+        paces = read_json(ran.run.path / "passes.json")
+        assert ("have not converged: after 1 pass" in ran.said) is not paces["has_converged"]
         assert len(set(norms)) == 1
 
     def test_its_memory_is_the_same(self, paced: Pace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,53 @@ def test_no_result_without_what_it_is_worth(
     name, *rest = (argument.format(tmp=tmp_path) for argument in arguments)
     _, out, err = ask(capsys, name, run_folder, *rest)
     assert "100.0 % assumed" in out + err and "do not conclude" in out + err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sides"),
+    [
+        (("simulate",), ((),)),
+        (("critical-path",), ((),)),
+        (("what-if", "--delay", "0=1ms"), (("before",), ("after",))),
+        (("what-if", "--order", "dp,tp,pp"), (("before",), ("after",))),
+    ],
+)
+def test_no_values_without_what_they_are_worth(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], sides: tuple[tuple[str, ...], ...]
+) -> None:
+    """Also of what is compared: the fidelity lies beside each iteration, and nowhere else is one."""
+    name, *rest = arguments
+    found = values(capsys, name, run_folder, *rest)
+    of_sides = [found[side[0]] if side else found for side in sides]
+    for side in of_sides:
+        assert side["iteration_ns"] > 0
+        assert side["fidelity"]["summary"] == "of the time 100.0 % assumed"
+        assert side["fidelity"]["shares"] and side["fidelity"]["doubts"]
+    assert json.dumps(found).count('"iteration_ns"') == len(of_sides)
+    if name == "what-if":
+        assert any("nobody ran it" in doubt for doubt in of_sides[1]["fidelity"]["doubts"])
+
+
+def test_what_has_not_converged_is_said_with_every_result(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copy(run_folder / graph_file.FILE_NAME, tmp_path)
+    ranks = [{"rank": 3, "simulated_ns": 90, "emulated_ns": 100, "components": {}}]
+    passes = {"clock": "wall", "until": 0.01, "has_converged": False, "passes": [{"number": 4, "ranks": ranks}]}
+    (tmp_path / "passes.json").write_text(json.dumps(passes))
+    told = "have not converged, rank 3's iteration, simulated less emulated, is -10.00% of an iteration"
+
+    for arguments in (("simulate",), ("critical-path",), ("what-if", "--delay", "0=1ms"), ("export", "-o", "t.json")):
+        name, *rest = (str(tmp_path / "t.json") if argument == "t.json" else argument for argument in arguments)
+        _, out, err = ask(capsys, name, tmp_path, *rest)
+        assert told in out + err, name
+        if name != "export":
+            assert told in json.dumps(values(capsys, name, tmp_path, *rest)), name
+    assert told in (tmp_path / "t.json").read_text()
+    _, out, _ = ask(capsys, "simulate", tmp_path, "--html", tmp_path / "page.html")
+    assert told.replace("'", "&#x27;") in (tmp_path / "page.html").read_text().replace("&#39;", "&#x27;")
+    after = values(capsys, "what-if", tmp_path, "--delay", "0=1ms")["after"]["fidelity"]
+    assert after["errors"] == [] and any(told in doubt for doubt in after["doubts"])
 
 
 def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tiny_log import TinyLog, write_training
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.model import made_up
 from prismdbg.predict.class_finder import FoundClass, RankClasses
@@ -26,7 +28,7 @@ from prismdbg.workflows.emulated_run import EmulatedRun, read_emulated
 from prismdbg.workflows.evidence import gather
 from prismdbg.workflows.job_view import is_job
 from prismdbg.workflows.rank_capsule import capsule_of, changed_since, incident_of
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.run_report import report
 from prismdbg.workflows.shelf import describe
 
@@ -120,6 +122,26 @@ def test_what_a_run_with_emulated_ranks_says_of_itself(tmp_path: Path) -> None:
     evidence = gather(run.path)
     assert evidence.emulated == "pp=4,dp=8" and evidence.gaps == () and evidence.asked_only == ()
     assert is_job(run.path) and not is_job(run_folder(tmp_path / "recorded", 0).path)
+
+
+def test_which_ranks_ran_and_how_their_peers_came_is_in_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = emulated(tmp_path / "run", 0, 9, 31).run
+    ranks = [{"rank": 9, "simulated_ns": 90, "emulated_ns": 100, "components": {}}]
+    write_json(
+        run.path / "passes.json",
+        {"clock": "wall", "until": 0.01, "has_converged": False, "passes": [{"number": 1, "ranks": ranks}]},
+    )
+    assert main.run(["status", str(run.path), "--json"]) == ExitCode.OK
+    said = json.loads(capsys.readouterr().out)["emulated"]
+    assert (said["world"], said["ran"], said["classes"]) == (32, [0, 9, 31], None)
+    assert (said["paced"]["clock"], said["paced"]["has_converged"]) == ("wall", False)
+    assert [error["worst"] for error in said["paced"]["errors"]] == [pytest.approx(-0.1)]
+
+    lines = report(run.path)
+    assert any("have not converged: after 1 pass rank 9's iteration, simulated less" in line for line in lines)
+    assert any(line.startswith("do not conclude: how long a step takes closer than 10.00%") for line in lines)
 
 
 def test_a_graph_of_all_ranks_is_proposed_only_where_one_can_be_made(tmp_path: Path) -> None:
