@@ -17,6 +17,8 @@ from prismdbg.workflows.captured_rank import CapturedRequest, captured_graph, wi
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
 from prismdbg.workflows.run_folder import RunFolder
 
+GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
+
 
 @click.command("build")
 @click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE")
@@ -71,6 +73,11 @@ def command(
             timeout_s=timeout,
         )
 
+    if path.suffix == GRAPH_SUFFIX:
+        raise UsageError(
+            f"{path} is a graph that was built already",
+            hint="give the RUN or CAPSULE it was built from, with another -o",
+        )
     is_run = RunFolder(path).run_json.is_file()
     if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():
         raise UsageError(f"{path} is neither a run folder nor a capsule", hint="`prismdbg list` says what there is")

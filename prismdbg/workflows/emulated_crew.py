@@ -15,6 +15,7 @@ from prismdbg.workflows.emulated_rank import EmulatedRank, Program
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.launch_line import LaunchLine
 from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.workflows.suppliers import Suppliers
 from prismdbg.workflows.turns import Event, Lacks
 
 LARGEST_NODE = 8
@@ -48,6 +49,7 @@ class EmulatedCrew:
         self._say = say
         self.ranks: dict[int, EmulatedRank] = {}
         self._chains: set[tuple[str, ...]] = set()
+        self._suppliers = Suppliers(request.mesh)
         self.shared = RankConfig(
             mode=Mode.EMULATE,
             socket_dir=str(sockets),
@@ -83,6 +85,7 @@ class EmulatedCrew:
             why = f", for its values: rank {since.rank} lacks {since.place}" if since is not None else ""
             if since is not None:
                 self._say_chain(since)
+                self._say_suppliers(since)
             self._say(f"{self._request.mesh.say(number)} of {self._request.world:,}{why}")
             rank = self.ranks[number] = EmulatedRank(self._program, number)
         return rank.turn(self._config(number, until), until)
@@ -102,6 +105,11 @@ class EmulatedCrew:
             f"ranks along {', '.join(axes)} need what their neighbours send: up to {count:,} of them run for it and "
             f"stand here at once{each}"
         )
+
+    def _say_suppliers(self, since: Lacks) -> None:
+        wall_s = {number: rank.wall_s for number, rank in self.ranks.items()}
+        if since.collective != RECEIVE and (text := self._suppliers.started(since, wall_s)):
+            self._say(text)
 
     def _config(self, rank: int, until: str) -> RankConfig:
         request = self._request

@@ -194,6 +194,12 @@ def test_what_has_not_converged_is_said_with_every_result(
     assert after["errors"] == [] and any(told in doubt for doubt in after["doubts"])
 
 
+def test_a_graph_is_not_built_from_a_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "graph.npz").write_bytes(b"PK")
+    code, _, err = ask(capsys, "build", tmp_path / "graph.npz", "--stretch", "dp=512")
+    assert (code, "is a graph that was built already" in err) == (ExitCode.USAGE, True), err
+
+
 def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = ask(capsys, "build", tmp_path, "--mesh", "dp=2")
     assert (code, "is neither a run folder nor a capsule" in err) == (ExitCode.USAGE, True), err
