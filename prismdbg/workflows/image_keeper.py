@@ -56,6 +56,7 @@ class ImageKeeper:
         self._last_cost_s = 0.0
         self._asked_for: set[int] = set()
         self._sides: dict[int, str] = {}  # of the place: before or after the answer, which event
+        self._former: dict[tuple[Moment, str], int] = {}  # numbers of places whose image was forgotten
         self._is_first_wanted = True
         self.why_none = ""
 
@@ -107,6 +108,7 @@ class ImageKeeper:
                 self._asked_for.add(there.number)
                 self._tell_of(there, asked=True)
             return
+        number = self._former.pop((moment, side), None) if number is None else number
         began = time.monotonic()
         try:
             made = self._travel.save(moment, number)
@@ -143,7 +145,10 @@ class ImageKeeper:
         return tuple(kept for kept in self._travel.checkpoints if kept.number in self._asked_for)
 
     def forget_all(self) -> None:
-        """Also those that were asked for."""
+        """Also those that were asked for. What is taken by itself at the same places again has the same numbers."""
+        for kept in self._travel.checkpoints:
+            if kept.number in self._taken_at_s and kept.number not in self._asked_for:
+                self._former[kept.moment, self._sides[kept.number]] = kept.number
         for number in self._taken_at_s:
             self._travel.forget(number)
         self._taken_at_s.clear()

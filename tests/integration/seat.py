@@ -18,8 +18,10 @@ LOOKED_AT = ("out", "ddp.module.head.weight", "optimizer.state")
 class Seat:
     """A debugger, and what it told."""
 
-    def __init__(self, travel: Travel, spacing_s: float) -> None:
+    def __init__(self, travel: Travel, spacing_s: float, spoken: list[str]) -> None:
+        """`spoken`: what the travel says to a person."""
         self.travel = travel
+        self.spoken = spoken
         self.told: list[notices.Notice] = []
         self.debugger = Debugger(
             travel,
@@ -54,5 +56,6 @@ class Seat:
 @contextmanager
 def seat(capsule: Path, runtime: str, spacing_s: float = 0.5) -> Iterator[Seat]:
     request = ReplayRequest(capsule=Capsule.open(capsule), runtime=runtime)
-    with open_travel(request, lambda _: None) as travel:
-        yield Seat(travel, spacing_s)
+    spoken: list[str] = []
+    with open_travel(request, spoken.append) as travel:
+        yield Seat(travel, spacing_s, spoken)

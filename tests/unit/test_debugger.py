@@ -79,6 +79,15 @@ def test_a_place_that_is_come_to_again_needs_no_second_image() -> None:
     assert len(moments) == len(set(moments)) > 2
 
 
+def test_a_trace_takes_images_of_the_same_places_under_the_same_numbers() -> None:
+    bench = Bench(spaced=2, spacing_s=0.0)
+    bench.at("goto 2.2")
+    before = {kept.number: kept.moment for kept in bench.rank.checkpoints}
+    bench.debugger.do("trace on")
+    assert {kept.number: kept.moment for kept in bench.rank.checkpoints} == before and len(before) == 4
+    assert all(bench.rank.saved_traced[number] for number in before if number)
+
+
 @pytest.mark.parametrize("line", ["checkpoint", "step", "trace on", "print allocated", "origin", "rn", "restart 1"])
 def test_there_is_one_image_of_a_place(line: str) -> None:
     """The first one is taken by itself; one that is asked for there, also where the rank runs again traced, is that."""
