@@ -29,7 +29,9 @@ def sizes_list(text: str) -> tuple[int, ...]:
 @click.option(
     "--sizes", type=sizes_list, metavar="SIZES", help="Of messages, as in 1KiB,64KiB,4MiB.  [default: 256B-64MiB]"
 )
-@click.option("--backend", type=click.Choice(workflow.BACKENDS), default="gloo", show_default=True)
+@click.option(
+    "--backend", type=click.Choice(workflow.BACKENDS), default="gloo", show_default=True, help="Of torch.distributed."
+)
 @click.option("--quick", is_flag=True, help="Fewer sizes and rounds: a rough model in seconds.")
 @click.option("--time", "bound_s", type=seconds, help="End measuring after this.  [default: 1m; 10s with --quick]")
 @click.option("--pin", is_flag=True, help="A processor for each rank.")

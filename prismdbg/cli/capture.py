@@ -15,13 +15,24 @@ from prismdbg.workflows.run_folder import RunFolder
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--rank", type=click.IntRange(min=0), required=True)
+@click.option("--rank", type=click.IntRange(min=0), required=True, help="Which one.")
 @click.option(
-    "--window", type=click.IntRange(min=0), default=1, show_default=True, metavar="STEPS", help="Steps after A."
+    "--window",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="STEPS",
+    help="How many steps it covers.",
 )
-@click.option("--origin", type=click.Choice(["image", "start"]), default="image", show_default=True)
+@click.option(
+    "--origin",
+    type=click.Choice(["image", "start"]),
+    default="image",
+    show_default=True,
+    help="Where the capsule begins: at an image of the live process, or at the program's start.",
+)
 @click.option("--timeout", type=seconds, default=600.0, show_default=True, help="Seconds to wait for the window.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="CAPSULE")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="CAPSULE", help="New folder.")
 def command(run: Path, rank: int, window: int, origin: str, timeout: float, output: Path) -> None:
     """Take RANK of the recorded job in RUN into CAPSULE; the job goes on.
 

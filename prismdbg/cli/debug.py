@@ -30,7 +30,11 @@ from prismdbg.workflows.travel import Travel, open_travel
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
-@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="[default: the best there is]")
+@click.option(
+    "--runtime",
+    type=click.Choice(["docker", "local", "plain"]),
+    help="Where: a container, namespaces of this machine, a plain process.  [default: the best there is]",
+)
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option(
     "--timeout", type=seconds, default=600.0, show_default=True, help="Seconds without a collective or a command."
@@ -38,7 +42,7 @@ from prismdbg.workflows.travel import Travel, open_travel
 @click.option("--at", type=moment, metavar="MOMENT", help="Go there first.")
 @click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
 @click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Of --web.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
 def command(
     capsule: Path,
     rank: int | None,

@@ -33,7 +33,7 @@ MOST_ROWS = 40
     "--steps",
     type=click.IntRange(min=0),
     default=0,
-    help="End each after this many.  [default: to its end; with --classes 5]",
+    help="End each rank after so many steps.  [default: at its own end; with --classes 5]",
 )
 @click.option(
     "--peers",
@@ -42,13 +42,38 @@ MOST_ROWS = 40
     metavar="RULE",
     help="[AXIS][:COLLECTIVE]=POLICY; auto, echo, zeros, noise, donor, balanced. The last that holds decides.",
 )
-@click.option("--donor", type=click.Path(path_type=Path), metavar="RUN", help="An earlier run, --window all.")
-@click.option("--donor-bytes", type=size, default="1GiB", show_default=True, help="Kept of what each rank sends.")
-@click.option("--window-bytes", type=size, default="4GiB", show_default=True, help="Kept of others' values, to debug.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the noise.")
+@click.option(
+    "--donor",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="An earlier run, whose values peers send; emulated, or recorded with --window all.",
+)
+@click.option(
+    "--donor-bytes",
+    type=size,
+    default="1GiB",
+    show_default=True,
+    help="Keep at most this much of what each rank sends, for others.",
+)
+@click.option(
+    "--window-bytes",
+    type=size,
+    default="4GiB",
+    show_default=True,
+    help="Keep at most this much of what each rank receives, to debug it.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the noise that peers send.")
 @click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
-@click.option("--memory-cap", type=size, default="0", metavar="SIZE", help="Of a rank's own blocks.  [default: none]")
-@click.option("--ranks-per-node", type=click.IntRange(min=0), default=0, help="[default: torchrun's, else 8]")
+@click.option(
+    "--memory-cap",
+    type=size,
+    default="0",
+    metavar="SIZE",
+    help="A rank that allocates more is out of memory.  [default: none]",
+)
+@click.option(
+    "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
+)
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="For each run of a rank.")
 @pace_options
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")

@@ -142,7 +142,9 @@ def what_if_command(
 @_GRAPH
 @_CLUSTER
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Of it.")
+@click.option(
+    "--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Of the file."
+)
 @click.option("--rank", "ranks", multiple=True, type=int, help="This rank, too, beside one of each class.")
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""

@@ -38,24 +38,26 @@ class LazyGroup(click.Group):
             raise _HasEnough from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(registry.existing())
+        return list(registry.entries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = registry.existing().get(cmd_name)
+        entry = registry.entries().get(cmd_name)
         return None if entry is None else entry.load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, entries in registry.SECTIONS.items():
-            rows = [(entry.name, entry.summary) for entry in entries if entry.exists]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+            with formatter.section(title):
+                formatter.write_dl([(entry.name, entry.summary) for entry in entries])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(prismdbg.__version__, prog_name="prismdbg")
 def cli() -> None:
     """Take one rank of a distributed training job out of production and run it again, alone, as often as you like.
+
+    A RUN is the folder that `record` or `emulate` writes. A CAPSULE is one rank of it with all that it needs to run
+    again from A, its program's start or an image of the process, to B, where the record ends. A MOMENT is STEP.COLLECTIVE.OP: 12.3 is the
+    third collective after 12 optimizer steps, 12.3.4 the fourth operator after that.
 
     Every command explains itself with --help.
     """

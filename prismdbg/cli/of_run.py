@@ -9,7 +9,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.workflows.rank_capsule import capsule_of
 
-RANK_OF_RUN = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a RUN, instead of a CAPSULE.")
+RANK_OF_RUN = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Which rank, of a RUN.")
 
 
 def capsule_at(path: Path, rank: int | None) -> Path:

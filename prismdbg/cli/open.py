@@ -27,7 +27,7 @@ LONGEST_S = 600.0  # without a collective or a command
 )
 @click.option("--at", type=moment, help="Where the cursor is at first, for instance 12.3. [default: the incident]")
 @click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Of --web.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
 def command(capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int) -> int:
     """Look at CAPSULE, a folder or a packed file: its time line, collectives, stacks, and what the rank received.
 

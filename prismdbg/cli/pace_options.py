@@ -27,9 +27,15 @@ _OPTIONS = (
         help="Peers come when the simulated job says, on this clock; the ranks run again until both agree.",
     ),
     click.option("--cluster", type=click.Path(path_type=Path), help="With --pace: the machines, as YAML."),
-    click.option("--until", type=share, default="1%", show_default=True, help="With --pace: they agree to so much."),
     click.option(
-        "--passes", type=click.IntRange(1), default=4, show_default=True, help="With --pace: so many, at most."
+        "--until", type=share, default="1%", show_default=True, help="With --pace: end when they differ by no more."
+    ),
+    click.option(
+        "--passes",
+        type=click.IntRange(1),
+        default=4,
+        show_default=True,
+        help="With --pace: run the ranks again so often, at most.",
     ),
     click.option("--alike", metavar="AXES", help="With --pace: ranks that differ along these axes only do the same."),
 )

@@ -21,10 +21,14 @@ MOST_NAMED = 12
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @emulated_job(ranks_help="These would run.  [default: 0]")
-@click.option("--steps", type=click.IntRange(min=0), default=0, help="As in emulate.  [default: to the program's end]")
+@click.option(
+    "--steps", type=click.IntRange(min=0), default=0, help="As in emulate.  [default: to its own end; with --classes 5]"
+)
 @click.option("--cluster", type=click.Path(path_type=Path), help="Read it, too, so that a mistake in it is found now.")
 @click.option("--peers", "rules", multiple=True, metavar="RULE", help="As in emulate, for the rank that is tried.")
-@click.option("--ranks-per-node", type=click.IntRange(min=0), default=0, help="[default: torchrun's, else 8]")
+@click.option(
+    "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
+)
 @click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps to measure it.")
 @click.option("--timeout", type=seconds, default="10m", show_default=True, help="For that rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")

@@ -22,12 +22,38 @@ from prismdbg.workflows.supervisor import Policy
 @click.option(
     "--window", default="0", metavar="STEPS", help="Keep what ranks received in the last STEPS (or more), or all."
 )
-@click.option("--window-bytes", type=size, default="4GiB", show_default=True, help="At most this much per rank.")
-@click.option("--checkpoint-every", type=click.IntRange(min=0), default=0, metavar="STEPS", help="Image of every rank.")
-@click.option("--trigger", "triggers", default=DEFAULT_TRIGGERS, show_default=True, help="Incidents, or none.")
-@click.option("--keep", type=click.IntRange(min=0), default=4, show_default=True, help="Capsules kept of incidents.")
+@click.option(
+    "--window-bytes", type=size, default="4GiB", show_default=True, help="Keep at most this much of it per rank."
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="STEPS",
+    help="Take an image of every rank that often: capsules begin there.  [default: never]",
+)
+@click.option(
+    "--trigger",
+    "triggers",
+    default=DEFAULT_TRIGGERS,
+    show_default=True,
+    help="What makes a capsule by itself, of exception, nan, hang, signal, oom, slow; or none.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Make at most so many capsules of incidents.",
+)
 @click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
-@click.option("--memory-cap", type=size, default="0", metavar="SIZE", help="Of a rank's own blocks.  [default: none]")
+@click.option(
+    "--memory-cap",
+    type=size,
+    default="0",
+    metavar="SIZE",
+    help="A rank that allocates more is out of memory.  [default: none]",
+)
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(

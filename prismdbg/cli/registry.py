@@ -1,14 +1,12 @@
 """The subcommands there are, without importing any: `prismdbg --help` must not wait for docker or rich.
 
-A subcommand is a file beside this one with the same name, holding a click command named `command`. Names whose
-file is not there yet are not shown.
+A subcommand is a file beside this one with the same name, holding a click command named `command`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 import click
 
@@ -17,10 +15,6 @@ import click
 class Entry:
     name: str
     summary: str
-
-    @property
-    def exists(self) -> bool:
-        return Path(__file__).with_name(f"{self.name}.py").is_file()
 
     def load(self) -> click.Command:
         command = import_module(f"prismdbg.cli.{self.name}").command
@@ -55,7 +49,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("verify", "Check that a capsule is whole, unaltered and replayable."),
         Entry("pack", "Make one file of a capsule."),
         Entry("unpack", "Make a capsule of a packed file; nothing in it is trusted."),
-        Entry("rm", "Remove runs and capsules, or what exceeds a quota."),
+        Entry("rm", "Remove runs and capsules, or the oldest of them."),
     ),
     "This machine": (
         Entry("doctor", "Say what this machine can do, what it lacks, and the fix."),
@@ -64,5 +58,5 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
 }
 
 
-def existing() -> dict[str, Entry]:
-    return {entry.name: entry for entries in SECTIONS.values() for entry in entries if entry.exists}
+def entries() -> dict[str, Entry]:
+    return {entry.name: entry for section in SECTIONS.values() for entry in section}

@@ -44,7 +44,11 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
-@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="[default: the best there is]")
+@click.option(
+    "--runtime",
+    type=click.Choice(["docker", "local", "plain"]),
+    help="Where: a container, namespaces of this machine, a plain process.  [default: the best there is]",
+)
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop there.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Carry out the checks in this file.")
 @click.option("-x", "lines", metavar="FILE", help="Carry out debugger commands, a line each; - is standard input.")
@@ -74,7 +78,8 @@ def command(
     bisect: bool,
     as_json: bool,
 ) -> int:
-    """Run the rank in CAPSULE from A to B with no network, no peers and no capabilities, and compare.
+    """Run the rank in CAPSULE again, from A to B, with no network, no peers and no capabilities, and compare every
+    collective with the record.
 
     Exits 0 when it was the run that was, or when a rank that hung was un-hung; 5 when it diverged, 3 for a bad
     capsule, 4 when this machine lacks something, 124 when the time is over. With --script it exits 1 when an

@@ -36,7 +36,7 @@ class FakeEntry:
 @pytest.fixture
 def run_action(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
     def run(action: Callable[[], object]) -> int:
-        monkeypatch.setattr(registry, "existing", lambda: {"try": FakeEntry(action)})
+        monkeypatch.setattr(registry, "entries", lambda: {"try": FakeEntry(action)})
         return main.run(["try"])
 
     return run
@@ -183,12 +183,12 @@ def test_help_lists_every_command_that_exists(capsys: pytest.CaptureFixture[str]
     main.run(["--help"])
     listed = capsys.readouterr().out
     files = {path.stem for path in Path(main.__file__).parent.glob("*.py")}
-    for name, entry in registry.existing().items():
+    for name, entry in registry.entries().items():
         assert name in files
         assert f"  {name} " in listed and entry.summary[:30] in listed
 
 
-@pytest.mark.parametrize("name", sorted(registry.existing()))
+@pytest.mark.parametrize("name", sorted(registry.entries()))
 def test_every_command_loads_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([name, "--help"]) == ExitCode.OK
     assert f"Usage: prismdbg {name}" in capsys.readouterr().out

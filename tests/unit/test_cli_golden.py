@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "cli.txt"
 
 def describe() -> str:
     lines = [f"exit {code:d} {code.name.lower()}" for code in ExitCode]
-    for name, entry in sorted(registry.existing().items()):
+    for name, entry in sorted(registry.entries().items()):
         command = entry.load()
         lines += ["", f"prismdbg {name}", *sorted(_describe(param) for param in command.params)]
         for under, each in sorted(command.commands.items() if isinstance(command, click.Group) else ()):
