@@ -56,8 +56,8 @@ def cli() -> None:
     """Take one rank of a distributed training job out of production and run it again, alone, as often as you like.
 
     A RUN is the folder that `record` or `emulate` writes. A CAPSULE is one rank of it with all that it needs to run
-    again from A, its program's start or an image of the process, to B, where the record ends. A MOMENT is STEP.COLLECTIVE.OP: 12.3 is the
-    third collective after 12 optimizer steps, 12.3.4 the fourth operator after that.
+    again from A, its program's start or an image of the process, to B, where the record ends. A MOMENT is
+    STEP.COLLECTIVE.OP: 12.3 is the third collective after 12 optimizer steps, 12.3.4 the fourth operator after that.
 
     Every command explains itself with --help.
     """
