@@ -22,10 +22,11 @@ _SIDE_BY_SIDE = 130  # characters
 
 
 def heading(job: OverviewJob) -> str:
-    """Of the whole job, in one line."""
+    """Of the whole job, in one line: what it takes, and what that is worth."""
     timeline = job.timeline
     return (
-        f"{figures.duration(timeline.iteration_ns)} an iteration, {timeline.bubble_share:.1%} idle · "
+        f"{figures.duration(timeline.iteration_ns)} an iteration, {timeline.fidelity.summary()} · "
+        f"{timeline.bubble_share:.1%} idle · "
         f"{figures.plural(job.mesh.world, 'rank')}, {job.mesh}"
     )
 
