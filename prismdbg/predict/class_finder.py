@@ -3,7 +3,8 @@
 Along each axis from rank 0 the coordinates 0, 1 and the last one are run. Where these agree, all of the axis are taken
 to be alike; where only the first, or only the last one, is another, the rest is; else every coordinate is run, and
 where several axes matter, all their combinations. Then a second member of each class runs, as far from the first as
-the class goes, and must agree.
+the class goes, and must agree. Of a class that begins past the first coordinate it is one that begins a node or a pair:
+what every second or every eighth rank does is then not taken to be what all do.
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ class _Finder:
             base = kinds.base_of(rank)
             if base in bases and rank != base:
                 here, there = self._mesh.coordinates(base), self._mesh.coordinates(rank)
-                if all(here[n] != there[n] for n in here if len(kinds.interval(n, here[n])) > 1):
+                intervals = {name: kinds.interval(name, at) for name, at in here.items()}
+                if all(_is_elsewhere(alike, there[n]) for n, alike in intervals.items() if len(alike) > 1):
                     return True
         return False
 
@@ -170,7 +172,7 @@ class _Finder:
         for name, at in place.items():
             alike = kinds.interval(name, at)
             if len(alike) > 1:
-                place[name] = alike[1 + (len(alike) // 2 + 7 * number) % (len(alike) - 1)]
+                place[name] = _elsewhere(alike, number)
         member = self._mesh.rank(**place)
         return None if member == base else member
 
@@ -187,7 +189,8 @@ class _Finder:
         raise UsageError(
             f"{self._mesh.say(base)} and {self._mesh.say(member)} were taken to be alike and are not: "
             f"{self._say(base, member)}",
-            hint=f"name all axes along which ranks differ: --classes {named}, or fewer of {', '.join(suspects)}",
+            hint=f"name all axes along which ranks differ: --classes {named}, or fewer of {', '.join(suspects)}; where "
+            "every second or eighth rank is another, split the axis in the mesh: dp=64 into pair=32,dp=2",
         )
 
     def _say(self, one: int, other: int) -> str:
@@ -200,6 +203,21 @@ class _Finder:
             ranks=sum(kinds.size_of(base) for base in bases),
             checked_with=tuple(rank for rank in self._done if rank not in bases and kinds.base_of(rank) in bases),
         )
+
+
+def _is_elsewhere(alike: range, at: int) -> bool:
+    """Whether a rank there is a check of those alike: of the first and the last one the search has decided itself."""
+    return at != alike[0] and (not alike[0] or len(alike) < 3 or (at - alike[0]) % 2 == 1)
+
+
+def _elsewhere(alike: range, number: int) -> int:
+    """Not the first of them, and another one for every class."""
+    at = alike[1 + (len(alike) // 2 + 7 * number) % (len(alike) - 1)]
+    for size in (8, 4, 2) if alike[0] else ():
+        for begin in (at // size * size, at // size * size + size):
+            if begin in alike[1:]:
+                return begin
+    return at
 
 
 def _spread_over(numbers: list[int], count: int) -> list[int]:

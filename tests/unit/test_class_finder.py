@@ -129,6 +129,19 @@ def test_a_second_member_that_does_something_else_is_an_error_with_both_lines() 
     assert "--classes pp,dp,tp" in caught.value.hint
 
 
+@pytest.mark.parametrize("every", [2, 8])
+@pytest.mark.parametrize("size", [16, 64, 1024])
+def test_what_every_second_or_eighth_rank_does_is_not_taken_to_be_what_all_do(every: int, size: int) -> None:
+    """The first and the last but one of an axis of even size say nothing of pairs."""
+
+    def beginning(at: Place) -> list[tuple[str, str]]:
+        return [("all_reduce", "dp"), *([("gather", "dp")] * (2 if not at["dp"] else at["dp"] % every == 0))]
+
+    with pytest.raises(UsageError, match="were taken to be alike and are not") as caught:
+        Job(Mesh.parse(f"dp={size}"), beginning).find()
+    assert "split the axis in the mesh" in caught.value.hint
+
+
 def test_too_many_ranks_to_run_is_an_error_that_says_why() -> None:
     job = Job(LARGE, lambda at: [("all_reduce", "tp")] * (1 + at["dp"] + at["pp"]))
     with pytest.raises(UsageError, match=r"1,024 ranks would have to run.*pp \(16 kinds\), dp \(64 kinds\)") as caught:
