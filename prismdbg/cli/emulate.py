@@ -10,6 +10,7 @@ import click
 
 from prismdbg.cli import render
 from prismdbg.cli.emulated_job import emulated_job
+from prismdbg.cli.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.param_types import seconds, size
 from prismdbg.model.counted import counted
@@ -63,14 +64,8 @@ MOST_ROWS = 40
     help="Keep at most this much of what each rank receives, to debug it.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the noise that peers send.")
-@click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
-@click.option(
-    "--memory-cap",
-    type=size,
-    default="0",
-    metavar="SIZE",
-    help="A rank that allocates more is out of memory.  [default: none]",
-)
+@MEMORY
+@MEMORY_CAP
 @click.option(
     "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
 )

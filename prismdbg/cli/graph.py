@@ -38,7 +38,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print the values a
 
 @click.group()
 def command() -> None:
-    """One iteration of the whole job: build its graph, then simulate it. GRAPH is a file, or the folder with it."""
+    """One iteration of the whole job: build its graph, then simulate it. GRAPH is a file, or the folder with it.
+
+    --cluster takes what `prismdbg calibrate` writes; examples/emulation/cluster.yaml says what each line means.
+    """
 
 
 command.add_command(graph_build.command)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import size
 from prismdbg.errors import PrismError, UsageError
@@ -46,14 +47,8 @@ from prismdbg.workflows.supervisor import Policy
     show_default=True,
     help="Make at most so many capsules of incidents.",
 )
-@click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
-@click.option(
-    "--memory-cap",
-    type=size,
-    default="0",
-    metavar="SIZE",
-    help="A rank that allocates more is out of memory.  [default: none]",
-)
+@MEMORY
+@MEMORY_CAP
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
