@@ -17,6 +17,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.digest import digest_of
 from prismdbg.rank.gate import Aim, Gate, Stop
 from prismdbg.rank.gate import Stops as Mode
+from prismdbg.rank.halts import FINISH
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
 from prismdbg.rank.stops import Stops, Watched, at_line, line_of
@@ -39,6 +40,7 @@ class Events:
         self._left = 0
         self._until: Moment | None = None
         self._outside = False  # of a backward pass: stop at the first operator
+        self._module = ""  # stop at, or note, the operators outside of it
         self._block = 0
         self._every = False
         self.number = 0
@@ -51,6 +53,7 @@ class Events:
         self._left = int(wanted.get("count", 0))
         self._until = Moment.parse(str(wanted["until"])) if wanted.get("until") else None
         self._outside = bool(wanted.get("outside_backward"))
+        self._module = aim.finish.module if aim.finish is not None and wanted.get("finish") else ""
         self._block = int(wanted.get("block", 0))
         self._writer = _Writer(parse(str(wanted["writer_of"]))) if wanted.get("writer_of") else None
         if self._writer is not None and self._gate.current is not None:
@@ -125,7 +128,17 @@ class Events:
         if self._outside and event.kind is EventKind.OP and not in_backward(frame):
             self._outside = False
             return "until"
+        if self._module and event.kind is EventKind.OP and not _is_inside(self._module, event, frame):
+            return self._left_module(event)
         return ""
+
+    def _left_module(self, event: Event) -> str:
+        """The reason to stop; nothing where it is only noted."""
+        if self._gate.aim.stops is Mode.NOTE:
+            self._gate.aim.noted.append({"moment": str(event.moment), "stop": FINISH, "op": event.op})
+            return ""
+        self._module = ""
+        return "finish"
 
     def _hit(self, event: Event, frame: FrameType | None) -> tuple[int, ...]:
         """Numbers of the stops that hold; where hits are only noted, none."""
@@ -176,9 +189,13 @@ def fits(spec: dict[str, Any], event: Event, frame: FrameType | None) -> bool:
         event.op, event.op.removeprefix("aten::"), event.outer_op, event.outer_op.removeprefix("aten::"),
     ):  # fmt: skip
         return False
-    if module and not any(is_module(module, name) for name in _around(event, frame)):
+    if module and not _is_inside(module, event, frame):
         return False
     return not spec.get("file") or at_line(frame, str(spec["file"]), int(spec["line"]))
+
+
+def _is_inside(module: str, event: Event, frame: FrameType | None) -> bool:
+    return any(is_module(module, name) for name in _around(event, frame))
 
 
 def _around(event: Event, frame: FrameType | None) -> Iterator[str]:

@@ -44,7 +44,7 @@ class Halts:
         halt = Halt(view, self._gate.reason_at(view.moment))
         if finish is not None:
             self._finished(finish, halt, mode)
-        elif mode in (Mode.APPLY, Mode.NOTE) and self.stops.watched:
+        if mode in (Mode.APPLY, Mode.NOTE) and self.stops.watched:
             halt.hit, halt.waiting = self.stops.early(halt.view)
         if halt.reason or (mode is Mode.APPLY and (halt.hit or halt.waiting)):
             with quiet():

@@ -18,6 +18,7 @@ from prismdbg.rank.what_if import Assumption, WhatIf
 
 if TYPE_CHECKING:
     from prismdbg.rank.agent import Verb
+    from prismdbg.rank.replayer import Replayer
     from prismdbg.rank.replaying import Replaying
 
 
@@ -27,6 +28,12 @@ def verbs_of(replaying: Replaying) -> dict[str, Verb]:
         replaying.agent.path.parent, lambda: (counters.step, counters.collective), lambda: replaying.at_start
     )
     return {**_moving(replaying), **_looking(replaying), **traced, "trace": _on_the_thread(replaying, traced["trace"])}
+
+
+def _take_end(replayer: Replayer, message: Message) -> None:
+    """B, of which clients tell."""
+    if message.get("end") is not None:
+        replayer.end = int(message["end"])
 
 
 def _on_the_thread(replaying: Replaying, verb: Verb) -> Verb:
@@ -44,8 +51,7 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
     gate, replayer = replaying.gate, replaying.replayer
 
     def resume(message: Message) -> Message:
-        if message.get("end") is not None:
-            replayer.end = int(message["end"])
+        _take_end(replayer, message)
         replayer.strict = bool(message.get("strict", replayer.strict))
         stop = gate.current
         if stop is not None and stop.frame is not None and not message.get("continued"):
@@ -86,7 +92,8 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
 def _looking(replaying: Replaying) -> dict[str, Verb]:
     gate, replayer, log = replaying.gate, replaying.replayer, replaying.log
 
-    def progress(_: Message) -> Message:
+    def progress(message: Message) -> Message:
+        _take_end(replayer, message)
         stop = gate.current
         reply: dict[str, Any] = {"moment": str(replaying.counters.moment), "stopped": None, "collective": {}}
         if stop is not None:

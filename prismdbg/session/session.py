@@ -35,6 +35,7 @@ AROUND_LINES = 5
 PARKED = "parked"
 START = "start"
 END_OF_LOG = "end of the log"
+EXCEPTION = "exception"
 ON_THE_WAY = ("until", "next", "step", "spacing")
 GONE_HINT = "restart, or any way back, brings it again"
 
@@ -155,6 +156,7 @@ class Session:
         those whose hit this place is, where they were noted on a way back."""
         stop = self.stop
         if stop is not None and stop.reason in ON_THE_WAY and (stops or self.verb):
+            self.stops.stopped(stops, {})
             reason = "stop" if stops or stop.stops else self.verb
             self.visited[-1] = self._with_titles(stop, stops or stop.stops, reason=reason)
         return self.stop
@@ -256,8 +258,9 @@ class Session:
         return Ask("peers")
 
     def tally(self) -> Ask:
+        """What was compared, and what is still to come up to B."""
         self.require_alive()
-        return Ask("progress")
+        return Ask("progress", {} if self._end_record is None else {"end": self._end_record})
 
     def history(self, count: int) -> Ask:
         """The moments of the last collectives before here."""

@@ -27,7 +27,7 @@ class Journeys:
         return {
             Verb.NEXT: lambda line: self._ahead(line, lambda: session.next(line.number or 1)),
             Verb.STEP: self._step,
-            Verb.FINISH: lambda line: self._ahead(line, lambda: session.resume(finish=session.enclosing())),
+            Verb.FINISH: lambda line: self._ahead(line, self._finish),
             Verb.CONTINUE: self._continue,
             Verb.UNTIL: self._until,
             Verb.NEXT_STEP: lambda line: self._ahead(line, lambda: session.next_step(line.number or 1)),
@@ -150,9 +150,22 @@ class Journeys:
         stop = self._session.stop
         self._ways.back_to_event(previous, stop.events_before if stop is not None else 0)
 
+    def _finish(self) -> Ask:
+        """By operators where the rank stands between two collectives, inside of a module."""
+        finish = self._session.enclosing()
+        events = {"events": {"finish": True}} if self._in_module else {}
+        return self._session.resume(finish=finish, **events)
+
     def _reverse_finish(self) -> Answer:
         self._ways.stands()
-        return self._to_last(self._ways.last_hit(self._ways.here(), finish=self._session.enclosing()))
+        here, finish = self._ways.here(), self._session.enclosing()
+        past = self._ways.before_module(here, finish) if self._in_module else None
+        return self._to_last(past or self._ways.last_hit(here, finish=finish))
+
+    @property
+    def _in_module(self) -> bool:
+        stop = self._session.stop
+        return stop is not None and stop.is_between and self._driver.traces and bool(stop.collective.get("module"))
 
     def _to_last(self, past: Past | None) -> Answer:
         if past is None:

@@ -9,7 +9,7 @@ from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
-from prismdbg.session.session import PARKED, START, Phase
+from prismdbg.session.session import EXCEPTION, PARKED, START, Phase
 from prismdbg.session.stops import StopSpec
 from prismdbg.workflows.driver import Driver, Json
 
@@ -132,6 +132,7 @@ class Ways:
         self._session.require_stop()
         self._driver.require_tracer()
         here, kept = None if self.at_origin else self._session.moment, self._driver.images.asked_for
+        raised = self._session.stop is not None and self._session.stop.reason == EXCEPTION
         if self._driver.switched_off:
             self._driver.say("traced again: what is asked for lies between collectives")
         if kept:
@@ -145,6 +146,14 @@ class Ways:
             self._take_again(kept)
         finally:
             self._again_at(here)
+            if raised:
+                self._on_to_exception()
+
+    def _on_to_exception(self) -> None:
+        """Where the rank raises again has the moment of its last collective, but lies behind that."""
+        stop = self._session.stop
+        if stop is not None and stop.reason != EXCEPTION:
+            self._driver.run(self._session.resume(), stops="ignore", silent=True)
 
     def _take_again(self, kept: Sequence[Checkpoint]) -> None:
         """Images of the traced rank, at the same moments and under the same numbers. What is lost is said."""
@@ -205,6 +214,7 @@ class Ways:
         """
         stood = self._session.stop
         block = _block(stood.collective) if stood is not None and stood.moment == here else 0
+        only = self._stopping if only is None else only
         for leg in windows(self._driver.travel.checkpoints, here):
             self._driver.return_to(leg.checkpoint)
             began = self._session.moment
@@ -223,14 +233,27 @@ class Ways:
         *,
         up_to_here: bool = False,
     ) -> Past | None:
-        if self._session.stops.needs_trace and only is None and finish is None:
+        if self._session.stops.needs_trace and only is None:
             self.need_trace()
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
-        if not hits:
-            return None
-        at = max(_order(hit) for hit in hits)
-        stops = {int(hit["stop"]) for hit in hits if _order(hit) == at}
-        return Past(moment=at[0], block=at[1], stops=tuple(sorted(number for number in stops if number > 0)))
+        return _last(hits)
+
+    def before_module(self, here: Moment, finish: Json) -> Past | None:
+        """The last operator, or hit of a stop, before the call of a module in which the rank stands; None where that
+        began before the last collective. The rank is anywhere afterwards."""
+        before = self.before(1)
+        if before is None:
+            self._driver.return_to(0)
+        else:
+            self.back_to(before)
+        ask = self._session.resume(until=str(here), finish=finish, events={"until": str(here), "finish": True})
+        hits = self._driver.run(ask, stops="note", silent=True, only=self._stopping)
+        return _last([hit for hit in hits if Moment.parse(str(hit["moment"])) < here])
+
+    @property
+    def _stopping(self) -> list[StopSpec]:
+        """Without those that only tell: on a way back they were told before."""
+        return [stop for stop in self._session.stops if not stop.log_only]
 
     def _forward_to(self, moment: Moment) -> None:
         collective = Moment(moment.step, moment.collective)
@@ -256,6 +279,14 @@ class Ways:
         """On by events, not further than the next collective."""
         self._session.require_stop()
         self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
+
+
+def _last(hits: Sequence[Json]) -> Past | None:
+    if not hits:
+        return None
+    at = max(_order(hit) for hit in hits)
+    stops = {int(hit["stop"]) for hit in hits if _order(hit) == at}
+    return Past(moment=at[0], block=at[1], stops=tuple(sorted(number for number in stops if number > 0)))
 
 
 def _order(hit: Json) -> tuple[Moment, int]:

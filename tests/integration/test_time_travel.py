@@ -137,6 +137,28 @@ def test_a_step_back_is_the_event_before(nan_from_start: Taken) -> None:
         assert one.unlike() == []
 
 
+def test_a_module_is_finished_both_ways_between_collectives(nan_from_start: Taken) -> None:
+    """It ends at the first operator after it, and on the way back at the last before it; what encloses it is next."""
+    with seat(nan_from_start.capsule, "local") as one:
+
+        def module(line: str) -> str:
+            one.at(line)
+            stop = one.debugger.session.stop
+            assert stop is not None and stop.is_between
+            return str(stop.collective["module"])
+
+        one.at("goto 3.2")
+        one.debugger.do("break allocation in blocks.1.mlp.up")
+        assert module("continue").endswith("blocks.1.mlp.up")
+        inside = one.debugger.session.moment
+        one.debugger.do("delete")
+        assert [module("finish").partition("blocks.1")[2] for _ in range(3)] == [".mlp", ".dropout", ""]
+        one.at(f"goto {inside}")
+        ways = [module("reverse-finish").partition("blocks.1")[2] for _ in range(2)]
+        assert ways == [".norm2", ""] and one.debugger.session.moment < inside
+        assert one.unlike() == []
+
+
 def test_back_to_an_allocation_itself_and_a_checkpoint_outlives_the_trace(nan_from_start: Taken) -> None:
     with seat(nan_from_start.capsule, "local") as one:
         one.at("goto 2.1")

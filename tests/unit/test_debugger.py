@@ -201,6 +201,25 @@ def test_once_is_once_and_hits_are_counted() -> None:
     assert ([stop.title for stop in table.stops], table.hits) == (["all_reduce"], {1: 1, 2: 2})
 
 
+def test_a_stop_that_only_tells_is_passed_on_the_way_back_too() -> None:
+    bench = Bench()
+    for line in ("break broadcast", "break all_reduce", "log-only 2"):
+        bench.debugger.do(line)
+    bench.at("goto 2.3")
+    assert [bench.at("rc"), bench.at("rc")] == ["2.1", "1.1"]
+
+
+def test_on_the_way_back_once_is_once_too_and_hits_are_counted() -> None:
+    bench = Bench()
+    bench.at("goto 2.3")
+    for line in ("break all_reduce", "tbreak broadcast"):
+        bench.debugger.do(line)
+    assert [bench.at("rc"), bench.at("rc"), bench.at("rc")] == ["2.2", "2.1", "1.2"]
+    table = bench.debugger.do("stops")
+    assert isinstance(table, answers.StopTable)
+    assert ([stop.title for stop in table.stops], table.hits) == (["all_reduce"], {1: 2, 2: 1})
+
+
 def test_back_and_forward_through_what_was_looked_at() -> None:
     bench = Bench()
     for line in ("next", "goto 2.1", "goto 1.1"):

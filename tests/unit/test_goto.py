@@ -15,7 +15,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank.events import Events
-from prismdbg.rank.gate import Aim, Gate, Stop
+from prismdbg.rank.gate import Aim, Finish, Gate, Stop
 from prismdbg.rank.gate import Stops as Mode
 from prismdbg.rank.stops import Stops
 from prismdbg.rank.tracing.tracer import Event, EventKind
@@ -96,6 +96,26 @@ def test_a_way_between_collectives_passes_allocations_stops_only_where_it_is_tol
     events.aimed(gate.aim)
     events.happened(allocation(matched=(0,)))
     assert bool(stood) is halts
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.NOTE])
+def test_a_module_ends_with_the_first_operator_outside_of_it(monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+    stood: list[Stop] = []
+    gate = Gate(lambda *_, **__: None)
+    monkeypatch.setattr(gate, "stop", stood.append)
+    monkeypatch.setattr("prismdbg.rank.events.tracer.on_event", lambda *_: None)
+    events = Events(gate, Stops(lambda *_: None))
+    gate.aim = Aim(stops=mode, finish=Finish(module="layers.3", step=1), events={"finish": True})
+    events.aimed(gate.aim)
+    walked = ("layers.3", "layers.3.norm", "layers", "layers.3", "head")
+    for op, module in enumerate(walked, 1):
+        for kind in (EventKind.OP, EventKind.ALLOCATION):
+            events.happened(allocation(kind=kind, module=module, moment=Moment(1, 1, op)))
+    outside = [Moment(1, 1, 3), Moment(1, 1, 5)]
+    if mode is Mode.NOTE:
+        assert [hit["moment"] for hit in gate.aim.noted] == [str(moment) for moment in outside] and not stood
+    else:
+        assert [(stop.reason, stop.moment) for stop in stood] == [("finish", outside[0])]
 
 
 def allocation(**changed: Any) -> Event:

@@ -107,6 +107,15 @@ def test_without_a_module_a_step_is_finished() -> None:
     assert where(walk.go(stops="apply", finish={"module": "layers.3", "step": 1})) == ("finish", "1.6")
 
 
+def test_stops_hold_also_on_the_way_to_a_steps_end() -> None:
+    walk = Walk()
+    walk.halts.stops.replace([{"number": 1, "kind": "collective", "condition": "collective in (3, 5)"}])
+    stop = walk.go(stops="apply", finish={"module": "", "step": 1})
+    assert (*where(stop), stop["stops"]) == ("stop", "1.3", [1])
+    noted = walk.go(until="1.7", stops="note", finish={"module": "", "step": 1})
+    assert [(hit["stop"], hit["moment"]) for hit in noted["hits"]] == [(1, "1.5")]
+
+
 def test_what_is_asked_of_a_thread_runs_in_it_and_its_errors_are_the_askers() -> None:
     walk = Walk()
     assert walk.gate.ask(lambda stop: (threading.get_ident(), stop.reason)) == (walk.thread.ident, "start")
