@@ -76,8 +76,8 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
             say(f"{counted(count, 'donor value')} in {request.donor}")
         found = _run(request, run, Turns(crew.go))
         if found is not None:
-            crew.tell_ranks(found.ran)
-            _tell_ranks(run, found.ran)
+            crew.tell_ranks(tuple(sorted(found.ran)))
+            _tell_ranks(run, sorted(found.ran))
         runs = tuple(_told(run, each) for each in crew.ranks.values())
         return Emulated(runs=runs, classes=found)
     finally:

@@ -12,7 +12,7 @@ from prismdbg.workflows.recorded_step import steps_begun
 
 _LONGEST = 160
 _SHOWN = 4
-_WITHOUT_A_WORD = "died without a word, as by a signal"
+_WITHOUT_A_WORD = "left no end in its log, as after a signal"
 
 
 def fault_of(log: RankLog) -> str:

@@ -287,7 +287,7 @@ class TestStepsThatAreNotWhole:
         [
             ("raises", "failed with ValueError: no, in step 2, after all_reduce at /job/train.py:42 in main"),
             ("code", "ended with code 7, in step 2"),
-            ("killed", "died without a word, as by a signal, in step 2"),
+            ("killed", "left no end in its log, as after a signal, in step 2"),
             ("memory", "ran out of memory with OutOfMemoryError: too much, in step 2"),
         ],
     )
