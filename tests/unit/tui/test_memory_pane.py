@@ -18,10 +18,10 @@ from prismdbg_tui.squares import squares
 from prismdbg_tui.treemap_drawing import MapInk, draw_map, node_at, placed_groups
 from prismdbg_tui.treemap_walk import Areas, Side
 from textual.pilot import Pilot
-from tiny_trace import TinyTrace
+from traces import TraceBuilder
 
-from prismdbg.capsule.memory_format import Kind
 from prismdbg.errors import UsageError
+from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 
 INK = CurveInk(background="#000000", line="#0000ff", peak="#ff0000", accent="#ffff00", quiet="#888888")
@@ -229,15 +229,17 @@ def test_keys_for_areas_are_refused_where_none_are_shown(tmp_path: Path) -> None
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """A model from before, activations that come and go, a leak of a hundred bytes a step."""
-    made = TinyTrace(tmp_path / "trace")
-    forward = made.site("aten::mm", ("/job/model.py", 61, "forward"), module="layers.0")
-    leak = made.site("aten::clone", ("/job/train.py", 9, "main"))
-    made.allocate(Moment(0), 1000, kind=Kind.BEFORE)
+    forward, leak = (Frame("/job/model.py", 61, "forward"),), (Frame("/job/train.py", 9, "main"),)
+    made = TraceBuilder(tmp_path / "trace")
+    made.before(1000)
     for step in range(3):
-        block = made.allocate(Moment(step, 1, 2), 500 if step != 1 else 5000, forward)
-        made.allocate(Moment(step, 1, 7), 100, leak)
-        made.free(Moment(step, 2), block)
-    return made.close()
+        made.now = Moment(step, 1, 2)
+        block = made.allocate(500 if step != 1 else 5000, "aten::mm", module="layers.0", frames=forward)
+        made.now = Moment(step, 1, 7)
+        made.allocate(100, "aten::clone", frames=leak)
+        made.now = Moment(step, 2)
+        made.free(block)
+    return made.write()
 
 
 def looked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Mapping
 
 import aiohttp
 import pytest
@@ -19,6 +20,22 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def asked(path: str, key: str | None, *, headers: Mapping[str, str] | None = None, run: str = "") -> tuple[int, str]:
+    """The status, and the text without the port."""
+
+    async def ask() -> tuple[int, str]:
+        port = free_port()
+        server = GuardedServer(["true"], port, SECRET, run)
+        async with (
+            TestServer(await server._make_app(), host="127.0.0.1", port=port),
+            aiohttp.ClientSession() as session,
+            session.get(f"{server.public_url}{path}", params={KEY: key} if key else {}, headers=headers) as response,
+        ):
+            return response.status, (await response.text()).replace(f":{port}", "")
+
+    return asyncio.run(ask())
+
+
 @pytest.mark.parametrize(
     ("key", "headers", "status"),
     [
@@ -30,17 +47,8 @@ def free_port() -> int:
     ],
 )
 def test_the_key_and_the_origin(key: str | None, headers: dict[str, str], status: int) -> None:
-    async def ask() -> int:
-        port = free_port()
-        server = GuardedServer(["true"], port, SECRET)
-        async with (
-            TestServer(await server._make_app(), host="127.0.0.1", port=port),
-            aiohttp.ClientSession() as session,
-            session.get(server.public_url, params={KEY: key} if key else {}, headers=headers) as response,
-        ):
-            return response.status
-
-    assert asyncio.run(ask()) == status
+    got, _ = asked("", key, headers=headers)
+    assert got == status
 
 
 def test_the_browser_keeps_the_key() -> None:
@@ -62,30 +70,11 @@ def test_the_browser_keeps_the_key() -> None:
     [("/open/617", 200), ("/debug/0", 200), ("/rm/0", 404), ("/open/-1", 404), ("/open/1;id", 404), ("/open/1", 403)],
 )
 def test_a_rank_of_a_run_has_a_page_with_a_connection_of_its_own(path: str, status: int) -> None:
-    async def ask() -> tuple[int, str]:
-        port = free_port()
-        server = GuardedServer(["true"], port, SECRET, run="/runs/a b")
-        async with (
-            TestServer(await server._make_app(), host="127.0.0.1", port=port),
-            aiohttp.ClientSession() as session,
-            session.get(f"{server.public_url}{path}", params={KEY: SECRET} if status != 403 else {}) as response,
-        ):
-            return response.status, (await response.text()).replace(f":{port}", "")
-
-    got, text = asyncio.run(ask())
+    got, text = asked(path, SECRET if status != 403 else None, run="/runs/a b")
     assert got == status
     assert (f'"ws://127.0.0.1{path}/ws"' in text) is (status == 200)
 
 
 def test_of_a_capsule_there_are_no_pages_of_ranks() -> None:
-    async def ask() -> int:
-        port = free_port()
-        server = GuardedServer(["true"], port, SECRET)
-        async with (
-            TestServer(await server._make_app(), host="127.0.0.1", port=port),
-            aiohttp.ClientSession() as session,
-            session.get(f"{server.public_url}/open/0", params={KEY: SECRET}) as response,
-        ):
-            return response.status
-
-    assert asyncio.run(ask()) == 404
+    got, _ = asked("/open/0", SECRET)
+    assert got == 404
