@@ -125,7 +125,7 @@ def test_one_call_is_left_out(drawn: list[Step], rank: int, data: st.DataObject)
 @settings(max_examples=120, deadline=None)
 @given(steps, st.integers(0, 3), st.data())
 def test_two_calls_change_places(drawn: list[Step], rank: int, data: st.DataObject) -> None:
-    """Where one is along tp and the other along dp nobody waits in a circle: that goes well in the real job, too. Of two
+    """Where one is along tp and the other along dp nobody waits in a circle: that goes well. Of two
     all_to_all nobody can tell, for each rank may give its own sizes."""
     number = data.draw(st.integers(0, max(len(drawn) - 2, 0)))
     if len(drawn) < 2 or drawn[number] == drawn[number + 1]:
