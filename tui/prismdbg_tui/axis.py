@@ -41,7 +41,8 @@ def make_axis(recording: Recording, by_time: bool) -> Axis:
     if by_time and len(columns):
         begin = (columns.begun_ns - columns.begun_ns.min()).astype(np.float64)
         open_ended = columns.ended_ns < 0  # a collective that never ended waits until the capsule was made
-        last = (recording.seen_until_ns if open_ended.any() else recording.log_until_ns) - int(columns.begun_ns.min())
+        stuck = open_ended & (np.arange(len(columns)) < recording.beyond)
+        last = (recording.seen_until_ns if stuck.any() else recording.log_until_ns) - int(columns.begun_ns.min())
         end = np.where(open_ended, last, columns.ended_ns - columns.begun_ns.min()).astype(np.float64)
     else:
         begin = np.arange(len(columns), dtype=np.float64)

@@ -129,7 +129,7 @@ def _labels(
 def _text(recording: Recording, row: int, room: int, *, by_time: bool) -> str:
     name, waited = recording.label(row), recording.waited_ns(row)
     if by_time:
-        long = f"{name} {'never ended' if waited is None else figures.duration(waited)}"
+        long = f"{name} {recording.open_word(row) if waited is None else figures.duration(waited)}"
         if len(long) <= room:
             return long
     return figures.cut(name, room)

@@ -60,6 +60,10 @@ class Recording:
         ended = int(self.columns.ended_ns[row])
         return None if ended < 0 else ended - int(self.columns.begun_ns[row])
 
+    def open_word(self, row: int) -> str:
+        """What is said of one that has no end: behind B the job went on, only the log was read before that."""
+        return "in flight" if row >= self.beyond else "never ended"
+
     def source(self, row: int) -> str:
         """`train.py:61`, the program's own line."""
         return self.source_of_stack(int(self.columns.stack[row]))

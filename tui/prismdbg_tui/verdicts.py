@@ -57,7 +57,7 @@ def _recorded(recording: Recording, row: int) -> Verdict:
     if columns.failed[row]:
         return Verdict("failed", bad=True)
     if columns.ended_ns[row] < 0:
-        return Verdict("never ended", bad=True)
+        return Verdict(recording.open_word(row), bad=row < recording.beyond)
     if columns.synthesized[row]:
         return Verdict("synthesized")
     if row >= recording.made_up_from:

@@ -71,6 +71,19 @@ def test_waits_are_drawn_where_they_are_known(recording: Recording) -> None:
     assert others.waited[2].max() == 0 and others.covered[2, -2] == 0 < others.covered[0, -2]
 
 
+def test_what_was_in_flight_behind_b_does_not_stretch_the_time_line(recording: Recording) -> None:
+    """The job went on; what hangs where the capsule ends waits until it was made."""
+    row = len(recording) - 1
+    recording.columns.ended_ns[:row] = recording.columns.begun_ns[:row] + 1
+    recording.columns.ended_ns[row] = -1
+    recording.seen_until_ns = recording.log_until_ns + 1000
+    recording.beyond = row
+    running, word = make_axis(recording, by_time=True).span, recording.open_word(row)
+    recording.beyond = row + 1
+    assert make_axis(recording, by_time=True).span >= running + 999
+    assert (word, recording.open_word(row)) == ("in flight", "never ended")
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
