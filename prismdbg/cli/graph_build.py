@@ -27,12 +27,13 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 @click.option("--step", type=click.IntRange(0), help="This step; the last whole one if not given.")
 @click.option(
     "--with", "captured", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="CAPSULE",
-    help="Put this captured rank into the graph of RUN, in its own place.",
+    help="Put this captured rank into the graph of RUN, in its own place; in a stretched one at its coordinates.",
 )  # fmt: skip
 @click.option("--as-recorded", is_flag=True, help="Of RUN: every rank's own times, and the transfers that were.")
-@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Then put the same classes on so many ranks.")
+@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Put the same classes on so many ranks.")
 @click.option("--no-replay", is_flag=True, help="Of a CAPSULE only what was recorded: nothing is run.")
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a replay.  [default: the best]")
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a replay.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path),
@@ -48,6 +49,7 @@ def command(
     stretch: tuple[str, ...],
     no_replay: bool,
     runtime: str | None,
+    allow_writes: bool,
     timeout: float,
     output: Path | None,
 ) -> None:
@@ -70,6 +72,7 @@ def command(
             step=None if is_run else step,
             replay=not no_replay,
             runtime=runtime or "",
+            allow_writes=allow_writes,
             timeout_s=timeout,
         )
 
@@ -87,10 +90,11 @@ def command(
         graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
     else:
         graph = captured_graph(of_capsule(path), mesh, axes, render.say)
-    for capsule in captured:
-        graph = with_captured(graph, of_capsule(capsule), render.say)
+    ran_on = graph.mesh
     for axis, size in what_if_options.sizes(stretch):
         graph = graph.stretched(axis, size)
+    for capsule in captured:
+        graph = with_captured(graph, of_capsule(capsule), render.say, ran_on)
     _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
 
 

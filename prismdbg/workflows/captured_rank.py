@@ -42,6 +42,7 @@ class CapturedRequest:
     step: int | None = None
     replay: bool = True
     runtime: str = ""
+    allow_writes: bool = False
     timeout_s: float = 3600.0
 
 
@@ -61,12 +62,17 @@ def captured_graph(request: CapturedRequest, mesh: Mesh | None, alike: Sequence[
     return replace(graph, origin=origin.Origin(source=origin.Source.RECORDED, standing_at=standing))
 
 
-def with_captured(graph: JobGraph, request: CapturedRequest, say: Say) -> JobGraph:
+def with_captured(graph: JobGraph, request: CapturedRequest, say: Say, mesh: Mesh | None = None) -> JobGraph:
     """`graph` with the captured rank in its place. UsageError names the first call in which it is not of the class that
-    it was of there."""
+    it was of there.
+
+    mesh: of the captured job, where the graph was stretched; the rank is put at the same coordinates.
+    """
     with opened(request.capsule) as capsule:
-        mesh, rank = _mesh_of(capsule.manifest, graph.mesh), capsule.manifest.rank
-        before = graph.class_of(rank)
+        mesh = _mesh_of(capsule.manifest, mesh or graph.mesh)
+        rank = capsule.manifest.rank
+        place = graph.mesh.rank(**mesh.coordinates(rank))
+        before = graph.class_of(place)
 
         def check(entries: Entries) -> None:
             if shape_of(entries) != shape_of(before.entries):
@@ -78,7 +84,7 @@ def with_captured(graph: JobGraph, request: CapturedRequest, say: Say) -> JobGra
                 )
 
         entries = _entries(capsule, mesh, request, say, check)
-    return graph.with_rank(rank, RankClass(name=f"captured rank {rank}", entries=entries))
+    return graph.with_rank(place, RankClass(name=f"captured rank {rank}", entries=entries))
 
 
 def _mesh_of(manifest: Manifest, mesh: Mesh | None) -> Mesh:
@@ -121,7 +127,7 @@ def _packed(capsule: Capsule, log: RankLog, recorded: RecordedStep) -> TracedSte
 def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, say: Say) -> TracedStep | None:
     """The replay goes on to the first call after the step, so that all of the step has run."""
     replayed = traced_replay(
-        ReplayRequest(capsule=capsule, runtime=request.runtime),
+        ReplayRequest(capsule=capsule, runtime=request.runtime, allow_writes=request.allow_writes),
         say,
         until=Moment(recorded.step + 1, 1),
         timeout_s=request.timeout_s,

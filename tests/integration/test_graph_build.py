@@ -119,3 +119,12 @@ def test_an_emulated_rank_with_its_operators_and_its_memory_and_a_captured_one_i
         ("captured rank 1", 1),
     ]
     assert simulated(file)["world"] == 4
+
+    options = ("--alike", "dp", "--stretch", "dp=8192", "--with", captured_live_native.capsule, "--no-replay")
+    among = built(run, *options, file=file)
+    assert [(c.name, int((among.class_at == n).sum())) for n, c in enumerate(among.classes)] == [
+        ("as rank 0", 8191),
+        ("captured rank 1", 1),
+    ]
+    assert among.class_of(1).name == "captured rank 1"
+    assert simulated(file)["world"] == 8192
