@@ -62,7 +62,7 @@ class Recording:
 
     def open_word(self, row: int) -> str:
         """What is said of one that has no end: behind B the job went on, only the log was read before that."""
-        return "in flight" if row >= self.beyond else "never ended"
+        return "was in flight" if row >= self.beyond else "never ended"
 
     def source(self, row: int) -> str:
         """`train.py:61`, the program's own line."""

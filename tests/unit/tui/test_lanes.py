@@ -81,7 +81,7 @@ def test_what_was_in_flight_behind_b_does_not_stretch_the_time_line(recording: R
     running, word = make_axis(recording, by_time=True).span, recording.open_word(row)
     recording.beyond = row + 1
     assert make_axis(recording, by_time=True).span >= running + 999
-    assert (word, recording.open_word(row)) == ("in flight", "never ended")
+    assert (word, recording.open_word(row)) == ("was in flight", "never ended")
 
 
 @pytest.mark.parametrize(

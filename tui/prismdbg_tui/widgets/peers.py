@@ -37,7 +37,9 @@ class Peers(Pane):
         if not columns.is_p2p[row] and 0 <= root < len(group.ranks):
             rows = [(r, f"{role}, root" if r == group.ranks[root] else role, "") for r, role, _ in rows]
         waited = recording.waited_ns(row)
-        note = f"this rank waited {figures.duration(waited)}" if waited is not None else recording.open_word(row)
+        note = (
+            f"this rank waited {figures.duration(waited)}" if waited is not None else f"it {recording.open_word(row)}"
+        )
         if columns.synthesized[row]:
             note = "none of its peers was there"
         self._put(f"{group.title}, {figures.plural(group.size, 'rank')}", rows, note)
