@@ -7,17 +7,18 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.counted import counted
-from prismdbg.rank.config import RankConfig
+from prismdbg.rank.config import RANK_MEMORY, RankConfig
 from prismdbg.workflows.costs import image_bytes
 from prismdbg.workflows.injection import job_environment
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -117,7 +118,11 @@ class EmulatedRank:
                 self._program.command, env=environment, pass_fds=(ask_fd, say_fd), stdout=self._program.stdout
             )
         except OSError as error:
-            raise UsageError(f"the program cannot be started: {error}", hint="give the command after `--`") from error
+            first = self._program.command[0]
+            hint = "is it executable? a script is started by its interpreter: -- python train.py"
+            if isinstance(error, FileNotFoundError):
+                hint = "give its path, or write: -- python train.py"
+            raise UsageError(f"{first} cannot be started: {error.strerror or error}", hint=hint) from error
         finally:
             os.close(ask_fd)
             os.close(say_fd)
@@ -161,7 +166,7 @@ class EmulatedRank:
         folders, wanted = self._folders(), self._program.steps
         if not folders:
             raise RankLost(
-                f"rank {self.rank}'s program ended with code {code} before it issued a collective or a step",
+                f"rank {self.rank}'s program {how_it_ended(code)} before it issued a collective or a step",
                 hint="its output is above"
                 if code
                 else "does it call torch.distributed.init_process_group? its output is above",
@@ -170,7 +175,7 @@ class EmulatedRank:
             log = read_log(folders[-1])
         except CapsuleError as error:
             raise RankLost(
-                f"rank {self.rank}'s program ended with code {code}, and there is no log of it: {error}",
+                f"rank {self.rank}'s program {how_it_ended(code)}, and there is no log of it: {error}",
                 hint="why it was not recorded is said above; a full disk, for one",
             ) from error
         if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
@@ -180,18 +185,35 @@ class EmulatedRank:
             )
         reached = log.steps[-1].step if log.steps else 0
         if code:
-            raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
-            run = quote(str(self._program.run.path))
-            raise RankLost(
-                f"rank {self.rank}'s program failed with code {code} in step {reached}{raised}",
-                hint=f"its output is above; step through: prismdbg debug {run} --rank {self.rank}",
-            )
+            raise self._failure(log, folders, f"{how_it_ended(code)} in step {reached}")
         if wanted and reached < wanted:
             shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"
             raise RankLost(
                 f"rank {self.rank}'s program ended after {reached} of {counted(wanted, 'step')}",
                 hint=f"{shorter}, or let the program run longer",
             )
+
+    def _failure(self, log: RankLog, folders: Sequence[Path], how: str) -> RankLost:
+        """What there is to look at stays; a log without a call is nothing."""
+        raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
+        look = f"{quote(str(self._program.run.path))} --rank {self.rank}"
+        if log.collectives:
+            hint = f"its output is above; step through: prismdbg debug {look}"
+        elif (folders[-1] / RANK_MEMORY).exists():
+            hint = f"its output is above; what it held: prismdbg memory {look}"
+        else:
+            hint = "its output is above"
+            for folder in folders:
+                shutil.rmtree(folder)
+        return RankLost(f"rank {self.rank}'s program {how}{raised}", hint=hint)
+
+
+def how_it_ended(code: int) -> str:
+    """Of a process, as its parent is told."""
+    if code >= 0:
+        return f"failed with code {code}" if code else "ended with code 0"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def rank_environment(rank: int, world: int, per_node: int) -> Mapping[str, str]:

@@ -26,6 +26,8 @@ BOUND_S = 60.0
     ("program", "code"),
     [
         (["no-such-program"], 2),
+        ([str(PROGRAMS / "emulated_steps.py")], 2),  # which is not executable
+        (python("emulated_raises.py"), 6),
         ([sys.executable, "no-such-script.py"], 6),
         (python("emulated_steps.py", 0, 0), 6),
     ],
@@ -48,6 +50,13 @@ def test_what_a_rank_left_stays(tmp_path: Path) -> None:
     assert advice is not None and str(tmp_path / "run") in advice[1]
     said = prismdbg("status", tmp_path / "run")
     assert "rank 0 failed at" in said.err and "graph build" not in said.err
+
+
+def test_a_rank_that_was_killed_is_said_to(tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_raises.py", "SIGKILL"))
+    assert done.returncode == 6
+    assert "rank 0's program was killed by SIGKILL in step 0" in done.stderr
+    assert "died at 0.1" in prismdbg("status", tmp_path / "run").err
 
 
 @pytest.mark.parametrize("command", ["emulate", "plan"])
