@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,6 +104,17 @@ WALKS: dict[str, Incident] = {
             ),
         ),
     ),
+    "memory": Incident(
+        options=("--window", "all", "--memory", "--memory-cap", "64MiB"),
+        walks=(
+            Walk(
+                capsule="oom-rank0-*",
+                steps=(keys("v", "z", picture="1-curve"), keys("X", picture="2-leaked")),
+                runs=False,
+            ),
+            Walk(capsule="oom-rank0-*", steps=(keys("c"), typed("print curve[-1]", picture="3-kept"))),
+        ),
+    ),
     "hang": Incident(
         options=("--checkpoint-every", "5", "--trigger", "hang=10s"),
         walks=(
@@ -166,9 +176,11 @@ def recorded(name: str, run: Path | None) -> Iterator[Path]:
     if run is not None:
         yield run
         return
-    with tempfile.TemporaryDirectory(prefix="prismdbg-pictures-") as folder, neutral_copy() as examples:
-        record(name, Path(folder) / name, examples)
-        yield Path(folder) / name
+    with neutral_copy() as examples:
+        run = NEUTRAL / "runs" / name  # what ran out of memory says where its run lies
+        run.parent.mkdir()
+        record(name, run, examples)
+        yield run
 
 
 async def take(capsule: Path, walk: Walk, runtime: str, into: Path) -> None:

@@ -123,3 +123,13 @@ def test_rank_1_raises_in_its_dataset() -> None:
     assert run.exit_code == 1
     assert max(run.losses) in (14, 15)  # rank 0 may not get to print the 15th
     assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x86 in position 0" in run.text
+
+
+def test_what_runs_out_of_memory_under_a_cap_has_enough_without() -> None:
+    run = torchrun("incidents/memory/train.py", "--steps", "6")
+
+    assert run.exit_code == 0, run.text
+    assert len(run.losses) == 6
+    (held_out,) = re.findall(r"held out((?: \d+\.\d{4})+)", run.text)
+    losses = [float(loss) for loss in held_out.split()]
+    assert len(losses) == 6 and losses[-1] < losses[0]
