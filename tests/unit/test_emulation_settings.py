@@ -46,6 +46,25 @@ def test_the_last_rule_that_holds_decides() -> None:
     assert Emulation(rank=0, world=8, axes=()).policy("tp", "send") is Policy.AUTO
 
 
+@pytest.mark.parametrize(
+    ("axes", "rule", "ranks"),
+    [
+        ((("dp", 8192),), "dp=noise", range(8192)),  # the world has no other name for who wrote the mesh
+        ((("dp", 8192),), "world=noise", range(8192)),
+        (MESH, "pp+dp+tp=noise", range(8192)),
+        (MESH, "tp+dp=noise", range(512)),  # in another order than the mesh's
+        ((("pp", 1), ("dp", 64), ("tp", 1)), "dp+tp=noise", range(64)),
+        ((("pp", 2), ("dp", 64), ("tp", 1)), "dp+tp=noise", range(64)),
+    ],
+)
+def test_a_rule_holds_for_the_group_over_its_axes_however_it_is_called(
+    axes: tuple[tuple[str, int], ...], rule: str, ranks: range
+) -> None:
+    settings = Emulation(rank=0, world=8192, axes=axes, rules=(Rule.parse(rule),))
+    assert settings.policy(Axes(axes).name_of("g", list(ranks)), "all_reduce") is Policy.NOISE
+    assert settings.policy("another", "all_reduce") is Policy.AUTO
+
+
 def test_settings_come_back_from_their_file() -> None:
     settings = Emulation(rank=3, world=8192, axes=MESH, rules=(Rule.parse("tp=echo"),), asked=(0, 3), until="0|5")
     assert Emulation.from_json(settings.to_json()) == settings

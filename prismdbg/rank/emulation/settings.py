@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from prismdbg.errors import UsageError
@@ -58,8 +59,22 @@ class Rule:
             raise UsageError(f"{text!r}: no collective is called {op!r}", hint=f"one of: {', '.join(sorted(LABELS))}")
         return cls(axis=match["axis"] or "", op=op, policy=Policy(match["policy"]))
 
-    def holds(self, axis: str, op: str) -> bool:
-        return self.axis in ("", axis) and self.op in ("", op)
+    def holds(self, axis: str, op: str, axes: tuple[tuple[str, int], ...] = ()) -> bool:
+        """axes: of the mesh, name and size; `dp` is the world where there is no other axis."""
+        return self.op in ("", op) and named_as_groups_are(self.axis, axes) in ("", axis)
+
+
+@lru_cache
+def named_as_groups_are(axis: str, axes: tuple[tuple[str, int], ...]) -> str:
+    """`tp+dp` as `dp+tp`, in the mesh's order; `world` where that is all of it. What is not of the mesh stays."""
+    named = axis.split("+")
+    if not axis or not set(named) <= {name for name, _ in axes}:
+        return axis
+    wide = [name for name, size in axes if size > 1]
+    chosen = [name for name in wide if name in named]
+    if chosen == wide:
+        return WORLD
+    return "+".join(chosen) or axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +107,7 @@ class Emulation:
 
     def policy(self, axis: str, op: str) -> Policy:
         """The last rule that holds decides."""
-        return next((rule.policy for rule in reversed(self.rules) if rule.holds(axis, op)), Policy.AUTO)
+        return next((rule.policy for rule in reversed(self.rules) if rule.holds(axis, op, self.axes)), Policy.AUTO)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
