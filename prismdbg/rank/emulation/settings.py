@@ -61,7 +61,7 @@ class Rule:
 
     def holds(self, axis: str, op: str, axes: tuple[tuple[str, int], ...] = ()) -> bool:
         """axes: of the mesh, name and size; `dp` is the world where there is no other axis."""
-        return self.op in ("", op) and named_as_groups_are(self.axis, axes) in ("", axis)
+        return self.op in ("", op) and (not self.axis or axis in (self.axis, named_as_groups_are(self.axis, axes)))
 
 
 @lru_cache
