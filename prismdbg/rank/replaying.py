@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog, read_log
-from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank import kernels, replay_verbs, state_hash
 from prismdbg.rank.agent import Agent
@@ -18,7 +17,7 @@ from prismdbg.rank.microscope import Microscope
 from prismdbg.rank.peers import RecordedPeers
 from prismdbg.rank.replayer import Replayer
 from prismdbg.rank.steps import COUNTER
-from prismdbg.rank.stops import line_of
+from prismdbg.rank.stops import HELD, line_of
 from prismdbg.rank.surroundings import innermost
 from prismdbg.rank.tracing import tracer
 
@@ -73,6 +72,7 @@ class Replaying:
             at = self.counters.moment
             names = {"exception": error, "type": report["type"], "text": report["text"]}
             names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
+            names |= dict.fromkeys(HELD, tracer.allocated()) if tracer.is_armed() else {}
             numbers = self.replayer.halts.stops.of_kind("exception", names.__getitem__, frame)
             self.gate.stop(Stop("exception", self.counters.moment, {}, frame, names, told, stops=numbers))
 
@@ -129,7 +129,3 @@ class Replaying:
     @property
     def at_start(self) -> bool:
         return self.gate.current is not None and self.gate.current.reason == START
-
-    def require_idle(self) -> None:
-        if self.gate.current is None:
-            raise UsageError("the rank is running")

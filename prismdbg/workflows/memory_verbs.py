@@ -106,7 +106,8 @@ class MemoryVerbs:
         """`of`: the moments asked about."""
         trace, here = self.trace(), self._driver.session.moment
         trace.require(*of, here=here)
-        return answers.Memory(answer=look(trace), by=by, moment=of[0] if of else here)
+        moment = of[0] if of else max(here, trace.end)  # an exception lies behind the collective that it is told with
+        return answers.Memory(answer=look(trace), by=by, moment=moment)
 
     def _export(self, path: Path) -> Answer:
         check_place(path)

@@ -72,8 +72,11 @@ class MemoryLooker:
         highest = peak(trace)
         if highest is None:
             return MemoryView(note="The trace is empty: nothing was allocated since it began.")
+        at = request.at
+        if at is not None and request.look is None:  # an exception lies behind the collective that it is told with
+            at = max(at, trace.end)
         view = MemoryView(
-            at=request.at,
+            at=at,
             by=request.by,
             curve=_curve(trace, request, highest.moment),
             peak_bytes=highest.size_bytes,

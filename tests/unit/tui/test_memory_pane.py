@@ -279,3 +279,32 @@ def test_what_leaked_between_two_moments(trace: Path) -> None:
 def test_what_is_no_trace_is_said(tmp_path: Path) -> None:
     assert "trace on" in looked(None, None).note
     assert "no memory trace" in looked(tmp_path, None).note
+
+
+def test_an_exception_lies_behind_the_collective_that_it_is_told_with(trace: Path) -> None:
+    """The rank stands at the trace's end: what lives there is told, by that moment."""
+    view = MemoryLooker().look(MemoryRequest(folder=trace, at=Moment(1), look=None, since=None, by=GroupBy.STACK))
+    assert (view.at, view.program_bytes) == (Moment(2, 2), 1300)
+    at_collective = looked(trace, Moment(1))
+    assert (at_collective.at, at_collective.program_bytes) == (Moment(1), 1100)
+
+
+def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
+    made = TraceBuilder(tmp_path / "trace", now=Moment(7), from_start=False)
+    made.before(1000)
+    made.now = Moment(7, 1, 2)
+    made.allocate(500, "aten::mm")
+    view = looked(made.write(), Moment(7, 2))
+    assert (view.program_bytes, view.is_least, view.uncounted_bytes) == (1500, True, None)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("v")
+        await until(lambda: "trace on" in app.panes.memory.shown.note, pilot)
+        for bound, said in ((None, "without what C++ alone held"), (3 << 20, "alone held (at most 3.0 MiB)")):
+            shown = replace(view, uncounted_bytes=bound)
+            app.post_message(MemoryLooked(shown))
+            await until(lambda shown=shown: app.panes.memory.shown is shown, pilot)  # type: ignore[misc]
+            text = str(app.panes.memory.note.visual)
+            assert "at least 1.5 KiB alive at 7.2" in text and "1000 B before A" in text and said in text
+
+    screen_of(part, tmp_path, PlayedRank())
