@@ -46,7 +46,7 @@ class Glance:
         """`elsewhere`: the cursor moved, so the program's own frame is looked from."""
         self._frame = None if elsewhere else self._frame
         if self.at_rank:
-            self._panes.show_stop(self._app.state)
+            self._panes.show_stop(self._app.state, self._app.sight)
         else:
             self._later("look", self._look)
         self.look_at_memory()

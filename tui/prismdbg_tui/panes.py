@@ -108,14 +108,17 @@ class Panes:
         self.values.show(message.values, (), "recorded")
         self.peers.show_recorded(recording, message.row)
 
-    def show_stop(self, state: State) -> None:
-        """Of the living rank, where the cursor is where it stands."""
+    def show_stop(self, state: State, sight: Sight | None) -> None:
+        """Of the living rank, where the cursor is where it stands. Between two collectives nobody takes part: the one
+        under the cursor is told as it was recorded."""
         self.source.show(state.source)
         self.stack.show(state.frames, state.frame)
         self.values.show(state.values, own_names(state.names), "of the rank, now")
         self.console.line.completion.names = tuple(str(name["name"]) for name in state.names)
         if state.peers:
             self.peers.show_live(state.peers)
+        elif sight is not None and len(sight.recording):
+            self.peers.show_recorded(sight.recording, sight.cursor)
 
     def show_session(self, state: State, sight: Sight, verdicts: Verdicts) -> None:
         """Stops, images and verdicts, wherever the cursor is."""

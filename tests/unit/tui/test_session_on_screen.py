@@ -77,6 +77,22 @@ def test_a_watch_is_shown_at_each_stop(tmp_path: Path) -> None:
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
 
 
+def test_between_collectives_peers_are_of_the_one_under_the_cursor(tmp_path: Path) -> None:
+    """Nobody takes part where the rank stands then; who took part at the stop before is no answer either."""
+    raises = stopped("1.0", 3, "exception") | {"collective": {}}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        await until(lambda: "recorded wait" in str(app.panes.peers.border_subtitle), pilot)
+        await pilot.press("c")
+        await stands(app, pilot, "1.0")
+        await until(lambda: "this rank waited" in str(app.panes.peers.border_subtitle), pilot)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)], [raises]))
+
+
 def test_keys_go_back(tmp_path: Path) -> None:
     rank = PlayedRank([stopped("0.2", 2)], [stopped("0.1", 3, "until")])
     rank.answers["history"] = lambda _: {"moments": ["0.1"]}
