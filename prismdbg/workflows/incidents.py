@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 
 from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
@@ -15,6 +16,7 @@ from prismdbg.model.moment import Moment
 
 SETTLE_NS = 1_000_000_000
 SLOW_HISTORY = 8
+_MOST_OF_IT = 0.5  # of what a slow step took more: then it was the wait for that rank
 DEFAULT_TRIGGERS = "exception,nan,hang=60s,signal"
 KNOWN_TRIGGERS = {"exception": "", "nan": "", "hang": "60s", "signal": "", "oom": "", "slow": "3"}
 
@@ -118,6 +120,37 @@ class StepTimes:
         return times[-1] - times[-2], gaps[len(gaps) // 2]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SlowStep:
+    """As the first rank told it: where the ranks wait for one another, the step of all of them is slow."""
+
+    folder: str
+    step: int
+    took_ns: int
+    median_ns: int
+
+
+@dataclass(slots=True)
+class StepWaits:
+    """How long each rank waited in its collectives, by step: who lets the others wait waits least."""
+
+    _waited_ns: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def add(self, folder: str, record: Collective) -> None:
+        steps = self._waited_ns.setdefault(folder, {})
+        steps[record.moment.step] = steps.get(record.moment.step, 0) + (record.duration_ns or 0)
+        for old in [step for step in steps if step < record.moment.step - SLOW_HISTORY]:
+            del steps[old]
+
+    def least(self, step: int) -> tuple[str, int] | None:
+        """The rank that waited least in that step, and how much longer the others did, in the middle."""
+        waited = {folder: steps[step] for folder, steps in self._waited_ns.items() if step in steps}
+        if len(waited) < 2:
+            return None
+        least = min(waited, key=waited.__getitem__)
+        return least, round(median(ns for folder, ns in waited.items() if folder != least)) - waited[least]
+
+
 @dataclass(slots=True)
 class _Attempt:
     """One start of the job: a launcher that restarts it restarts all ranks together."""
@@ -127,14 +160,18 @@ class _Attempt:
     _nan_since_ns: int | None = None
     _raised: list[tuple[str, Note]] = field(default_factory=list)
     _raised_since_ns: int | None = None
+    _slow: _SlowStep | None = None
+    _slow_since_ns: int | None = None
+    _waits: StepWaits = field(default_factory=StepWaits)
     _fired: set[str] = field(default_factory=set)
 
     @property
     def settling(self) -> bool:
-        return self._nan_since_ns is not None or self._raised_since_ns is not None
+        return any(since is not None for since in (self._nan_since_ns, self._raised_since_ns, self._slow_since_ns))
 
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
-        return [*self._first_raised(now_ns, ended), *self._first_nonfinite(now_ns, ended)]
+        found = (self._first_raised, self._first_nonfinite, self._slow_one)
+        return [wanted for find in found for wanted in find(now_ns, ended)]
 
     def _first_nonfinite(self, now_ns: int, ended: bool) -> list[Wanted]:
         if not _has_settled(self._nan_since_ns, now_ns, ended):
@@ -183,17 +220,33 @@ class _Attempt:
         incident = Incident(kind=_kind(note), text=text, moment=Moment.parse(str(note.data["moment"])))
         return [Wanted(folder=folder, incident=incident)]
 
-    def slow(self, folder: str, mark: StepMark, steps: StepTimes) -> list[Wanted]:
+    def note_completed(self, folder: str, record: Collective) -> None:
+        if "slow" in self.triggers and "slow" not in self._fired:
+            self._waits.add(folder, record)
+
+    def note_step(self, folder: str, mark: StepMark, steps: StepTimes, now_ns: int) -> None:
         found = steps.last_against_median(folder)
-        if "slow" not in self.triggers or "slow" in self._fired or found is None:
+        if "slow" not in self.triggers or "slow" in self._fired or self._slow is not None or found is None:
+            return
+        took, usual = found
+        if took >= float(self.triggers["slow"]) * usual:
+            self._slow = _SlowStep(folder=folder, step=max(mark.step - 1, 0), took_ns=took, median_ns=usual)
+            self._slow_since_ns = now_ns
+
+    def _slow_one(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """Of the rank for which the others waited in that step, if they did; else of the one that was seen."""
+        if self._slow is None or not _has_settled(self._slow_since_ns, now_ns, ended):
             return []
-        last, median = found
-        if last < float(self.triggers["slow"]) * median:
-            return []
+        self._slow_since_ns = None
         self._fired.add("slow")
-        text = f"step {mark.step - 1} took {last / 1e9:.2f} s, {last / median:.1f} times the median"
-        incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(max(mark.step - 1, 0)))
-        return [Wanted(folder=folder, incident=incident, last=Moment(max(mark.step - 1, 0), 1 << 60))]
+        slow, folder = self._slow, self._slow.folder
+        text = f"step {slow.step} took {slow.took_ns / 1e9:.2f} s, {slow.took_ns / slow.median_ns:.1f} times the median"
+        least = self._waits.least(slow.step)
+        if least is not None and least[1] >= _MOST_OF_IT * (slow.took_ns - slow.median_ns):
+            folder, longer_ns = least
+            text += f"; the others waited {longer_ns / 1e9:.2f} s for {_title(folder)}"
+        incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(slow.step))
+        return [Wanted(folder=folder, incident=incident, last=Moment(slow.step, 1 << 60))]
 
 
 @dataclass(slots=True)
@@ -209,19 +262,20 @@ class IncidentWatch:
         """Something was seen and it is not yet decided who was first."""
         return any(attempt.settling for attempt in self._attempts.values())
 
-    def feed(self, folder: str, event: Event, now_ns: int) -> list[Wanted]:
+    def feed(self, folder: str, event: Event, now_ns: int) -> None:
         attempt = self._attempt(folder)
         match event:
             case Collective() if event.sent_nonfinite:
                 attempt.note_nonfinite(folder, event, True, now_ns)
-            case Completion() if event.collective.received_nonfinite and not event.collective.synthesized:
-                attempt.note_nonfinite(folder, event.collective, False, now_ns)
+            case Completion():
+                attempt.note_completed(folder, event.collective)
+                if event.collective.received_nonfinite and not event.collective.synthesized:
+                    attempt.note_nonfinite(folder, event.collective, False, now_ns)
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case StepMark():
                 self._steps.add(folder, event)
-                return attempt.slow(folder, event, self._steps)
-        return []
+                attempt.note_step(folder, event, self._steps, now_ns)
 
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
         """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""

@@ -107,13 +107,12 @@ class Supervisor:
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
-        wanted = []
         for name, event in self._new_events():
-            wanted += self._incidents.feed(name, event, now_ns)
+            self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
-        wanted += [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
+        wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
             return
         for one in wanted:

@@ -38,8 +38,9 @@ def settled(watch: IncidentWatch) -> list[Wanted]:
 
 def test_of_those_that_raised_the_first_is_the_incident_whatever_log_was_read_first() -> None:
     watch = IncidentWatch(ALL)
-    assert watch.feed("0", raised(200, "Connection closed by peer"), NOW) == []
-    assert watch.feed("1", raised(100, "the cause"), NOW) == []
+    watch.feed("0", raised(200, "Connection closed by peer"), NOW)
+    watch.feed("1", raised(100, "the cause"), NOW)
+    assert watch.due(NOW, ended=False) == []
     assert watch.settling
     (wanted,) = settled(watch)
     assert (wanted.folder, wanted.incident.text, wanted.incident.moment) == (
@@ -117,12 +118,35 @@ def test_a_nan_that_was_made_up_is_no_incident() -> None:
 def test_a_step_that_takes_a_multiple_of_the_median() -> None:
     watch = IncidentWatch(ALL)
     marks = [*range(0, 110, 10), 129]  # steps of 10, then one of 29 and one of 30 and more
-    found = [w for n, t in enumerate(marks, 1) for w in watch.feed("0", StepMark(n, t, StepSource.OPTIMIZER), NOW)]
-    assert found == []
-    (wanted,) = watch.feed("0", StepMark(13, 129 + 31, StepSource.OPTIMIZER), NOW)
+    for number, time_ns in enumerate(marks, 1):
+        watch.feed("0", StepMark(number, time_ns, StepSource.OPTIMIZER), NOW)
+    assert not watch.settling
+    watch.feed("0", StepMark(13, 129 + 31, StepSource.OPTIMIZER), NOW)
+    (wanted,) = settled(watch)
     assert wanted.incident.kind is IncidentKind.SLOW
     assert wanted.incident.moment == Moment(12) and wanted.last is not None and wanted.last.step == 12
-    assert watch.feed("0", StepMark(14, 9999, StepSource.OPTIMIZER), NOW) == []
+    assert "waited" not in wanted.incident.text
+    watch.feed("0", StepMark(14, 9999, StepSource.OPTIMIZER), NOW)
+    assert not watch.settling
+
+
+@pytest.mark.parametrize(("waits_s", "folder"), [((30, 28, 1, 29), "2"), ((2, 3, 2, 3), "0")])
+def test_a_slow_step_is_of_the_rank_for_which_the_others_waited(waits_s: tuple[int, ...], folder: str) -> None:
+    """The step of every rank is slow. Where nobody waited, all were slow by themselves."""
+    watch = IncidentWatch(ALL)
+    second = 10**9
+    for number in range(1, 13):
+        for rank in range(4):
+            watch.feed(str(rank), StepMark(number, number * second, StepSource.OPTIMIZER), NOW)
+    for rank, wait_s in enumerate(waits_s):
+        issued = replace(collective(NOW), moment=Moment(12, 1))
+        watch.feed(str(rank), Completion(replace(issued, time_completed_ns=NOW + wait_s * second)), NOW)
+    for rank in range(4):
+        watch.feed(str(rank), StepMark(13, (12 + 31) * second, StepSource.OPTIMIZER), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == folder
+    waited = "; the others waited 28.00 s for rank 2" if folder == "2" else ""
+    assert wanted.incident.text == f"step 12 took 31.00 s, 31.0 times the median{waited}"
 
 
 @pytest.mark.parametrize("text", ["sloth", "hang=soon", "slow=very"])
