@@ -12,7 +12,7 @@ from logs import LINE, MILLISECOND_NS, Job, Tensors
 
 from prismdbg.errors import UsageError
 from prismdbg.graph.slice import GraphSlice, build_slice
-from prismdbg.model.collective import Frame, Group
+from prismdbg.model.collective import Frame, Group, State
 from prismdbg.model.moment import Moment
 from prismdbg.predict.channel import parse
 from prismdbg.predict.cluster import ideal
@@ -308,6 +308,27 @@ class TestStepsThatAreNotWhole:
         with pytest.raises(UsageError, match=r"^step 2 is not whole: rank 2 \(dp=1 tp=0\) ") as caught:
             built(job, 2)
         assert said in str(caught.value) and caught.value.hint == "its last whole step is 1"
+
+    @pytest.mark.parametrize(("first", "how"), [(1, "raises"), (3, "killed")])
+    def test_who_died_first_is_told_first(self, built: Callable[..., JobGraph], first: int, how: str) -> None:
+        """Rank 0's call fails because of it; without it the launcher ended rank 2."""
+        job = self.job()
+        job.call(only={0}, done=False)
+        job.logs[0].collectives[-1] = replace(job.logs[0].collectives[-1], state=State.FAILED)
+        job.raises(0, "RuntimeError", "Connection closed by peer " * 9)
+        if how == "raises":
+            job.raises(first)
+        for rank in {1, 2, 3} - {first, 2}:
+            job.note(rank, "exit", code=0)
+        if how == "killed":
+            job.note(2, "exit", code=0)
+        doubts = built(job).origin.doubts
+        assert f": rank {first} " in doubts[0]
+        assert (
+            ": rank 0 " in doubts[-1] and "Connection closed by peer" in doubts[-1] and "..., in step 2" in doubts[-1]
+        )
+        with pytest.raises(UsageError, match=rf"^step 2 is not whole: rank {first} "):
+            built(job, 2)
 
     def test_ranks_that_go_on_without_another(self, built: Callable[..., JobGraph]) -> None:
         job = self.job()
