@@ -79,6 +79,20 @@ def test_blocks_from_before_are_known_and_their_frees_are_seen(tmp_path: Path) -
     assert trace.total_bytes[-1] == 0
 
 
+def test_what_cpp_alone_held_before_is_in_no_sum_but_below_a_bound(tmp_path: Path) -> None:
+    report = traced(tmp_path, "hidden")
+    trace = open_trace(tmp_path / "trace")
+    assert trace.before_bytes == report["before_bytes"] == report["held_bytes"]
+    assert not trace.is_whole and trace.uncounted_bytes is not None
+    assert report["hidden_bytes"] <= trace.uncounted_bytes < 1 << 30
+
+
+def test_a_trace_ends_with_the_program(tmp_path: Path) -> None:
+    assert traced(tmp_path, "ended")["allocated"] == 0
+    trace = open_trace(tmp_path / "trace")
+    assert trace.is_whole and live_at(trace).program_bytes == 4 * 1000
+
+
 def test_events_are_told_to_whoever_filters_for_them(tmp_path: Path) -> None:
     report = traced(tmp_path, "told")
     size = 4 * 1000

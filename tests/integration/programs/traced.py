@@ -108,6 +108,27 @@ def older() -> dict[str, object]:
     }
 
 
+def hidden() -> dict[str, object]:
+    """A block that autograd alone holds is in no sum; the bound holds it."""
+    x, labels = torch.ones(FLOATS, FLOATS, requires_grad=True), torch.zeros(FLOATS, dtype=torch.int64)
+    loss = F.cross_entropy(x, labels)  # saves its logarithms, which no Python ever saw
+    armed = arm()
+    return {
+        "before_bytes": armed.before_bytes,
+        "held_bytes": sum(t.untyped_storage().nbytes() for t in (x, labels, loss)),
+        "hidden_bytes": x.untyped_storage().nbytes(),
+    }
+
+
+def ended() -> dict[str, object]:
+    """What is let go of after the program's end is no part of the trace."""
+    tracer.arm(FOLDER / "trace", cache_dir=CACHE, from_start=True)
+    KEPT.append(torch.ones(FLOATS))
+    tracer.ended()
+    KEPT.clear()
+    return {"allocated": tracer.allocated()}
+
+
 def told() -> dict[str, object]:
     """Filters, and what the debugger's own work leaves behind: nothing."""
     arm()
