@@ -72,9 +72,9 @@ def command(
     """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
 
     A TRACE is what `record --memory` wrote into a RUN and its capsules. A CAPSULE without one, or with --until or
-    --keep, is replayed with the tracer on; blocks that are older than it are shown as "before A". What the
-    communication backend allocates is told apart; an emulated rank has none, and what a real one's would stage is
-    modelled.
+    --keep, is replayed with the tracer on; blocks that are older than it are shown as "before A". Not all
+    of these can be known: then sums are said to be the least that there was. What the communication backend allocates
+    is told apart; an emulated rank has none, and what a real one's would stage is modelled.
     """
     if export is not None:
         check_place(export)
