@@ -13,6 +13,7 @@ from math import ceil, prod
 from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import probes
 from prismdbg.predict.mesh import Mesh
+from prismdbg.predict.usual import SLIGHTLY
 
 VECTOR_BYTES = 16  # of a graph, for each rank of the world: its class, and how fast it computes
 
@@ -34,6 +35,7 @@ class Probe:
     once. log_bytes, entries, entry_bytes: of a step; sent_bytes, received_bytes: also of a step, of values that only
     their sender knows, which are kept where both ends run.
     messages_along: axes along which it sends or receives, so that its first and last rank do something else.
+    displaced: in this share of a step it stood in line for a processor, for others were at work here.
     """
 
     rank: int
@@ -50,6 +52,12 @@ class Probe:
     entries: int
     entry_bytes: int
     messages_along: tuple[str, ...]
+    displaced: float = 0.0
+
+    @property
+    def disturbance(self) -> str:
+        """To be added where a figure stands on the time of a step."""
+        return f", {self.displaced:.0%} of a step in line for a processor" if self.displaced > SLIGHTLY else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +145,13 @@ def _measured(probe: Probe) -> list[Figure]:
     on = f"rank {probe.rank}"
     return [
         Figure(what="start of one rank", value=probe.start_s, unit="s", known=Known.MEASURED, why=on),
-        Figure(what="one step of one rank", value=probe.step_s, unit="s", known=Known.MEASURED, why=on),
+        Figure(
+            what="one step of one rank",
+            value=probe.step_s,
+            unit="s",
+            known=Known.MEASURED,
+            why=f"{on}{probe.disturbance}",
+        ),
         Figure(what="memory of one rank", value=probe.peak_bytes, unit="B", known=Known.MEASURED, why=on),
     ]
 
@@ -155,7 +169,12 @@ def _reckoned(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe) -> list[Fi
     values = sandbox.count * steps
     whole = ceil(log_bytes / probe.segment_bytes) * probe.segment_bytes
     return [
-        _figure("time", sandbox.count * (probe.start_s + steps * probe.step_s), "s", "one rank after another"),
+        _figure(
+            "time",
+            sandbox.count * (probe.start_s + steps * probe.step_s),
+            "s",
+            f"one rank after another{probe.disturbance}",
+        ),
         _figure("log", sandbox.count * whole, "B", f"in pieces of {probe.segment_bytes >> 20} MiB a rank"),
         _figure("values sent, at most", values * probe.sent_bytes, "B", "no more than --donor-bytes a rank"),
         _figure("values received, at most", values * probe.received_bytes, "B", "no more than --window-bytes a rank"),

@@ -72,12 +72,12 @@ def _measured(run: RunFolder, done: Emulated, rank: int, steps: int, mesh: Mesh)
     resources, synthesized = told.get("resources", {}), told.get("synthesized", {})
     marks = [mark.time_ns for mark in log.steps]
     step_s = (marks[-1] - marks[0]) / 1e9 / (len(marks) - 1) if len(marks) > 1 else 0.0
-    wall_s = next(each.wall_s for each in done.runs if each.rank == rank)
+    ran = next(each for each in done.runs if each.rank == rank)
     log_bytes = int(resources.get("log_bytes", 0))
     of_step = _share_of_last_step(log)
     return Probe(
         rank=rank,
-        start_s=max(wall_s - steps * step_s, 0.0),
+        start_s=max(ran.wall_s - steps * step_s, 0.0),
         step_s=step_s,
         alive=len(done.runs),
         peak_bytes=int(resources.get("peak_bytes", 0)),
@@ -90,6 +90,7 @@ def _measured(run: RunFolder, done: Emulated, rank: int, steps: int, mesh: Mesh)
         entries=len(entries),
         entry_bytes=entries.stored_bytes,
         messages_along=_messages_along(entries, mesh),
+        displaced=ran.displaced,
     )
 
 

@@ -62,6 +62,15 @@ def test_what_one_rank_took_is_reckoned_up_for_all_that_run() -> None:
     assert known(found)["one step of one rank"] is Known.MEASURED
 
 
+def test_a_machine_that_had_something_else_to_do_is_said() -> None:
+    calm, busy = (figures(MESH, chosen((0,)), 4, replace(PROBE, displaced=share)) for share in (0.0, 0.79))
+    said = {figure.what: figure.why for figure in busy}
+    assert values(calm) == values(busy)
+    assert said["one step of one rank"] == "rank 0, 79% of a step in line for a processor"
+    assert said["time"].endswith("79% of a step in line for a processor")
+    assert not any("in line" in figure.why for figure in calm)
+
+
 def test_a_log_grows_by_whole_segments() -> None:
     found = values(figures(MESH, chosen((0,)), 4, replace(PROBE, alive=1)))
     assert found["log"] == 8 * MIB
