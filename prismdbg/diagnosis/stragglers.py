@@ -42,13 +42,13 @@ class Straggler(Verdict):
 def find_stragglers(evidence: Evidence) -> list[Verdict]:
     """One rank a group at most, where most of its collectives waited for that rank, and not for nothing."""
     found: list[Verdict] = []
-    for name, waits in _waits(evidence).items():
+    for name, waits in waits_by_group(evidence).items():
         group = evidence.group(name)
         complete = [by_rank for by_rank in waits.values() if group.size > 1 and len(by_rank) == group.size]
         if len(complete) < FEWEST_COLLECTIVES:
             continue
         rank, times = Counter(min(by_rank, key=by_rank.__getitem__) for by_rank in complete).most_common(1)[0]
-        lateness_ns = round(median(_lateness_ns(by_rank, rank) for by_rank in complete))
+        lateness_ns = round(median(lateness_of(by_rank, rank) for by_rank in complete))
         if times >= LEAST_SHARE * len(complete) and lateness_ns >= LEAST_LATENESS_NS:
             found.append(
                 Straggler(
@@ -64,7 +64,7 @@ def find_stragglers(evidence: Evidence) -> list[Verdict]:
     return found
 
 
-def _waits(evidence: Evidence) -> dict[str, dict[int, dict[int, int]]]:
+def waits_by_group(evidence: Evidence) -> dict[str, dict[int, dict[int, int]]]:
     """By group and sequence: how long each rank waited."""
     waits: dict[str, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     for rank, log in evidence.logs.items():
@@ -74,6 +74,6 @@ def _waits(evidence: Evidence) -> dict[str, dict[int, dict[int, int]]]:
     return waits
 
 
-def _lateness_ns(waits: Mapping[int, int], rank: int) -> float:
+def lateness_of(waits: Mapping[int, int], rank: int) -> float:
     """How much longer the others waited, in the middle."""
     return median(wait for other, wait in waits.items() if other != rank) - waits[rank]

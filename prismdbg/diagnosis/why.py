@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from prismdbg.diagnosis.delays import find_delays
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
 from prismdbg.diagnosis.mismatches import find_mismatches
@@ -43,7 +44,8 @@ class Diagnosis:
 def diagnose(evidence: Evidence) -> Diagnosis:
     verdicts = [*find_failures(evidence), *find_mismatches(evidence)]
     if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
-        verdicts += [*find_stops(evidence), *find_nonfinite(evidence), *find_stragglers(evidence)]
+        verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
+        verdicts += find_stragglers(evidence) or find_delays(evidence)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 
 

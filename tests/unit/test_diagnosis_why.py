@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
+from prismdbg.diagnosis.delays import Delay
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.match import MatchState
@@ -461,6 +462,41 @@ class TestStragglers:
         job = Job(4)
         for n in range(12):
             job.call(late_ns={n % 4: 5 * MILLISECOND_NS})
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+
+class TestDelays:
+    def slowed(self, rank: int = 2, delays: int = 6) -> Job:
+        """Two collectives a step; the rank is late to the first of each in the last steps."""
+        job = Job(4)
+        job.call(late_ns={1: 900 * MILLISECOND_NS})  # somebody started later
+        for step in range(20):
+            late = {rank: 200 * MILLISECOND_NS} if step >= 20 - delays else {step % 4: MILLISECOND_NS // 4}
+            job.call(late_ns=late)
+            job.call(late_ns={step % 4: MILLISECOND_NS // 8})
+            job.steps(1)
+        return job
+
+    def test_a_job_that_got_slow(self) -> None:
+        delay = only(diagnose(evidence(self.slowed())), Delay)
+
+        assert (delay.ranks, delay.times, delay.certainty) == ((2,), 6, Certainty.LIKELY)
+        assert (
+            delay.text == "the others waited for rank 2 in 6 collectives of group world, from 14.1 on: 1.2 s of 1.3 s"
+        )
+        assert delay.lines[0].startswith("it came late to this for the first time: rank 2 at 14.1: ")
+        assert delay.lines[1].startswith("what took it so long comes after: rank 2 at 13.2: ")
+        json.dumps(delay.to_json())
+
+    def test_one_late_start_is_none(self) -> None:
+        assert diagnose(evidence(self.slowed(delays=0))).verdicts == ()
+        assert diagnose(evidence(self.slowed(delays=1))).verdicts == ()
+
+    def test_turns_are_none(self) -> None:
+        job = Job(4)
+        for n in range(24):
+            job.call(late_ns={n % 3: 5 * MILLISECOND_NS})
 
         assert diagnose(evidence(job)).verdicts == ()
 
