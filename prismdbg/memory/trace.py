@@ -173,10 +173,6 @@ class MemoryTrace:
         """The first row at or after `moment`: what lies before it has happened by then."""
         return int(np.searchsorted(self._order, _order_of(moment.step, moment.collective, moment.op)))
 
-    def row_after(self, moment: Moment) -> int:
-        """The first row that is later than `moment`."""
-        return int(np.searchsorted(self._order, _order_of(moment.step, moment.collective, moment.op), side="right"))
-
     def site_at(self, number: int) -> Site:
         numbers = self.parts.sites.get(number) or SiteNumbers(outer_op=0, op=0, module=0, stack=0)
         texts = self.parts.texts

@@ -1,4 +1,4 @@
-"""What stands in the layers of a rank's image: installed files, the rank's own files, a capsule. Writes tar members."""
+"""What stands in the layers of a rank's image: installed files, and the rank's own files. Writes tar members."""
 
 from __future__ import annotations
 

@@ -42,11 +42,10 @@ GONE_HINT = "restart, or any way back, brings it again"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request to the agent. `resumes`: the rank runs afterwards, until an event says otherwise."""
+    """A request to the agent."""
 
     verb: str
     arguments: dict[str, Any] = field(default_factory=dict)
-    resumes: bool = False
 
 
 class Session:
@@ -275,7 +274,7 @@ class Session:
         self.require_stop()
         if self._end_record is not None:
             arguments["end"] = self._end_record
-        self.pending = Ask("resume", arguments, resumes=True)
+        self.pending = Ask("resume", arguments)
         return self.pending
 
     def resumed(self) -> None:

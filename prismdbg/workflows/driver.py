@@ -107,7 +107,7 @@ class Driver:
         """
         until = ask.arguments.get("until")
         self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
-        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}, resumes=True), images=images)
+        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}), images=images)
         return self.wait(Run(Moment.parse(until) if until else None, silent, images))
 
     def require_tracer(self) -> None:
@@ -229,7 +229,7 @@ class Driver:
             arguments["pause_after_s"] = due_in_s
         if self.strict:
             arguments["strict"] = True
-        self.ask(Ask(ask.verb, arguments, resumes=True))
+        self.ask(Ask(ask.verb, arguments))
         self.session.resumed()
         self.images.runs()
 
@@ -246,7 +246,7 @@ class Driver:
                 self.images.save(stop.moment, stop.side, asked=False)
             else:
                 run.noted.append({"moment": str(stop.moment), "reason": stop.reason, "stop": 0})
-            self._resume(Ask("resume", {"continued": True}, resumes=True), images=run.images)
+            self._resume(Ask("resume", {"continued": True}), images=run.images)
         return True
 
     def _arrived(self, stop: Stopped, run: Run | None) -> None:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
-import prismdbg
 from prismdbg.capsule.log_reader import read_log
-from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.model.counted import counted
 from prismdbg.predict.class_finder import RankClasses, find_classes
 from prismdbg.predict.entries import Entries
@@ -29,7 +23,7 @@ from prismdbg.workflows.graph_build import iteration_of
 from prismdbg.workflows.injection import make_inject_folder
 from prismdbg.workflows.launch_line import LaunchLine, parse
 from prismdbg.workflows.processor_waits import displaced
-from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
+from prismdbg.workflows.run_folder import RunFolder, describe_run, read_json, write_json
 from prismdbg.workflows.turns import Turns
 
 _BEFORE_RANKS = ("run.json", "config*.json", "environment.json", "inject", "ranks", "donors", "external", "memory")
@@ -130,13 +124,10 @@ def _tell_ranks(run: RunFolder, ran: Sequence[int]) -> None:
 
 def _prepare(request: EmulateRequest, run: RunFolder) -> None:
     make_inject_folder(run.inject)
-    write_json(
-        run.run_json,
+    describe_run(
+        run,
+        request.command,
         {
-            "command": list(redact_arguments(request.command).words),  # to be shown, never to be run
-            "cwd": str(Path.cwd()),
-            "started_wall_ns": time.time_ns(),
-            "supervisor_pid": os.getpid(),
             "emulated": {
                 "world": request.world,
                 "mesh": dict(request.axes),
@@ -146,7 +137,5 @@ def _prepare(request: EmulateRequest, run: RunFolder) -> None:
                 "peers": [f"{rule.axis}:{rule.op}={rule.policy}" for rule in request.rules],
                 "seed": request.seed,
             },
-            "version": prismdbg.__version__,
-            "python": sys.version.split()[0],
         },
     )

@@ -96,7 +96,7 @@ class Journeys:
             if stop is None or stop.moment != before or stop.reason != "until" or stop.stops:
                 return self._looks.arrived()
         ask = session.until(moment)
-        self._driver.run(Ask(ask.verb, {**ask.arguments, "events": {"until": str(moment)}}, resumes=True))
+        self._driver.run(Ask(ask.verb, {**ask.arguments, "events": {"until": str(moment)}}))
         return self._looks.arrived()
 
     def _step(self, line: Line) -> Answer:

@@ -32,12 +32,12 @@ from prismdbg.workflows.emulated_crew import EmulatedCrew, Paced
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
 from prismdbg.workflows.launch_line import parse
 from prismdbg.workflows.paced_parts import emulated_parts
+from prismdbg.workflows.pass_errors import FILE_NAME
 from prismdbg.workflows.processor_waits import displaced
 from prismdbg.workflows.run_folder import RunFolder, write_json
 from prismdbg.workflows.steps_alike import AlikeSteps, steps_alike
 from prismdbg.workflows.turns import Turns
 
-FILE_NAME = "passes.json"
 SHOWN_SHARE = 0.01
 PASSES = "passes"
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import prismdbg
-from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
 from prismdbg.rank.config import RANK_MEMORY, Mode, RankConfig
 from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder
-from prismdbg.workflows.run_folder import RunFolder, write_json
+from prismdbg.workflows.run_folder import RunFolder, describe_run
 from prismdbg.workflows.supervisor import Policy, Supervisor
 
 
@@ -82,19 +78,14 @@ def prepare(request: RecordRequest) -> RunFolder:
         memory_cap=request.memory_cap,
     )
     config.save(run.config)
-    write_json(
-        run.run_json,
+    describe_run(
+        run,
+        request.command,
         {
-            "command": list(redact_arguments(request.command).words),  # to be shown, never to be run
-            "cwd": str(Path.cwd()),
-            "started_wall_ns": time.time_ns(),
-            "supervisor_pid": os.getpid(),
             "window_steps": request.window_steps,
             "window_bytes": request.window_bytes,
             "checkpoint_every": request.policy.checkpoint_every,
             "triggers": dict(request.policy.triggers),
-            "version": prismdbg.__version__,
-            "python": sys.version.split()[0],
         },
     )
     return run

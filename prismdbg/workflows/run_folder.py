@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import prismdbg
 from prismdbg.capsule.log_reader import iter_logs
+from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
 
 
@@ -95,6 +100,22 @@ class RunFolder:
 
 def rank_of(folder: Path) -> int:
     return int(folder.name.split(".")[0])
+
+
+def describe_run(run: RunFolder, command: Sequence[str], about: Mapping[str, Any]) -> None:
+    """Writes run.json: what was started, where, when and by whom, and `about` how."""
+    write_json(
+        run.run_json,
+        {
+            "command": list(redact_arguments(command).words),  # to be shown, never to be run
+            "cwd": str(Path.cwd()),
+            "started_wall_ns": time.time_ns(),
+            "supervisor_pid": os.getpid(),
+            **about,
+            "version": prismdbg.__version__,
+            "python": sys.version.split()[0],
+        },
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:

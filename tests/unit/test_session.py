@@ -62,7 +62,7 @@ def test_a_stop_told_twice_is_one() -> None:
 def test_next_runs_until_the_stop() -> None:
     session = at("1.2")
     ask = session.next(3)
-    assert ask == Ask("resume", {"count": 3}, resumes=True)
+    assert ask == Ask("resume", {"count": 3})
     assert session.pending is ask
     session.resumed()
     assert session.phase is Phase.RUNNING and session.stop is None
@@ -136,7 +136,7 @@ def test_nothing_can_be_looked_at_where_a_restored_rank_is_parked() -> None:
     session.begin({"moment": "4.7", "stopped": "parked"})
     with pytest.raises(UsageError, match="as it was captured"):
         session.evaluate("out")
-    assert session.next().resumes
+    assert session.next().verb == "resume"
 
 
 def test_after_the_end_a_lost_connection_is_as_it_should_be() -> None:

@@ -177,10 +177,6 @@ def op_count() -> int:
     return moment().op
 
 
-def last_op() -> str:
-    return str(stats().get("last_op", ""))
-
-
 def allocated() -> int:
     """What the program's own blocks hold now, in bytes."""
     return int(stats().get("allocated", 0))
