@@ -132,6 +132,8 @@ class EmulatedCrew:
         return replace(self.shared, rank=rank, extra={"emulation": settings.to_json()})
 
     def close(self) -> None:
-        """Ends the ranks that still stand."""
+        """Ends the ranks that still stand, all at once."""
+        for started in self.ranks.values():
+            started.let_go()
         for started in self.ranks.values():
             started.close()

@@ -83,18 +83,24 @@ class EmulatedRank:
         self._has_turn = False
         return event
 
+    def let_go(self) -> None:
+        """Begins to end it: one that stands reads the end of its pipe, one that has its turn does not listen."""
+        for descriptor in (self._go_fd, self._hear_fd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._go_fd = self._hear_fd = -1
+        if self._process is not None and self._has_turn:
+            self._process.terminate()
+        self._has_turn = False
+
     def close(self) -> None:
         """A rank that did not come to its end is ended, and what it left removed: half a program is no picture of the
         job. One that came to a bad end keeps its log: it can be looked into."""
+        self.let_go()
         process, self._process = self._process, None
-        for descriptor in (self._go_fd, self._hear_fd):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
         if process is None or self._is_judged:
             return
         try:
-            if self._has_turn:
-                process.terminate()  # it does not listen; one that stands reads the end of its pipe
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_BOUND_S)
         finally:  # whoever interrupts again leaves no process behind
