@@ -468,7 +468,7 @@ class TestStragglers:
 
 class TestDelays:
     def slowed(self, rank: int = 2, delays: int = 6) -> Job:
-        """Two collectives a step; the rank is late to the first of each in the last steps."""
+        """Three collectives a step; the rank is late to the first of each in the last steps."""
         job = Job(4)
         job.call(late_ns={1: 900 * MILLISECOND_NS})  # somebody started later
         for step in range(20):
@@ -486,7 +486,7 @@ class TestDelays:
             delay.text == "the others waited for rank 2 in 6 collectives of group world, from 14.1 on: 1.2 s of 1.3 s"
         )
         assert delay.lines[0].startswith("it came late to this for the first time: rank 2 at 14.1: ")
-        assert delay.lines[1].startswith("what took it so long comes after: rank 2 at 13.2: ")
+        assert delay.lines[1].startswith("what took it so long comes after: rank 2 at 13.3: ")
         json.dumps(delay.to_json())
 
     def test_one_late_start_is_none(self) -> None:
