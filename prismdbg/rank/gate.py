@@ -36,7 +36,7 @@ class Stops(StrEnum):
 class Stop:
     """What the stopped thread is at: everything an inspection may need. `told` is an event of its own, published when
     the thread stands: a client may look at once. `answered`: the peers' answer is there. `stops`: numbers of those
-    that were hit."""
+    that were hit. sent: the program's own tensors, of which `input` may be copies of before the answer."""
 
     reason: str
     moment: Moment
@@ -46,6 +46,7 @@ class Stop:
     told: dict[str, Any] | None = None
     answered: bool = False
     stops: tuple[int, ...] = ()
+    sent: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,9 +49,23 @@ def address_of(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:
         part = local(value)
         if not isinstance(part, torch.Tensor) or not part.numel():
             raise UsageError(f"{text} is a {type_name(value)}: it lies nowhere", hint="name one tensor with elements")
+        part = _own(stop, part)
         return {"address": part.data_ptr(), "bytes": part.untyped_storage().nbytes(), "device": str(part.device)}
 
     return _answered(lambda: _evaluated(stop, text, frame, found))
+
+
+def _own(stop: Stop, tensor: torch.Tensor) -> torch.Tensor:
+    """The program's own tensor, of what was copied when it was sent."""
+    for copy, own in zip(stop.names.get("input", ()), stop.sent, strict=False):
+        if not (copy.is_sparse or tensor.is_sparse) and _storage(copy) == _storage(tensor):
+            return own
+    return tensor
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """Where it begins."""
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def difference_at(stop: Stop, text: str, frame: int, recorded: Callable[[Stop], list[torch.Tensor]]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _involved(stop: Stop, size: int) -> range | set[int]:
 def _role(stop: Stop, rank: int, log: RankLog) -> str:
     if rank == log.rank:
         return "this rank"
-    if stop.reason == "diverged" or "synthesized" not in stop.names:
+    if not stop.answered or "synthesized" not in stop.names:
         return "not answered"
     return "synthesized" if stop.names["synthesized"] else "recorded"
 

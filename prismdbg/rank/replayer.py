@@ -264,7 +264,10 @@ class Replayer:
         event = {**event, "module": names["module"]}
         if reason == "diverged":
             stops = self.halts.stops.of_kind("divergence", names.__getitem__, view.frame)
-        self._gate.stop(Stop(reason, view.moment, event, view.frame, names, told, answered=answered, stops=stops))
+        sent = tuple(view.call.inputs)
+        self._gate.stop(
+            Stop(reason, view.moment, event, view.frame, names, told, answered=answered, stops=stops, sent=sent)
+        )
 
     def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
         """A work issued before A that had not completed: the recorded answer if there is one, else synthesized."""

@@ -10,18 +10,20 @@ import random
 import sys
 import weakref
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 import torch
+from logs import Job
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank.gate import Stop
-from prismdbg.rank.inspection import evaluate_at, locals_at, source_at
+from prismdbg.rank.inspection import address_of, evaluate_at, locals_at, source_at
+from prismdbg.rank.membership import peers_at
 from prismdbg.rank.quiet import is_quiet, quiet, refuse_collective
 from prismdbg.rank.rendering import render
 from prismdbg.rank.surroundings import program_frame
@@ -44,6 +46,25 @@ def frame_with(values: dict[str, Any]) -> FrameType:
     frame = scope["f"](**values)
     assert isinstance(frame, FrameType)
     return frame
+
+
+def test_what_was_sent_lies_where_the_program_has_it() -> None:
+    """`input` is a copy of before the answer, in memory of prismdbg's own."""
+    bucket = torch.arange(8.0)
+    sent = bucket[2:]
+    stop = replace(stop_at(sys._getframe(), input=[sent.clone()], out=[sent]), sent=(sent,))
+    for text in ("input[0]", "input[0][1:3]", "out[0]"):
+        assert address_of(stop, text)["address"] == sent.data_ptr()
+    assert address_of(stop, "local.bucket")["address"] == bucket.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("answered", "synthesized", "role"),
+    [(True, False, "recorded"), (True, True, "synthesized"), (False, False, "not answered")],
+)
+def test_how_a_peer_is_played_is_known_once_it_has_answered(answered: bool, synthesized: bool, role: str) -> None:
+    stop = replace(stop_at(None, synthesized=synthesized), answered=answered)
+    assert [member["role"] for member in peers_at(stop, Job(2).logs[0])["members"]] == ["this rank", role]
 
 
 def test_names_come_from_the_stop_then_the_frame_then_the_module() -> None:
