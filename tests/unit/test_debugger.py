@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from simulated_rank import SimulatedRank
 
-from prismdbg.errors import Defect, UsageError
+from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
@@ -261,7 +261,7 @@ def test_watches_are_shown_at_every_stop_with_what_changed() -> None:
 def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(line: str) -> None:
     bench = Bench(can_trace=False)
     bench.at("next 3")
-    with pytest.raises(Exception) as refused:
+    with pytest.raises(PrismError) as refused:
         bench.debugger.do(line)
     assert str(refused.value)
     assert bench.at("goto 1.1") == "1.1"
@@ -273,7 +273,7 @@ def test_without_a_way_back_only_the_way_forward_works() -> None:
     debugger = Debugger(OnlyForward(rank.client), told.append, settings=Settings(bound_s=0.05, images=False))
     debugger.begin()
     debugger.do("next 3")
-    with pytest.raises(Exception, match="no way back"):
+    with pytest.raises(PrismError, match="no way back"):
         debugger.do("rn")
     answer = debugger.do("next")
     assert isinstance(answer, answers.Arrived) and str(answer.moment) == "1.1"
@@ -382,7 +382,7 @@ def test_nothing_is_given_up_for_a_trace_that_cannot_be_had() -> None:
     bench.at("next 2")
     bench.debugger.do("checkpoint")
     bench.at("next 2")
-    with pytest.raises(Exception, match="cannot be traced"):
+    with pytest.raises(PrismError, match="cannot be traced"):
         bench.debugger.do("step")
     assert bench.rank.returns == [] and bench.at("restart 1") == "0.2"
 

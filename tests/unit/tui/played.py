@@ -180,6 +180,12 @@ async def until(condition: Callable[[], object], pilot: Pilot[int], bound_s: flo
     await pilot.pause()
 
 
+async def resized(app: PrismApp, pilot: Pilot[int], size: tuple[int, int]) -> None:
+    """The terminal has that size, and every pane has found its own in it."""
+    await pilot.resize_terminal(*size)
+    await until(lambda: tuple(app.screen.size) == size, pilot)
+
+
 def screen_of_app(
     app: PrismApp, part: Callable[[PrismApp, Pilot[int]], Awaitable[None]], size: tuple[int, int] = (160, 45)
 ) -> None:

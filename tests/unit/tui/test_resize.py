@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from capsules import MANIFEST, make_capsule
-from played import screen_of_app, until
+from played import resized, screen_of_app, until
 from prismdbg_tui.app import PrismApp
 from prismdbg_tui.views import SourceView
 from textual.pilot import Pilot
@@ -30,15 +30,13 @@ def test_what_was_scrolled_to_stays(tmp_path: Path) -> None:
         shown.scroll_to(y=120, animate=False, immediate=True)
         await pilot.pause()
         for size in (SMALL, LARGE, SMALL, LARGE):
-            await pilot.resize_terminal(*size)
-            await pilot.pause(0.05)
+            await resized(app, pilot, size)
         assert said.lines[int(said.scroll_y)].text.startswith("20 ")
         assert shown.scroll_y == 120
         app.layout.choose("console")
         said.scroll_end(animate=False, immediate=True)
         for size in (SMALL, LARGE):
-            await pilot.resize_terminal(*size)
-            await pilot.pause(0.05)
+            await resized(app, pilot, size)
             assert said.scroll_y == said.max_scroll_y, "who was at the end stays there"
 
     screen_of_app(app, part, LARGE)
@@ -55,8 +53,7 @@ def test_the_table_is_scrolled_as_it_was(tmp_path: Path) -> None:
         table.scroll_to(y=38, animate=False, immediate=True)
         await pilot.pause()
         for size in (SMALL, LARGE, SMALL, (200, 40), LARGE):
-            await pilot.resize_terminal(*size)
-            await pilot.pause(0.05)
+            await resized(app, pilot, size)
             seen = range(int(table.scroll_y), int(table.scroll_y) + table.size.height - 1)
             assert app.cursor == 60 and 60 in seen, size
             if size == LARGE:
