@@ -27,7 +27,7 @@ from prismdbg.rank.emulation.settings import ClockKind
 from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.emulate import Emulated, emulate
-from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.workflows.emulate_request import LEAST_STEPS, EmulateRequest
 from prismdbg.workflows.emulated_crew import EmulatedCrew, Paced
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
 from prismdbg.workflows.launch_line import parse
@@ -56,6 +56,17 @@ class PaceRequest:
     until: float = 0.01
     passes: int = 4
     alike: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """What can be known before anything runs."""
+        self.emulate.check()
+        for axis in self.alike:
+            self.emulate.mesh.axis(axis)
+        if 0 < self.emulate.steps < LEAST_STEPS:
+            raise UsageError(
+                f"--steps {self.emulate.steps} leaves no whole step after the first, in which a program starts up",
+                hint="give --steps 4 or more, so that peers are paced by a step that others are like",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +144,7 @@ class Paces:
 
 def pace(request: PaceRequest, say: Say) -> Paces:
     """All passes stay in RUN/passes; RUN/ranks holds the last one. Not to converge is a result, not an error."""
+    request.check()
     emulated = emulate(request.emulate, say)
     run = RunFolder.existing(request.emulate.output)
     ranks = _sandbox(request.emulate, emulated)

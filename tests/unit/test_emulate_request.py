@@ -62,6 +62,21 @@ def test_a_plan_without_a_probe_says_what_the_mesh_says(capsys: pytest.CaptureFi
     assert "none.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--alike", "cp"], "axis 'cp' is not in the mesh"), (["--steps", "1"], "--steps 1 leaves no whole step")],
+)
+def test_what_cannot_be_paced_is_refused_before_anything_runs(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("ranks_per_node: 8\ntiers: {all: {spans: job, latency: 1 us, bandwidth: 1 GB/s}}\n")
+    pace = ["--pace", "virtual", "--cluster", str(cluster), *options]
+    code = main.run(["emulate", "-o", str(tmp_path / "run"), "--mesh", "dp=2", *pace, "--", "python", "train.py"])
+    assert (code, said in capsys.readouterr().err) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_world_may_be_left_to_torchrun_or_the_mesh(capsys: pytest.CaptureFixture[str]) -> None:
     plan = ["plan", "--no-probe", "--mesh", "dp=8,tp=2", "--"]
     assert main.run([*plan, "python", "train.py"]) == 0
