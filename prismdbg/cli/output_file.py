@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prismdbg.errors import UsageError
@@ -20,7 +20,8 @@ def whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise _cannot(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written there is nothing to remove
+            temporary.unlink()
 
 
 def require(path: Path) -> None:

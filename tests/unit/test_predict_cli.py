@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -250,6 +251,20 @@ def test_a_file_that_cannot_be_written(
 ) -> None:
     code, _, err = ask(capsys, *(str(argument).format(run=run_folder, tmp=tmp_path) for argument in arguments))
     assert (code, "cannot be written: No such file or directory" in err) == (ExitCode.USAGE, True), err
+
+
+def test_a_file_on_what_is_read_only(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There removing what is not there fails in the same way."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("write_text", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+    code, _, err = ask(capsys, "simulate", run_folder, "--html", tmp_path / "page.html")
+    assert (code, "page.html cannot be written: Read-only file system" in err) == (ExitCode.USAGE, True), err
 
 
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
