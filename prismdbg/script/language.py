@@ -86,7 +86,7 @@ class StopAt:
     line: Annotated[SourceLine | None, "where in the program it is issued: train.py:61"] = None
     module: Annotated[str, "the module it is issued in: layers.3.attention"] = ""
     peer: Annotated[Count | None, "the rank that takes part (`on: peer`)"] = None
-    value: Annotated[Expression | None, "whose change is waited for (`on: change`)"] = None
+    value: Annotated[Expression | None, "the expression whose change is waited for (`on: change`)"] = None
     when: Annotated[Expression | None, "a condition over the event: bytes > 1e6 and nan(out)"] = None
     ignore: Annotated[Count, "so many hits are passed over first"] = ZERO
     once: Annotated[bool, "only the first hit"] = False
@@ -116,7 +116,7 @@ class Expect:
     """An expression that must be true."""
 
     place: Place
-    that: Annotated[Expression, "the expression"]
+    that: Annotated[Expression, "what must hold, over the names that a stop has: finite(out), local.loss < 6"]
     at: Annotated[
         When, "a moment, the name of a stop (at each hit, and there must be one) or of a place gone back to, or end"
     ]
@@ -147,7 +147,7 @@ class Record:
 
     place: Place
     name: Annotated[str, "what it is called in the report"]
-    value: Annotated[Expression, "the expression"]
+    value: Annotated[Expression, "what is kept, over the names that a stop has: out[0], local.loss"]
     at: Annotated[When, "a moment, the name of a stop (at each hit) or of a place gone back to, or end"]
 
 
@@ -165,7 +165,7 @@ class Assume:
     ranks: Annotated[tuple[Count, ...], "which peers; else all"] = ()
     group: Annotated[str, "only in this group: its name or title"] = ""
     answer: Annotated[Answers | None, "what they send; else what they did"] = None
-    seed: Annotated[Count, "of the noise"] = ZERO
+    seed: Annotated[Count, "of the noise: the same seed gives the same values"] = ZERO
     late: Annotated[Seconds | None, "each answer comes so many seconds later"] = None
     missing: Annotated[bool, "they never come: the collective fails as one that timed out"] = False
 
@@ -177,7 +177,7 @@ class Script:
     place: Place
     time_limit: Annotated[Seconds, "seconds for the whole replay"] = AN_HOUR
     run_to: Annotated[Moment | None, "where the replay ends; else at the capsule's end"] = None
-    peers: Annotated[tuple[Assume, ...], "what-if settings"] = ()
+    peers: Annotated[tuple[Assume, ...], "what if peers had done something else"] = ()
     stop_at: Annotated[tuple[StopAt, ...], "named stops"] = ()
     back_to: Annotated[tuple[GoBack, ...], "named places in the past, looked for from where the replay ends"] = ()
     expect: Annotated[tuple[Expect, ...], "what must be true"] = ()
