@@ -180,6 +180,8 @@ class EmulatedRank:
         try:
             log = read_log(folders[-1])
         except CapsuleError as error:
+            for folder in folders:
+                shutil.rmtree(folder)
             raise RankLost(
                 f"rank {self.rank}'s program {how_it_ended(code)}, and there is no log of it: {error}",
                 hint="why it was not recorded is said above; a full disk, for one",
