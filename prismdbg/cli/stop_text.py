@@ -93,7 +93,7 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
         rows.append(("op", str(stop.collective["profiling_name"])))
     for field in _ROWS:
         value = stop.collective.get(field)
-        if value not in (None, ""):
+        if value not in (None, "", []):
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             rows.append((field.replace("_", " "), text))
     rows.append(("compared", tally_text(tally)))

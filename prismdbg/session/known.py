@@ -12,13 +12,15 @@ from prismdbg.model.collective import Group
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """lines: files and lines of the program's frames under each recorded collective. files: the program's source.
-    words: every word in it; a name that is not among them is none of the program's."""
+    words: every word in it; a name that is not among them is none of the program's. peers: ranks, each of its group,
+    that the recorded sends and receives are with."""
 
     groups: tuple[Group, ...] = ()
     world_size: int = 0
     lines: frozenset[tuple[str, int]] = frozenset()
     files: frozenset[str] = frozenset()
     words: frozenset[str] | None = None
+    peers: frozenset[int] | None = None
 
     def has_group(self, name: str) -> bool:
         return not self.groups or any(name in (group.name, group.desc, group.title) for group in self.groups)

@@ -87,7 +87,10 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
 
 
 def doubt(spec: StopSpec, known: Known) -> str:
-    """What lets one think that a stop in the source is never come to; empty where nothing does."""
+    """What lets one think that a stop is never come to; empty where nothing does."""
+    if spec.peer is not None and known.peers is not None and spec.peer not in known.peers:
+        others = ", ".join(map(str, sorted(known.peers))) or "none at all"
+        return f"no recorded send or receive is with rank {spec.peer}; there are: {others}"
     if not spec.file or not known.lines:
         return ""
     if not known.has_file(spec.file):

@@ -73,6 +73,7 @@ class Driver:
         self._how_it_ended = how_it_ended
         self._stops_sent: list[Json] = []
         self._interrupts = 0
+        self._end: tuple[Moment, object] | None = None  # of the program, as it was told last
         self.images = ImageKeeper(
             travel,
             tell,
@@ -173,8 +174,16 @@ class Driver:
         fresh = self.session.notice(notice)
         if isinstance(notice, Stopped) and fresh:
             self._arrived(notice, run)
-        if fresh and not (run is not None and run.silent and _is_old_news(notice)):
+        told = _is_old_news(notice) or self._is_known_end(notice)
+        if fresh and not (run is not None and run.silent and told):
             self._tell(notice)
+
+    def _is_known_end(self, notice: Notice) -> bool:
+        """On a way that leads over the program's end once more; an earlier one is news."""
+        if not isinstance(notice, notices.Finished):
+            return False
+        before, self._end = self._end, (notice.moment, notice.code)
+        return before == self._end
 
     def lost(self, error: PrismError) -> None:
         if self.session.phase in (Phase.FINISHED, Phase.LOST):

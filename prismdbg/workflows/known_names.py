@@ -29,6 +29,7 @@ def known_names(capsule: Capsule) -> Known:
             lines=_lines(log),
             files=frozenset(file.path for file in sources),
             words=_words(capsule, log, sources),
+            peers=frozenset(record.root for record in log.collectives if record.is_p2p),
         )
     except (PrismError, OSError):
         return NOTHING

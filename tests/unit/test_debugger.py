@@ -163,6 +163,14 @@ def test_after_the_end_there_is_a_way_back() -> None:
     assert bench.at("rn") == "3.2"
 
 
+def test_the_programs_end_is_told_once_on_a_way_back_that_leads_over_it() -> None:
+    bench = Bench()
+    assert bench.at("c") == "finished" and len(bench.of(notices.Finished)) == 1
+    bench.at("rc")
+    assert len(bench.of(notices.Finished)) == 1
+    assert bench.at("c") == "finished" and len(bench.of(notices.Finished)) == 2
+
+
 def test_a_rank_that_is_killed_is_brought_back() -> None:
     bench = Bench()
     bench.at("next 4")

@@ -34,9 +34,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: list[Path], *l
         writer.add_json(layout.RANK, RANK)
         capsule: Capsule = writer.finish(MANIFEST)
     frames = (Frame(TORCH, 9, "all_reduce"), *(Frame(file, line, "main") for file, line in lines))
-    log: Any = SimpleNamespace(
-        collectives=[SimpleNamespace(frames=frames)], groups={"7": Group(name="7", ranks=(0, 1), desc="mesh_tp")}
-    )
+    call, send = SimpleNamespace(frames=frames, is_p2p=False), SimpleNamespace(frames=(), is_p2p=True, root=1)
+    log: Any = SimpleNamespace(collectives=[call, send], groups={"7": Group(name="7", ranks=(0, 1), desc="mesh_tp")})
     monkeypatch.setattr(module, "read_log", lambda _: log)
     return known_names(capsule)
 
@@ -45,7 +44,7 @@ def test_lines_groups_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     found = known(tmp_path, monkeypatch, [program], (str(program), 2))
     assert found.lines == {(str(program), 2)} and found.lines_of("train.py") == (2,)
     assert found.has_group("tp") and not found.has_group("dp")
-    assert found.world_size == MANIFEST.world_size
+    assert found.world_size == MANIFEST.world_size and found.peers == {1}
     assert found.words is not None and {"loss", "model", "größe"} <= found.words and "all_reduce" not in found.words
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from simulated_rank import SimulatedRank
 
@@ -36,6 +38,13 @@ KNOWN = Known(
 )  # fmt: skip
 def test_what_there_is_may_be_stopped_at(text: str) -> None:
     check(parse_stop(text), KNOWN)
+
+
+def test_a_peer_that_nothing_is_sent_to_nor_received_from_is_doubted() -> None:
+    assert doubt(parse_stop("peer 1"), KNOWN) == "", "of an older capsule nobody says so"
+    assert doubt(parse_stop("peer 1"), replace(KNOWN, peers=frozenset([1, 2]))) == ""
+    assert "with rank 3; there are: 1, 2" in doubt(parse_stop("peer 3"), replace(KNOWN, peers=frozenset([1, 2])))
+    assert "with rank 3; there are: none" in doubt(parse_stop("peer 3"), replace(KNOWN, peers=frozenset()))
 
 
 @pytest.mark.parametrize(
