@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_a_rank_that_was_killed_is_said_to(tmp_path: Path) -> None:
     assert done.returncode == 6
     assert "rank 0's program was killed by SIGKILL in step 0" in done.stderr
     assert "died at 0.1" in prismdbg("status", tmp_path / "run").err
+
+
+def test_a_disk_without_room_leaves_no_folder(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        done = emulate(disk / "run", 4, "dp=4", program=python("emulated_steps.py", 2, 0))
+        left = list(disk.iterdir())
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert done.returncode == 6 and "there is no log of it" in done.stderr and "a full disk" in done.stderr
+    assert left == []
 
 
 @pytest.mark.parametrize("command", ["emulate", "plan"])
