@@ -87,7 +87,8 @@ def command(
     pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`.
 
     The script stays as it is. Its peers are synthesized: what they send is assumed and marked so in RUN. Where only
-    another rank knows a value (an object, a stage's metadata), that rank is run first.
+    another rank knows a value (an object, a stage's metadata), that rank is run first. Files that the script writes are
+    really written: give it a folder of its own, not the real job's checkpoints.
     """
     request = replace(
         whole,

@@ -44,8 +44,9 @@ class EmulationWorth:
             else ""
         )
         waits = self.passed.line() if self.passed is not None else "none: peers were there at once"
+        ran = "ran" if self.passed is None else "ran paced"  # those that were only checked with ran before that
         return [
-            f"what this is worth: {self.ran:,} of {counted(self.world, 'rank')} ran; "
+            f"what this is worth: {self.ran:,} of {counted(self.world, 'rank')} {ran}; "
             "what they computed and allocated is real",
             *([f"received {say_size(total)}: {ways}"] if total else []),
             f"transfers and waits: {waits}",

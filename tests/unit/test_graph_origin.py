@@ -213,6 +213,7 @@ class TestAnEmulationsWorth:
     def test_paced_and_with_real_values(self, tmp_path: Path) -> None:
         passed = passes_of(tmp_path, has_converged=True)
         lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
+        assert lines[0].startswith("what this is worth: 1 of 2 ranks ran paced; ")  # others only had to be checked with
         assert lines[2:] == [
             "transfers and waits: as the simulation says, on a wall clock; it and the ranks agree to 1.00%, at worst "
             "rank 1's iteration, simulated less emulated, is +10.00% of an iteration"
