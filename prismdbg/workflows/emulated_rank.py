@@ -19,6 +19,7 @@ from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.counted import counted
 from prismdbg.rank.config import RANK_MEMORY, RankConfig
+from prismdbg.rank.emulation.settings import RANK_PROCESS
 from prismdbg.workflows.costs import image_bytes
 from prismdbg.workflows.injection import job_environment
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -119,6 +120,7 @@ class EmulatedRank:
             **job_environment(self._program.run.inject, path, os.environ),
             **rank_environment(self.rank, self._program.world, self._program.per_node),
         }
+        environment.pop(RANK_PROCESS, None)  # of a rank that starts an emulation itself
         try:
             self._process = subprocess.Popen(
                 self._program.command, env=environment, pass_fds=(ask_fd, say_fd), stdout=self._program.stdout

@@ -117,6 +117,20 @@ def test_the_tour_of_torch_distributed_comes_to_its_end(tmp_path: Path) -> None:
         assert all(c.state is State.COMPLETED and c.synthesized for c in log.collectives)
 
 
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_the_workers_that_a_rank_starts_are_no_ranks(start: str, tmp_path: Path) -> None:
+    out = emulated(tmp_path / "run", 64, "dp=64", "--ranks", "37", program=python("loaders.py", start))
+    squares = sum(index * index for index in range(8))
+    assert out.split() == ["result", "37", str(float(64 * squares))]
+    assert len(log_of(tmp_path / "run", 37).collectives) == 5
+
+
+def test_a_program_that_starts_its_ranks_itself_is_refused(tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 2, "dp=2", program=python("spawned.py", tmp_path / "out"))
+    assert done.returncode == 6, done.stderr
+    assert "is no rank. A program that starts its ranks itself" in done.stderr
+
+
 # the log is the one of the real rank
 
 

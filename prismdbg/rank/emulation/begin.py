@@ -18,10 +18,10 @@ from prismdbg.rank.emulation.lacks import Lacks
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
-from prismdbg.rank.emulation.settings import WORLD, Emulation
+from prismdbg.rank.emulation.settings import RANK_PROCESS, WORLD, Emulation
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.turn import Turn
-from prismdbg.rank.emulation.world import StepLimit, install_world
+from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
 from prismdbg.rank.quiet import ours
 from prismdbg.rank.recording import Recording
 from prismdbg.rank.steps import COUNTER
@@ -30,8 +30,12 @@ from prismdbg.rank.steps import COUNTER
 def begin_emulation(config: RankConfig) -> None:
     """From here on torch.distributed needs nobody else, and every collective is recorded.
 
-    A program that cannot be emulated is ended: unhindered it would wait for thousands of peers.
+    A program that cannot be emulated is ended: unhindered it would wait for thousands of peers. What the rank starts (a
+    DataLoader worker that is spawned, a compiler) is no rank; one that wants to be is told so.
     """
+    if os.environ.setdefault(RANK_PROCESS, str(os.getpid())) != str(os.getpid()):
+        refuse_ranks()
+        return
     try:
         _begin(config)
     except Exception as error:

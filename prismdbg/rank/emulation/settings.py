@@ -12,6 +12,7 @@ from prismdbg.errors import UsageError
 from prismdbg.model.ops import OPS
 
 WORLD = "world"
+RANK_PROCESS = "PRISMDBG_RANK_PROCESS"  # in the environment of a rank: its process, for those that it starts
 LEFT_EXIT = 93  # of a rank that was run for its values only, and is needed no more
 _RULE = re.compile(r"(?:(?P<axis>[^:=]*))(?::(?P<op>[^:=]*))?=(?P<policy>[a-z]+)")
 LABELS = frozenset(spec.label for spec in OPS.values())

@@ -28,6 +28,20 @@ def install_world(state: StoreState) -> None:
     os.environ.pop("TORCH_DIST_INIT_BARRIER", None)
 
 
+def refuse_ranks() -> None:
+    """In a process that the emulated rank has started: ranks of its own would wait for the whole world."""
+
+    def init_process_group(*_: Any, **__: Any) -> None:
+        raise RuntimeError(
+            "prismdbg: this process was started by the emulated rank's own process, and is no rank. A program that "
+            "starts its ranks itself (torch.multiprocessing.spawn, a launcher) cannot be emulated as it is: give the "
+            "script that takes RANK and WORLD_SIZE from its environment, or torchrun's command line"
+        )
+
+    for module in (dist, c10d):
+        module.init_process_group = init_process_group
+
+
 class StepLimit:
     """Ends the program at a step's boundary, as `sys.exit(0)` there would. steps: 0 for no limit."""
 
