@@ -146,7 +146,7 @@ class _Evaluation:
     def _combine(self, node: tree.Node, values: list[Any]) -> Any:
         match node:
             case tree.Attribute():
-                return getattr(values[0], node.name)
+                return _attribute(values[0], node.name)
             case tree.Index():
                 return self._item(values[0], values[1:])
             case tree.Slice():
@@ -171,8 +171,22 @@ class _Evaluation:
         keys = [self._environment.operand(key) for key in keys]
         key = keys[0] if len(keys) == 1 else tuple(keys)
         if isinstance(owner, dict) and key not in owner:  # a defaultdict must not grow because it was looked at
-            raise UsageError(f"there is no key {key!r:.80}")
+            raise UsageError(f"there is no key {key!r:.80}", hint=_keys_of(owner))
         return owner[key]
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    if isinstance(owner, dict) and name in owner and not hasattr(owner, name):
+        raise UsageError(f"{name!r} is a key here, not an attribute", hint=f'write ["{name}"]')
+    return getattr(owner, name)
+
+
+def _keys_of(owner: dict[Any, Any]) -> str:
+    """Numbered where they are shown, keys that are objects are taken for their numbers."""
+    first = next(iter(owner), None)
+    if first is None or isinstance(first, str | bytes | int | float | tuple):
+        return ""
+    return f"its keys are of type {type(first).__name__}: name one, as in optimizer.state[model.head.weight]"
 
 
 def _bounded(sign: str, left: Any, right: Any) -> Any:
