@@ -115,6 +115,19 @@ WALKS: dict[str, Incident] = {
             Walk(capsule="oom-rank0-*", steps=(keys("c"), typed("print curve[-1]", picture="3-kept"))),
         ),
     ),
+    "slow": Incident(
+        options=("--window", "all", "--trigger", "slow"),
+        walks=(
+            Walk(
+                capsule="slow-rank2-*",
+                steps=(
+                    keys("G", "l", picture="1-opened"),
+                    typed("goto 20.0.1"),
+                    typed("print index in self.archived", picture="2-archived"),
+                ),
+            ),
+        ),
+    ),
     "hang": Incident(
         options=("--checkpoint-every", "5", "--trigger", "hang=10s"),
         walks=(

@@ -133,3 +133,11 @@ def test_what_runs_out_of_memory_under_a_cap_has_enough_without() -> None:
     (held_out,) = re.findall(r"held out((?: \d+\.\d{4})+)", run.text)
     losses = [float(loss) for loss in held_out.split()]
     assert len(losses) == 6 and losses[-1] < losses[0]
+
+
+def test_what_is_archived_is_read_as_before() -> None:
+    plain = torchrun("incidents/slow/train.py", "--steps", "4", "--archived", "0", "0")
+    archived = torchrun("incidents/slow/train.py", "--steps", "4", "--archived", "4430", "4446")
+
+    assert plain.exit_code == archived.exit_code == 0, plain.text + archived.text
+    assert len(plain.losses) == 4 and archived.losses == plain.losses
