@@ -12,6 +12,7 @@ from prismdbg.expr.parser import Expression, parse
 from prismdbg.expr.place import complaint
 from prismdbg.session.kinds import check_kinds
 from prismdbg.session.known import Known
+from prismdbg.session.stop_line import LABELS
 from prismdbg.session.stops import StopKind, StopSpec
 
 MAX_LISTED = 12
@@ -88,6 +89,8 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
 
 def doubt(spec: StopSpec, known: Known) -> str:
     """What lets one think that a stop is never come to; empty where nothing does."""
+    if spec.condition and (text := doubt_of_op(parse(spec.condition), spec.kind)):
+        return text
     if spec.peer is not None and known.peers is not None and spec.peer not in known.peers:
         others = ", ".join(map(str, sorted(known.peers))) or "none at all"
         return f"no recorded send or receive is with rank {spec.peer}; there are: {others}"
@@ -101,6 +104,20 @@ def doubt(spec: StopSpec, known: Known) -> str:
     listed = ", ".join(map(str, lines[:MAX_LISTED])) + (", ..." if len(lines) > MAX_LISTED else "")
     there = f"there they come by the lines {listed}" if lines else "none does by any line of that file"
     return f"no recorded collective comes by {spec.file}:{spec.line}; {there}"
+
+
+def doubt_of_op(expression: Expression, kind: StopKind) -> str:
+    """Of a condition that compares a collective's operator with what no collective is called."""
+    if "group" not in NAMES[kind]:
+        return ""  # an allocation's operators are any
+    for node in tree.walk(expression.root):
+        if not (isinstance(node, tree.Comparison) and isinstance(node.first, tree.Name) and node.first.name == "op"):
+            continue
+        for _, other in node.rest:
+            if isinstance(other, tree.Literal) and isinstance(other.value, str) and other.value not in LABELS:
+                near = difflib.get_close_matches(other.value, LABELS, 1)
+                return f"no collective is called {quoted(other.value)}" + (f"; {near[0]} is one" if near else "")
+    return ""
 
 
 def names_help() -> str:

@@ -11,7 +11,7 @@ from prismdbg.session.answers import Answer
 from prismdbg.session.known import Known
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import PARKED
-from prismdbg.session.stop_check import check, check_names, check_value, doubt
+from prismdbg.session.stop_check import check, check_names, check_value, doubt, doubt_of_op
 from prismdbg.session.stop_line import parse_stop, require_change
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.session.watches import Watched
@@ -51,7 +51,10 @@ class StopVerbs:
     def _condition(self, line: Line) -> Answer:
         number = _number(line)
         if line.text:
-            check_names(parse(line.text), self._stops.get(number).kind, self._known())
+            condition, kind = parse(line.text), self._stops.get(number).kind
+            check_names(condition, kind, self._known())
+            if text := doubt_of_op(condition, kind):
+                self._driver.say(text)
         return answers.StopSet(stop=self._stops.condition(number, line.text))
 
     def _delete(self, line: Line) -> Answer:

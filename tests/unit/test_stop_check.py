@@ -40,6 +40,19 @@ def test_what_there_is_may_be_stopped_at(text: str) -> None:
     check(parse_stop(text), KNOWN)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('all_reduce if op == "allreduce"', "called 'allreduce'; all_reduce is one"),
+        ('nan if step > 3 and op != "xyz"', "called 'xyz'"),
+        ('if op == "all_reduce" or op == "broadcast"', ""),
+        ('allocation if op == "aten::mm"', ""),
+    ],
+)
+def test_an_operator_that_no_collective_is_called_by_is_doubted(text: str, words: str) -> None:
+    assert (words in doubt(parse_stop(text), KNOWN)) if words else doubt(parse_stop(text), KNOWN) == ""
+
+
 def test_a_peer_that_nothing_is_sent_to_nor_received_from_is_doubted() -> None:
     assert doubt(parse_stop("peer 1"), KNOWN) == "", "of an older capsule nobody says so"
     assert doubt(parse_stop("peer 1"), replace(KNOWN, peers=frozenset([1, 2]))) == ""
