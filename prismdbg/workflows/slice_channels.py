@@ -65,7 +65,16 @@ class Channels:
                 "no neighbour along one axis",
                 hint="give the mesh the job was started with",
             )
-        return f"{differ[0]}{there[differ[0]] - own[differ[0]]:+d}" + (f"#{node.tag}" if node.tag else "")
+        (axis,) = differ
+        away = _the_short_way(there[axis] - own[axis], self._mesh.size(axis))
+        return f"{axis}{away:+d}" + (f"#{node.tag}" if node.tag else "")
+
+
+def _the_short_way(away: int, size: int) -> int:
+    """Around the axis' end, so that all ranks of a ring say the same. Half of it around stays as it was said."""
+    if 2 * abs(away) <= size:
+        return away
+    return away - size if away > 0 else away + size
 
 
 def channel_of(group: Group, mesh: Mesh) -> str:

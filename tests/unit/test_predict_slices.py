@@ -172,6 +172,17 @@ class TestGroups:
         job.call(group="7")
         assert entries_of(build_slice(job.logs[0], Moment(0), Moment(9)), MESH).channels == ("dp+1", "dp,tp")
 
+    def test_all_ranks_of_a_ring_say_the_same(self) -> None:
+        """The last one's next is the first."""
+        job = Job(8)
+        for rank in range(8):
+            job.point_to_point(rank, (rank + 1) % 8)
+        mesh = Mesh.parse("cp=8")
+        said = {
+            frozenset(entries_of(build_slice(log, Moment(0), Moment(9)), mesh).channels) for log in job.logs.values()
+        }
+        assert said == {frozenset({"cp+1", "cp-1"})}
+
     def test_a_second_group_of_the_same_ranks_is_another_channel(self) -> None:
         job = Job(4)
         job.group("again", range(4))
