@@ -45,6 +45,7 @@ _BYS = [by.value for by in By]
 @click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a CAPSULE.  [default: the best]")
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option(
     "--until", type=moment_type, metavar="MOMENT",
     help="A CAPSULE is replayed to there.  [default: on from B to its next call]",
@@ -65,6 +66,7 @@ def command(
     export: Path | None,
     as_json: bool,
     runtime: str | None,
+    allow_writes: bool,
     until: Moment | None,
     keep: Path | None,
     timeout: float,
@@ -78,7 +80,7 @@ def command(
     """
     if export is not None:
         check_place(export)
-    read = _trace(path, rank, runtime or "", until, keep, timeout)
+    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes)
     trace = read.trace
     trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
@@ -118,7 +120,14 @@ class _Found:
 
 
 def _trace(
-    path: Path, rank: int | None, runtime: str, until: Moment | None, keep: Path | None, timeout_s: float
+    path: Path,
+    rank: int | None,
+    runtime: str,
+    until: Moment | None,
+    keep: Path | None,
+    timeout_s: float,
+    *,
+    allow_writes: bool,
 ) -> _Found:
     folder = recorded_trace(path, rank)
     if folder is not None:
@@ -129,7 +138,7 @@ def _trace(
         if recorded is not None:
             render.say("as it was recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
-        request = ReplayRequest(capsule=capsule, runtime=runtime)
+        request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes)
         replayed = traced_replay(request, render.say, until=until, timeout_s=timeout_s, keep=keep)
         same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
         return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)
