@@ -76,6 +76,7 @@ def _last_step(recording: Recording) -> None:
 def _in_child(recording: Recording) -> None:
     """What the rank forks (a DataLoader worker, say) is no rank."""
     recording.is_child = True
+    recording.lost = recording.lost or "a forked child"  # also if it takes steps before the rank calls
     recording.recorder.mode(0)
 
 
