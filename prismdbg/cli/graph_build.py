@@ -86,6 +86,10 @@ def command(
         raise UsageError(f"{path} is neither a run folder nor a capsule", hint="`prismdbg list` says what there is")
     if not is_run and (captured or as_recorded):
         raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
+    if is_run and stretch and output is None:
+        raise UsageError(
+            f"a stretched graph is of another job than {path}", hint=f"name its file: -o {path / 'stretched.npz'}"
+        )
     if is_run:
         graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
     else:

@@ -82,6 +82,7 @@ class Searches:
             if stood is not None and session.phase is Phase.STOPPED:
                 if session.moment != stood:
                     self._ways.back_to(stood)
+                    session.arrives()
                 if text and not self._ways.at_origin:
                     self._looks.value(text)
             raise

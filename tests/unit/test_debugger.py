@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from simulated_rank import SimulatedRank
@@ -14,6 +14,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
 from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
+from prismdbg.workflows.searches import Searches
 
 
 class Bench:
@@ -422,3 +423,18 @@ def test_what_is_allocated_is_asked_of_a_traced_rank(line: str) -> None:
     assert not bench.rank.traced, "that may be a name of the program's"
     bench.debugger.do(line)
     assert bench.rank.traced and str(bench.debugger.session.moment) == "0.2"
+
+
+def test_a_search_that_finds_nothing_leaves_the_rank_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(spaced=2, spacing_s=0.0)
+    bench.at("goto 2.2")
+
+    def finds_nothing(searches: Searches, text: str) -> NoReturn:
+        searches._ways.back_to(Moment.parse("1.1"))
+        raise UsageError("there is no NaN")
+
+    monkeypatch.setattr(Searches, "origin", finds_nothing)
+    with pytest.raises(UsageError, match="there is no NaN"):
+        bench.debugger.do("origin")
+    stop = bench.debugger.session.stop
+    assert stop is not None and (str(stop.moment), stop.reason) == ("2.2", "origin")

@@ -201,6 +201,14 @@ def test_a_graph_is_not_built_from_a_graph(capsys: pytest.CaptureFixture[str], t
     assert (code, "is a graph that was built already" in err) == (ExitCode.USAGE, True), err
 
 
+def test_a_stretched_graph_does_not_take_the_place_of_the_runs_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    code, _, err = ask(capsys, "build", tmp_path, "--stretch", "dp=512")
+    assert (code, f"-o {tmp_path}" in err) == (ExitCode.USAGE, True), err
+
+
 def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = ask(capsys, "build", tmp_path, "--mesh", "dp=2")
     assert (code, "is neither a run folder nor a capsule" in err) == (ExitCode.USAGE, True), err
