@@ -32,6 +32,7 @@ from tests.bench.table import Measured, Row
 TITLE = "Iteration time of an emulated rank"
 WARM_UP_STEPS = 5  # the reducer's buckets are made anew after the first
 GOAL_SHARE = 0.005
+JUDGED_RANKS = 2  # more share processors here, and the emulated one does not
 BOUND_S = 600.0
 
 
@@ -81,7 +82,7 @@ class Pairs:
 def measure(settings: Settings, folder: Path) -> Measured:
     os.environ.update(environment())  # what emulated ranks are started with
     rows, notes = [], []
-    for ranks, count in ((2, settings.paced_pairs), (4, max(settings.paced_pairs // 4, 1))):
+    for ranks, count in ((JUDGED_RANKS, settings.paced_pairs), (4, max(settings.paced_pairs // 4, 1))):
         out = folder / f"out-{ranks}"
         out.mkdir()
         job = Job(settings=settings, ranks=ranks, out=out)
@@ -148,13 +149,12 @@ def _emulated(job: Job, paces: Paces) -> float:
 
 def _rows(job: Job, pairs: Pairs) -> list[Row]:
     name = f"{job.ranks} ranks"
-    judged = job.ranks == 2
     return [
         Row(what=f"{name}: real", values=pairs.real, unit="ms", digits=2),
         Row(what=f"{name}: real again", against="real", values=pairs.again, unit="ms", digits=2,
             ratios=ratios(pairs.again, pairs.real)),
         Row(what=f"{name}: emulated", against="real", values=pairs.emulated, unit="ms", digits=2,
-            ratios=ratios(pairs.emulated, pairs.real), goal=1 + GOAL_SHARE if judged else None),
+            ratios=ratios(pairs.emulated, pairs.real), goal=1 + GOAL_SHARE if job.ranks == JUDGED_RANKS else None),
     ]  # fmt: skip
 
 
@@ -164,13 +164,23 @@ def _notes(job: Job, paces: Paces, pairs: Pairs, cluster: ClusterModel) -> list[
     said = ", ".join(f"{kind} {_errors(of, pairs.real)}" for kind, of in (("emulated", pairs.emulated),
                                                                           ("real again", pairs.again)))  # fmt: skip
     return [
-        f"{job.ranks} ranks, against real in pairs: {said}.",
+        f"{job.ranks} ranks, against real in pairs: {said}.{_judged(pairs) if job.ranks == JUDGED_RANKS else ''}",
         f"{job.ranks} ranks: a pass of the emulation says {own.simulated_ns / 1e6:.2f} ms simulated, "
         f"{own.emulated_ns / 1e6:.2f} ms emulated after {len(paces.passes)} passes; a transfer takes "
         f"{cluster.compute_overlap_ppm / MILLION - 1:.0%} of a core. GPT {job.settings.paced_size}, batch "
         f"{job.settings.batch}, DDP over gloo, one thread a rank, pinned; median of "
         f"{job.settings.paced_steps - WARM_UP_STEPS} iterations, as the program itself times them.",
     ]
+
+
+def _judged(pairs: Pairs) -> str:
+    """The goal: the emulation's interval lies within that of real against real."""
+    emulated = interval(ratios(pairs.emulated, pairs.real))
+    again = interval(ratios(pairs.again, pairs.real))
+    if emulated is None or again is None:
+        return ""
+    lies = again.low <= emulated.low and emulated.high <= again.high
+    return f" The interval of the emulated ratio {'lies' if lies else 'does not lie'} within that of real again."
 
 
 def _errors(values: Sequence[float], real: Sequence[float]) -> str:
