@@ -153,6 +153,7 @@ class Replayer:
         return None
 
     def _end_of_log(self, view: CallView, event: dict[str, Any]) -> None:
+        self._await_step(view)
         told = {"event": "end_of_log", "moment": str(view.moment), "tally": self.tally_json()}
         self._stop("end of the log", view, event, told)
         self.beyond_end = True
@@ -173,6 +174,19 @@ class Replayer:
                 if not self._served.wait(max(deadline - time.monotonic(), 0.0)):
                     break
         return missing
+
+    def _await_step(self, view: CallView) -> None:
+        """Where the record took a step before this call, another thread is given time to take it: with it comes what is
+        compared at B."""
+        record = self._by_identity.get(view.identity)
+        if record is not None:
+            with self._served:
+                self._served.wait_for(lambda: self._counters.step >= record.moment.step, OTHER_THREADS_S)
+
+    def stepped(self) -> None:
+        """A step was counted."""
+        with self._served:
+            self._served.notify_all()
 
     def missing(self) -> list[Collective]:
         """Recorded collectives from A to B that the program has not issued."""

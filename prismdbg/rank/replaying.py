@@ -61,6 +61,7 @@ class Replaying:
     def on_step(self, step: int, _source: object) -> None:
         self._check_state(step)
         self.counters.begin_step(step)
+        self.replayer.stepped()
 
     def exception(self, report: dict[str, Any], error: BaseException) -> None:
         """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""
