@@ -36,7 +36,7 @@ def start() -> None:
 
 
 def _record(config: RankConfig) -> None:
-    from prismdbg.rank import store, triggers
+    from prismdbg.rank import gloo_threads, store, triggers
     from prismdbg.rank.recording import Recording
     from prismdbg.rank.steps import COUNTER
 
@@ -50,6 +50,8 @@ def _record(config: RankConfig) -> None:
 
         def end(self, code: int) -> None:
             recording.end(code)
+            if not recording.is_child:
+                gloo_threads.let_go()
 
     store.prefer_one_that_can_be_saved()
     recording.opened_files.install()
