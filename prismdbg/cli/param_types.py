@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 
 import click
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.sizes import parse_size
 
-_SIZE = re.compile(r"([0-9]{1,15})\s*([KMGT]?)(iB|B)?", re.IGNORECASE)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST_S = 366 * 24 * 3600.0
-_SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 LARGEST_WORLD = 1 << 24
 MOST_NAMED = 1 << 16
 
 
 def size(text: str) -> int:
-    """Bytes: `4GiB`, `512M`, `1000`."""
-    match = _SIZE.fullmatch(str(text).strip())
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not a size: write 512MiB or 4GiB")
-    return int(match[1]) << _SHIFT[match[2].upper()]
+    """Bytes: `4GiB`, `80GB` (10^9 each), `512M` (MiB), `1000`."""
+    try:
+        return parse_size(str(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def seconds(text: str | float) -> float:

@@ -1,8 +1,22 @@
-"""Amounts of memory as people read them."""
+"""Amounts of memory, as people write and read them. GB is 10^9 bytes, GiB is 2^30, everywhere."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+UNITS: Mapping[str, int] = {
+    "B": 1,
+    **{f"{prefix}B": 1000**i for i, prefix in enumerate("kMGT", 1)},
+    **{f"{prefix}iB": 1024**i for i, prefix in enumerate("KMGT", 1)},
+}
+"""The unit's name and its bytes (IEC 80000-13: kB is 1000, KiB is 1024)."""
+_ANY_CASE = {name.lower(): size_bytes for name, size_bytes in UNITS.items()}
+# A letter alone is binary, as for Docker's --memory, dd and systemd.
+_SHORT = {"": 1, **{letter: 1024**i for i, letter in enumerate("kmgt", 1)}}
+_WRITTEN = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)")
 
 
 def size(size_bytes: int) -> str:
@@ -13,3 +27,18 @@ def size(size_bytes: int) -> str:
             break
         value /= 1024
     return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def unit_bytes(unit: str) -> int | None:
+    """The bytes of `GiB`, `gb` or `B`, whatever its case; None for no unit of size."""
+    return _ANY_CASE.get(unit.lower())
+
+
+def parse_size(text: str) -> int:
+    """Whole bytes of `4GiB`, `80 GB`, `1.5GiB`, `512M` (MiB) or `1000`. `ValueError` for anything else."""
+    written = _WRITTEN.fullmatch(text.strip())
+    unit = written[2].lower() if written else ""
+    factor = _ANY_CASE.get(unit, _SHORT.get(unit))
+    if written is None or factor is None:
+        raise ValueError(f"{text!r} is not a size: write 512MiB (2^20 bytes each) or 80GB (10^9 bytes each)")
+    return int(Fraction(written[1]) * factor)

@@ -6,13 +6,10 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+from prismdbg.model.sizes import UNITS
+
 TIMES_NS: Mapping[str, int] = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
-SIZES: Mapping[str, int] = {
-    "B": 1,
-    **{f"{prefix}B": 1000**i for i, prefix in enumerate("kMGT", 1)},
-    "KB": 1000,
-    **{f"{prefix}iB": 1024**i for i, prefix in enumerate("KMGT", 1)},
-}
+SIZES: Mapping[str, int] = {**UNITS, "KB": UNITS["kB"]}
 RATES: Mapping[str, Fraction] = {
     **{f"{unit}/s": Fraction(size) for unit, size in SIZES.items()},
     **{f"{prefix}bit/s": Fraction(1000**i, 8) for i, prefix in enumerate("kMGT", 1)},

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
+from prismdbg.model.sizes import unit_bytes
 from prismdbg_tui.recording import Recording
 
 Bools = NDArray[np.bool_]
 
-_LIMIT = re.compile(r"([<>])([0-9]+(?:\.[0-9]+)?)(b|kib|mib|gib|kb|mb|gb|ns|us|µs|ms|s)", re.IGNORECASE)
+_LIMIT = re.compile(r"([<>])([0-9]+(?:\.[0-9]+)?)([a-zµ]+)", re.IGNORECASE)
 _MOMENT = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})?")
-_BYTES = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 MAX_PATTERN = 500
 
@@ -39,7 +39,7 @@ def rows_of(recording: Recording, pattern: str) -> NDArray[np.int64]:
 
 def _fits(recording: Recording, word: str) -> Bools:
     columns = recording.columns
-    if found := _LIMIT.fullmatch(word):
+    if (found := _LIMIT.fullmatch(word)) and (unit_bytes(found[3]) or found[3].lower() in _NS):
         return _limit(recording, found)
     if word[0] in "<>":
         raise UsageError(f"{word!r} is no limit", hint="write >1MiB, <4KiB, >5ms or <100us")
@@ -62,10 +62,11 @@ def _fits(recording: Recording, word: str) -> Bools:
 def _limit(recording: Recording, found: re.Match[str]) -> Bools:
     unit, columns = found[3].lower(), recording.columns
     ended = columns.ended_ns >= 0
-    values = columns.size_bytes if unit in _BYTES else columns.ended_ns - columns.begun_ns
-    limit = float(found[2]) * (_BYTES[unit] if unit in _BYTES else _NS[unit])
+    of_size = unit_bytes(unit)
+    values = columns.size_bytes if of_size else columns.ended_ns - columns.begun_ns
+    limit = float(found[2]) * (of_size or _NS[unit])
     mask: Bools = values > limit if found[1] == ">" else values < limit
-    return mask if unit in _BYTES else mask & ended
+    return mask if of_size else mask & ended
 
 
 def _text(recording: Recording, word: str) -> Bools:
