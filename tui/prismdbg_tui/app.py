@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -43,7 +44,11 @@ class PrismApp(App[int]):
     CSS_PATH = Path(__file__).with_name("styles.tcss")
     TITLE = "prismdbg"
     COMMANDS = App.COMMANDS | {Actions}
-    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings(), Binding("escape", "escape", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *actions.bindings(),
+        Binding("escape", "escape", show=False),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+    ]
 
     def __init__(
         self,
@@ -110,6 +115,22 @@ class PrismApp(App[int]):
         shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
         return picture(shown or "", width, height, title or self.title, color(self, "background"))
 
+    def deliver_screenshot(
+        self, filename: str | None = None, path: str | None = None, time_format: str | None = None
+    ) -> str | None:
+        """Into the working directory, or to the browser; what goes wrong is said. The toolkit looks for a folder of
+        downloads, which a server has not."""
+        if self.is_web:
+            return super().deliver_screenshot(filename, path, time_format)
+        target = Path(path or ".") / (filename or f"prismdbg-{datetime.now():%Y%m%d-%H%M%S}.svg")
+        try:
+            target.write_text(self.export_screenshot(), "utf-8")
+        except OSError as error:
+            self.refuse(f"the screenshot cannot be written: {error}")
+            return None
+        self.notify(_plain(f"saved {target.absolute()}"), timeout=6)
+        return None
+
     # what workers tell
 
     def on_recording_read(self, message: messages.RecordingRead) -> None:
@@ -171,7 +192,6 @@ class PrismApp(App[int]):
             self.steering.go_to(moment)
         else:
             self.type_line(message.text)
-        self.layout.end_command()
 
     def on_asked(self, message: messages.Asked) -> None:
         self.panes.collectives.focus()
@@ -216,14 +236,37 @@ class PrismApp(App[int]):
         self.act("pane_before")
 
     def action_escape(self) -> None:
-        """Out of a line; else out of what takes long; else back to the table, and from there to what is above."""
-        if self.live is not None and self.state.phase in BUSY and not isinstance(self.focused, Input):
-            self.live.pause()
+        """Clear a line that holds text; else cancel what takes long; else leave the line, the pane, the screen."""
+        line = self.focused if isinstance(self.focused, Input) else None
+        if self._busy and not (line is not None and line.value):
+            self.interrupt()
+        elif line is self.panes.console.line:
+            line.value = ""
+            self.layout.end_command()
         elif self._above and self.focused is self.panes.collectives:
             self.leave()
         else:
-            self.panes.console.line.value = ""
             self.layout.choose("collectives")
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C, as in every debugger; where nothing runs it copies what is selected, or says how to quit."""
+        if self._busy:
+            self.interrupt()
+        elif isinstance(self.focused, Input) and self.focused.selected_text:
+            self.focused.action_copy()
+        elif self.screen.get_selected_text():
+            self.screen.action_copy_text()
+        else:
+            self.action_help_quit()
+
+    @property
+    def _busy(self) -> bool:
+        return self.live is not None and self.state.phase in BUSY
+
+    def interrupt(self) -> None:
+        """Cancel what takes long, and drop what was typed ahead."""
+        if self.live is not None:
+            self.live.pause()
 
     def refuse(self, reason: str) -> None:
         self.notify(_plain(reason), severity="warning", timeout=4)
@@ -235,8 +278,10 @@ class PrismApp(App[int]):
         if text in ("q", "quit"):
             self.leave()
         elif self.live is not None:
-            if text or self.state.phase is Phase.STOPPED:
-                self.live.type_line(text or "next")
+            if text:
+                if self._busy:
+                    self.panes.console.say(f"  queued: it runs after {self.state.doing or 'the start'}", "event")
+                self.live.type_line(text)
         elif text in ("h", "help"):
             self.panes.console.say(answers.help_text(), "said")
         elif text:

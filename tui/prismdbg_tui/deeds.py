@@ -52,8 +52,7 @@ class Deeds:
         self._app.type_line(f"{'until' if ahead else 'goto'} {sight.moment}")
 
     def pause(self) -> None:
-        if self._app.live is not None:
-            self._app.live.pause()
+        self._app.interrupt()
 
     def restart(self) -> None:
         """Where the rank is gone the cursor may be anywhere: then it is the latest image of all."""

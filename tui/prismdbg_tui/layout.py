@@ -35,20 +35,15 @@ class Layout:
         self._app.screen.set_focus(self._panes.focus_of(pane))
 
     def begin_command(self) -> None:
-        """In the console's line; `end_command` gives the keys back."""
-        came_from = self.pane if self.pane != "console" else ""
+        """Focus the console's line. It keeps the keys, command after command, until `end_command`."""
+        came_from = self.pane if self.pane != "console" else self._came_from
         self.choose("console")
         self._came_from = came_from
+        self._app.screen.set_focus(self._panes.console.line)
 
     def end_command(self) -> None:
-        """Where the console cannot be seen beside the pane it stays, for the answer, and the keys are keys again."""
-        came_from = self._came_from
-        if not came_from:
-            return  # somebody went to the line to stay there
-        self.choose(came_from)
-        if not self._panes.console.display:
-            self.choose("console")
-            self._app.screen.set_focus(None)
+        """Back to the pane where the command was begun."""
+        self.choose(self._came_from or "collectives")
 
     def maximise(self) -> None:
         self._arrangement = self._arrangement.maximising()

@@ -30,7 +30,8 @@ class Actions(Provider):
         return cast("PrismApp", self.app)
 
     def _title(self, action: Action) -> str:
-        return f"{action.title}  ({self._app.keys_shown[action.name]})"
+        """With the verb, which is what people look for."""
+        return f"{action.verb or action.name.replace('_', ' ')}: {action.title}  ({self._app.keys_shown[action.name]})"
 
     def _help(self, action: Action) -> str:
         return unavailable(action, live=self._app.live is not None) or action.section.value

@@ -69,7 +69,7 @@ class Panes:
 
     def focus_of(self, pane: str) -> Widget:
         """What takes the keys when a pane is chosen."""
-        inner: dict[str, Widget] = {"console": self.console.line, "memory": self.memory.inner}
+        inner: dict[str, Widget] = {"console": self.console.log_pane, "memory": self.memory.inner}
         return inner.get(pane, self._all[pane])
 
     def name_places(self, shown: Sequence[str]) -> None:

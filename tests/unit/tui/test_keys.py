@@ -103,7 +103,8 @@ def on_screen(
         ("B n a n ( o u t ) enter", ["break all_reduce on world if nan(out)"]),
         ("w l o s s enter", ["watch loss"]),
         ("w escape n", ["next"]),
-        ("colon n e x t space 3 enter n", ["next 3", "next"]),
+        ("colon n e x t space 3 enter escape n", ["next 3", "next"]),
+        ("colon enter enter", []),
         ("colon 1 2 . 3 4 5 enter", ["12.345"]),
     ],
 )
@@ -199,6 +200,125 @@ def test_the_toolkits_own_keys_stay(tmp_path: Path) -> None:
         await until(lambda: heard.lines, pilot)
 
     assert on_screen(tmp_path, part).lines == ["reverse-step"]
+
+
+@pytest.mark.parametrize(("typed", "verb"), [("reverse-continue", "reverse-continue"), ("origin", "origin")])
+def test_the_palette_finds_an_action_by_its_verb(tmp_path: Path, typed: str, verb: str) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.press("ctrl+p", *typed)
+        await until(lambda: app.screen.query("OptionList").first().option_count, pilot)  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await until(lambda: heard.lines, pilot)
+
+    assert on_screen(tmp_path, part).lines == [verb]
+
+
+def test_ctrl_c_cancels_what_takes_long(tmp_path: Path) -> None:
+    """Also while the console's line has the keys."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.press("colon")
+        heard.show(replace(STANDS, phase=Phase.RUNNING, doing="origin"))
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("ctrl+c")
+        await until(lambda: heard.others == ["pause"], pilot)
+        assert not app._notifications
+
+    on_screen(tmp_path, part)
+
+
+def test_what_is_typed_ahead_is_said_to_be_queued(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        heard.show(replace(STANDS, phase=Phase.RUNNING, doing="origin"))
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("O")
+        await until(lambda: heard.lines == ["origin"], pilot)
+        said = [text for text, _ in app.panes.console.log_pane._said]
+        assert "  queued: it runs after origin" in said
+
+    on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_the_console_keeps_the_keys_until_escape(tmp_path: Path, size: tuple[int, int]) -> None:
+    """A second command typed without `:` must not be taken for keys that run the rank."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.press("colon", *"print a", "enter", *"print scenf", "enter")
+        await until(lambda: len(heard.lines) == 2, pilot)
+        assert app.focused is app.panes.console.line
+        await pilot.press("escape", "n")
+        await until(lambda: len(heard.lines) == 3, pilot)
+
+    assert on_screen(tmp_path, part, size).lines == ["print a", "print scenf", "next"]
+
+
+def test_tab_comes_to_the_console_and_keys_stay_keys(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        while app.layout.pane != "console":
+            await pilot.press("tab")
+        await pilot.press("n")
+        await until(lambda: heard.lines, pilot)
+        assert app.query_one("#line", Input).value == ""
+
+    assert on_screen(tmp_path, part).lines == ["next"]
+
+
+def test_what_was_said_while_the_console_was_hidden_is_laid_out_when_it_is_seen(tmp_path: Path) -> None:
+    sentence = "a sentence that fits into a line of the console"
+
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        assert not app.panes.console.display
+        app.panes.console.say(sentence, "said")
+        await pilot.press("colon")
+        log = app.panes.console.log_pane
+        await until(lambda: any(sentence in strip.text for strip in log.lines), pilot)
+        await pilot.press("escape")
+        app.panes.console.say(f"{sentence}, again", "said")
+        await pilot.press("colon")
+        await until(lambda: any(f"{sentence}, again" in strip.text for strip in log.lines), pilot)
+        assert all(len(strip.text.strip()) != 1 for strip in log.lines)
+
+    on_screen(tmp_path, part, (80, 24))
+
+
+def test_a_screenshot_lies_in_the_working_directory_or_its_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        app.deliver_screenshot()
+        (saved,) = tmp_path.glob("prismdbg-*.svg")
+        assert saved.read_text().startswith("<svg")
+        app.deliver_screenshot(path=str(tmp_path / "missing"))
+        await until(lambda: len(app._notifications) == 2, pilot)
+        told = [note.message for note in app._notifications]
+        assert str(saved) in told[0] and "No such file" in told[1] and str(tmp_path / "missing") in told[1]
+
+    on_screen(tmp_path / "capsule", part)
+
+
+def test_the_bar_of_keys_grows_with_the_terminal(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        await pilot.resize_terminal(60, 24)
+        await until(lambda: "origin" not in str(app.panes.keys.content) and app.panes.keys.size.width == 60, pilot)
+        narrow = str(app.panes.keys.content)
+        await pilot.resize_terminal(160, 45)
+        await until(lambda: len(str(app.panes.keys.content)) > len(narrow), pilot)
+        shown = "".join(segment.text for segment in app.panes.keys.render_line(0))
+        assert shown.rstrip() == str(app.panes.keys.content).rstrip()
+
+    on_screen(tmp_path, part)
+
+
+def test_a_header_that_is_too_long_ends_in_an_ellipsis(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        await pilot.resize_terminal(50, 24)
+        await until(lambda: app.panes.header.size.width == 50, pilot)
+        await until(lambda: app.panes.header.render_line(0).text.rstrip().endswith("…"), pilot)
+
+    on_screen(tmp_path, part)
 
 
 def test_in_a_line_every_key_is_a_character(tmp_path: Path) -> None:

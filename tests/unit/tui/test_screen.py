@@ -11,7 +11,7 @@ from played import PlayedRank, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.app import PrismApp
 from prismdbg_tui.arrangement import PANES
 from prismdbg_tui.screens.help import Help
-from prismdbg_tui.views import Phase
+from prismdbg_tui.views import Phase, SourceView
 from textual.pilot import Pilot
 
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]
@@ -123,11 +123,11 @@ def test_typed_lines_answers_and_history(tmp_path: Path) -> None:
         await pilot.press("colon", *"print x", "enter")
         await until(lambda: "\n42" in said(app), pilot)
         assert app.state.values[0].title == "x"
-        await pilot.press("colon", *"print )", "enter")
+        await pilot.press(*"print )", "enter")
         await until(lambda: "^" in said(app), pilot)
-        await pilot.press("colon", "up", "up", "enter")
+        await pilot.press("up", "up", "enter")
         await until(lambda: said(app).count("\n42") == 2, pilot)
-        await pilot.press("colon", *"2.1", "enter")
+        await pilot.press(*"2.1", "enter")
         await until(lambda: str(app.state.moment) == "2.1", pilot)
         assert app.cursor == app.here == 4
 
@@ -231,3 +231,37 @@ def test_the_moment_is_copied(tmp_path: Path) -> None:
         assert copied == ["0.1"]
 
     play(looking(tmp_path), part)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_the_source_pane_shows_the_line_that_its_title_names(tmp_path: Path, size: tuple[int, int]) -> None:
+    """One file after the other, shorter or longer than the pane: each is scrolled by its own length."""
+
+    def view(lines: int, line: int) -> SourceView:
+        return SourceView(
+            filename=f"/job/f{lines}.py",
+            function="step",
+            line=line,
+            first=1,
+            lines=tuple(f"line_{number}_of_{lines}()" for number in range(1, lines + 1)),
+        )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        source = app.panes.source
+        app.layout.choose("source")
+        await until(lambda: source.size.height > 0, pilot)
+        for lines, line in ((3, 2), (400, 390), (3, 1), (200, 100), (400, 5), (400, 399)):
+            source.show(view(3, 1))  # put, and replaced before it was laid out
+            app.layout.choose("stack")  # at 80x24 it hides the source
+            await pilot.pause()
+            source.show(view(lines, line))
+            app.layout.choose("source")
+
+            def shown(lines: int = lines, line: int = line) -> bool:
+                top, height = int(source.scroll_y), source.size.height
+                return top <= line - 1 < top + height and source.virtual_size.height >= lines
+
+            await until(shown, pilot)
+            assert f"f{lines}.py:{line}" in str(source.border_title)
+
+    play(looking(tmp_path), part, size)

@@ -235,15 +235,12 @@ def test_after_a_command_keys_are_keys_again(tmp_path: Path, size: tuple[int, in
         await pilot.press("colon", *"watch loss", "enter")
         await until(lambda: app.state.watches, pilot)
         assert line.value == "" and app.panes.console.display, "the answer is seen"
-        await pilot.press("n")
+        await pilot.press("escape", "n")
         await stands(app, pilot, "0.1")
         await pilot.press("colon", *"half a com", "escape")
         assert line.value == ""
         await pilot.press("n")
         await stands(app, pilot, "0.2")
-        app.layout.choose("console")  # by mouse or tab: to stay
-        await pilot.press(*"unwatch 1", "enter", *"next")
-        assert line.value == "next"
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)], [stopped("0.2", 3)]), size=size)
 

@@ -39,7 +39,7 @@ class Line(Input):
     def __init__(self) -> None:
         self.completion = Completion()
         super().__init__(
-            placeholder="a command: help lists them",
+            placeholder="type a command (help lists them), esc leaves",
             suggester=self.completion,
             id="line",
             compact=True,

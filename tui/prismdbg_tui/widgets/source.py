@@ -21,6 +21,7 @@ class Source(Pane):
         super().__init__("source", "Source")
         self._shown: SourceView | None = None
         self._aimed = 0.0  # how far it was scrolled for the marked line
+        self._to_aim = False  # the text is put, not laid out: how far it scrolls is still that of the text before
 
     def show(self, source: SourceView) -> None:
         if source == self._shown:
@@ -31,8 +32,14 @@ class Source(Pane):
         if not source.lines:
             self.put(Text(source.note or "no Python frame of the program here", "dim"))
             return
+        self._to_aim = True
         self.put(self._syntax(source), source.note)
         self.call_after_refresh(self._show_line)
+
+    def watch_virtual_size(self) -> None:
+        """The text is laid out: only now can it be scrolled as far as the marked line."""
+        if self._to_aim:
+            self.call_after_refresh(self._show_line)
 
     def again(self) -> None:
         """In the theme's colours of now."""
@@ -65,8 +72,9 @@ class Source(Pane):
         if self._shown is not None:
             above = int(self.size.height * _ABOVE)
             target = max(self._shown.line - self._shown.first - above, 0)
-            self.scroll_to(y=target, animate=False, immediate=True)
+            self.scroll_to(y=target, animate=False, immediate=True, force=True)
             self._aimed = self.scroll_y
+            self._to_aim = self.scroll_y != min(target, max(len(self._shown.lines) - self.size.height, 0))
 
     def on_resize(self) -> None:
         """Where somebody has scrolled to something else, that stays."""

@@ -29,6 +29,9 @@ class TextLog(RichLog, can_focus=True):
         """`kind`: said, asked, error or event; control characters are not passed on."""
         entry = (figures.clean(text), kind)
         self._said.append(entry)
+        if not self._width:
+            self._laid_out = 0  # nobody sees it: the next width lays everything out anew
+            return
         self._begins.append(self._start_line + len(self.lines))
         self.write(self._text(*entry))
 
@@ -39,7 +42,15 @@ class TextLog(RichLog, can_focus=True):
         if count:
             self.again()
 
+    @property
+    def _width(self) -> int:
+        """Columns for text; 0 while the pane is hidden."""
+        return self.scrollable_content_region.width if self.is_on_screen else 0
+
     def again(self) -> None:
+        if not self._width:
+            self._laid_out = 0
+            return
         above = -1 if self._follows else bisect_right(self._begins, self._start_line + int(self.scroll_y)) - 1
         self.clear()
         self._begins.clear()
@@ -63,7 +74,7 @@ class TextLog(RichLog, can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         super().on_resize(event)  # first: only then are lines laid out at once
-        width = self.scrollable_content_region.width
+        width = self._width
         if width and width != self._laid_out:
             self._laid_out = width
             self.again()
