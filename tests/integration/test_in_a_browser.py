@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
+import psutil
 import pytest
 from capsules import make_capsule
 from spawning import Spawn
@@ -60,6 +61,35 @@ def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
     assert b"simulated" in shown and b"looking" in shown
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_screens_end_with_their_server(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], number: signal.Signals
+) -> None:
+    capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(capsule), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    screens = asyncio.run(screens_of(said[1], server, number))
+    assert screens
+    server.wait(BOUND_S)
+    wait_for(lambda: not any(screen.is_running() for screen in screens), BOUND_S, "the screen to end")
+
+
+async def screens_of(address: str, server: subprocess.Popen[str], number: int) -> list[psutil.Process]:
+    """The processes that draw the screen, seen while a page is open; the server is ended under the open page."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        shown = b""
+        async with session.ws_connect(f"ws://{urlsplit(address).netloc}/ws?width=100&height=30") as connection:
+            while b"looking" not in shown:
+                message = await connection.receive()
+                shown += message.data if isinstance(message.data, bytes) else b""
+            screens = psutil.Process(server.pid).children(recursive=True)
+            server.send_signal(number)
+            return screens
 
 
 async def into_a_rank(address: str) -> bytes:

@@ -22,7 +22,9 @@ from prismdbg.errors import FacilityError
 
 HOST = "127.0.0.1"
 KEY = "key"
-_PRISMDBG = (sys.executable, "-c", "from prismdbg.cli.main import main; main()")
+# No shell stays between the server and the screen, and the screen's driver ends with the server.
+_DRIVER = ("exec", "env", "TEXTUAL_DRIVER=prismdbg_tui.web_driver:EndingWebDriver")
+_PRISMDBG = (*_DRIVER, sys.executable, "-c", "from prismdbg.cli.main import main; main()")
 _RANK = "/{command:open|debug}/{rank:[0-9]{1,8}}"
 _SOCKET = "/ws"
 
