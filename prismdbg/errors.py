@@ -16,6 +16,8 @@ A message says what happened, where, and what to do next.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from traceback import extract_tb
 
 
@@ -83,6 +85,12 @@ def shortened(text: str, most: int = 60) -> str:
 def quoted(text: str) -> str:
     """As Python writes it, and shortened."""
     return repr(shortened(text))
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'continue'?` for a word that is nearly a known one; empty where none is near."""
+    near = get_close_matches(word.lower(), [str(name) for name in known], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def exit_code_of(kind: str) -> int:

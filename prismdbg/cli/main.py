@@ -18,7 +18,7 @@ import click
 import prismdbg
 from prismdbg.cli import registry
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, quoted, suggestion
 
 
 class _HasEnough(Exception):
@@ -43,6 +43,15 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = registry.entries().get(cmd_name)
         return None if entry is None else entry.load()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which suggests nothing where commands are not listed before they are loaded."""
+        if args and not args[0].startswith("-") and args[0] not in registry.entries():
+            near = suggestion(args[0], registry.entries())
+            raise click.UsageError(f"unknown command {quoted(args[0])}{near}", ctx=ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, entries in registry.SECTIONS.items():

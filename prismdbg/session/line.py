@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from prismdbg.errors import UsageError, quoted
+from prismdbg.errors import UsageError, quoted, suggestion
 from prismdbg.model.moment import Moment
 
 MAX_LINE = 4000
@@ -195,7 +195,7 @@ def verb_of(word: str) -> Verb:
         return first
     if found:
         raise UsageError(f"{quoted(word)} may be {' or '.join(found)}")
-    raise UsageError(f"there is no {quoted(word)}", hint="help lists what there is")
+    raise UsageError(f"unknown command {quoted(word)}{suggestion(word, VERBS)}", hint="help lists all commands")
 
 
 def _numbered(verb: Verb, argument: str, insists: bool) -> Line:

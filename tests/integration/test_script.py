@@ -165,7 +165,7 @@ def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) ->
 def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken) -> None:
     said = prismdbg("replay", nan_from_start.capsule, "-x", "-", typed="next\nfrobnicate\n")
     assert (said.code, said.out) == (2, "")
-    assert "-:2: there is no 'frobnicate'" in said.err and "starting" not in said.err
+    assert "-:2: unknown command 'frobnicate'" in said.err and "starting" not in said.err
 
 
 def test_the_schema_is_printed(tmp_path: Path) -> None:

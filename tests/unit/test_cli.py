@@ -370,3 +370,12 @@ def test_what_is_no_time_to_wait_is_wrong_usage(
     more = ["--rank=0", f"-o{tmp_path}/capsule"] if command == "capture" else []
     assert main.run([command, str(tmp_path), f"--timeout={text}", *more]) == ExitCode.USAGE
     assert "is not a time to wait: write 600" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("recrod", "unknown command 'recrod'; did you mean 'record'?"), ("xyzzy", "unknown command 'xyzzy'\n")],
+)
+def test_a_mistyped_command_gets_a_suggestion(typed: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([typed, "run"]) == 2
+    assert said in capsys.readouterr().err

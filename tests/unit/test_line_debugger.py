@@ -153,7 +153,7 @@ def test_mistakes_are_said_and_cost_nothing() -> None:
     rank = PlayedRank([stopped("0.1")])
     code, text = drive(rank, "dance", "next", "p x.__class__", "peers", "until 0.1")
     assert code == 0
-    for words in ("there is no 'dance'", "private", "does not know 'peers'", "is not ahead"):
+    for words in ("unknown command 'dance'", "private", "does not know 'peers'", "is not ahead"):
         assert words in text
 
 
@@ -258,7 +258,7 @@ def test_an_output_that_knows_no_blocks() -> None:
 
 def test_help_lists_all_or_one() -> None:
     _, text = drive(PlayedRank(), "help", "help until", "help dance")
-    assert text.count("until MOMENT (u)") == 2 and "there is no 'dance'" in text
+    assert text.count("until MOMENT (u)") == 2 and "unknown command 'dance'" in text
 
 
 def test_lines_from_a_pipe_until_its_end() -> None:

@@ -39,8 +39,8 @@ def test_lines(text: str, line: Line) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("", "no ''"),
-        ("dance", "no 'dance'"),
+        ("", "unknown command ''"),
+        ("dance", "unknown command 'dance'"),
         ("loc 3", "takes nothing"),
         ("next two", "number from 1"),
         ("next 0", "number from 1"),
@@ -71,3 +71,9 @@ def test_anything_is_a_line_or_is_refused(text: str) -> None:
         assert parse_line(text).verb in VERBS
     except UsageError as refusal:
         assert str(refusal)
+
+
+@pytest.mark.parametrize(("typed", "near"), [("contnue", "continue"), ("chekpoint", "checkpoint"), ("Orign", "origin")])
+def test_a_mistyped_verb_gets_a_suggestion(typed: str, near: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown command '{typed}'; did you mean '{near}'"):
+        parse_line(typed)

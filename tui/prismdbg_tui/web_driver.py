@@ -6,6 +6,7 @@ Textual's own waits for ever once the server that started it is gone: its input 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from textual.drivers.web_driver import WebDriver
@@ -15,7 +16,7 @@ from textual.messages import ExitApp
 class EndingWebDriver(WebDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._write = self._write_while_read
+        self._write = partial(self._write_while_read)
 
     def _write_while_read(self, data: bytes) -> int:
         """As `os.write`; what nobody reads any more is dropped."""
