@@ -25,7 +25,8 @@ from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.environment_scan import scan
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
+from prismdbg.runtime.spec import CONTROL_FOLDER, RANK, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
+from prismdbg.runtime.starter_spec import make_folders
 
 SCRIPT = Path(__file__).with_name("counting_rank.py")
 # The base interpreter, so that the container's image holds no packages and is made in seconds.
@@ -158,9 +159,10 @@ def environment(pid: int | None = None) -> Environment:
 
 def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
     """The spec that restores it, and where its socket will be."""
-    agents = session / "agents"
+    make_folders(session)
+    agents = session / RANK / "agents"
     agents.mkdir()
-    prepared = session / "images"
+    prepared = session / CONTROL_FOLDER / "images"
     checkpoint = captured.capsule / "checkpoint"
     images.prepare_restore(captured.criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint))
     image = captured.image
@@ -196,7 +198,8 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
 
 def program_spec(session: Path) -> tuple[ReplaySpec, Path]:
     """The spec that starts it, in the session's own folder, and where its socket will be."""
-    home = session / "home"
+    make_folders(session)
+    home = session / RANK / "home"
     (home / "agents").mkdir(parents=True)
     origin = ProgramOrigin(
         executable=PYTHON,

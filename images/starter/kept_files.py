@@ -3,6 +3,8 @@
 Kept are those that are open for writing and those that were changed in this place in the folders it writes into. What
 came into such a folder later goes when they are put back; what was there before the place was made, and was written
 over later, can only be cut to its length.
+
+All this is done with the starter's rights at names that the rank can replace, so no link is followed (`exact_paths`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,19 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from exact_paths import (
+    copy_out,
+    is_file,
+    is_kernels,
+    is_socket,
+    make_folders,
+    open_folder,
+    open_written,
+    status_of,
+    unlink,
+)
+from syscalls import PlaceError
 
 COPIED_BYTES = 256 << 20  # a longer file is taken for one that only grows: cut back, not copied
 LISTED = 10_000  # names in one folder; a fuller one is not looked after
@@ -37,7 +52,7 @@ class Keeper:
     def keep(self, pids: list[int], into: Path) -> dict[str, Any]:
         """What must be there, and as it was, when the image is restored."""
         into.mkdir()
-        opened = [item for pid in pids for item in open_files(pid).items()]
+        opened = [item for pid in pids for item in open_files(pid).items() if not is_kernels(item[0])]
         written = {path for path, is_written in opened if is_written} - self._ours
         folders = {str(Path(path).parent) for path, _ in opened} | {place for pid in pids if (place := working(pid))}
         sockets = [path for path in bound_sockets(pids) if path not in self._ours]
@@ -48,6 +63,7 @@ class Keeper:
         return {
             "files": [self._keep(path, into / str(number)) for number, path in enumerate(files)],
             "folders": sorted(folders | {str(Path(path).parent) for path in sockets}),
+            "opened": sorted({path for path, _ in opened}),
             "sockets": sockets,
             "listing": listing,
         }
@@ -55,25 +71,31 @@ class Keeper:
     def put_back(self, kept: dict[str, Any], copies: Path) -> list[str]:
         """Before the restore, when nobody has them open. Paths of what could not be made as it was."""
         for folder in (*kept["folders"], *kept["listing"]):
-            Path(folder).mkdir(parents=True, exist_ok=True)
+            if not is_kernels(folder):
+                make_folders(folder)
         for path in kept["sockets"]:
-            Path(path).unlink(missing_ok=True)  # criu binds it again
+            unlink(path)  # criu binds it again
         copied = {file["path"] for file in kept["files"]}
         left = [path for folder, names in kept["listing"].items() for path in self._sweep(folder, names, copied)]
         for file in kept["files"]:
             put(file, copies)
+        for path in kept["opened"]:  # criu would follow a link that the program left there
+            if not is_file(path):
+                raise PlaceError(f"{path} was open at the checkpoint, and the program has removed or replaced it")
         return left
 
     def _keep(self, path: str, to: Path) -> dict[str, Any]:
         """What did not change since an earlier image is shared with it."""
-        status = Path(path).stat()
+        status = status_of(path)
+        if status is None:
+            raise PlaceError(f"{path} was removed while it was being kept")
         small = status.st_size <= COPIED_BYTES
         if small:
             version = (path, status.st_size, status.st_mtime_ns)
             try:
                 os.link(self._copies[version], to)
             except (KeyError, OSError):  # none, or its image was forgotten
-                shutil.copyfile(path, to)
+                status = copy_out(path, to)
                 self._copies[version] = to
         return {
             "path": path,
@@ -87,34 +109,41 @@ class Keeper:
 
     def _list(self, folder: str) -> dict[str, Stamp] | None:
         """Every name in it; None where it is not looked after."""
+        if folder in SYSTEM or is_kernels(folder) or self._is_shared(folder):
+            return None
         try:
-            found = list(os.scandir(folder)) if folder not in SYSTEM and not self._is_shared(folder) else None
+            found = {entry.name: stamp(entry) for entry in entries(folder)}
         except OSError:
             return None
-        return None if found is None or len(found) > LISTED else {entry.name: stamp(entry) for entry in found}
+        return None if len(found) > LISTED else found
 
     def _changed_here(self, folder: str) -> Iterator[str]:
-        for entry in os.scandir(folder):
-            is_own = entry.is_file(follow_symlinks=False) and not self._is_shared(entry.path)
-            if is_own and self._is_from_here(entry.path) and entry.stat().st_ctime_ns >= self._since_ns:
-                yield entry.path
+        for entry in entries(folder):
+            path = f"{folder}/{entry.name}"
+            is_own = entry.is_file(follow_symlinks=False) and not self._is_shared(path)
+            changed_ns = entry.stat(follow_symlinks=False).st_ctime_ns
+            if is_own and self._is_from_here(path) and changed_ns >= self._since_ns:
+                yield path
 
     def _sweep(self, folder: str, names: dict[str, Stamp], copied: set[str]) -> Iterator[str]:
         """Takes away what is new and cuts what has grown; yields what is neither and not as it was."""
-        there = {entry.name: entry for entry in os.scandir(folder)}
-        for name, entry in there.items():
-            if self._is_shared(entry.path) or entry.path in copied or names.get(name) == stamp(entry):
+        there = {}
+        for entry in entries(folder):
+            name, path = entry.name, f"{folder}/{entry.name}"
+            there[name] = entry
+            if self._is_shared(path) or path in copied or names.get(name) == stamp(entry):
                 continue
-            if not self._is_from_here(entry.path):  # the machine's own, which goes on living below this place
+            if not self._is_from_here(path):  # the machine's own, which goes on living below this place
                 continue
             if name not in names:
-                remove(entry)
+                remove(folder, entry)
             elif entry.is_file(follow_symlinks=False):
                 size_bytes = names[name][0]
-                if entry.stat().st_size > size_bytes:
-                    os.truncate(entry.path, size_bytes)
+                if entry.stat(follow_symlinks=False).st_size > size_bytes:
+                    with os.fdopen(open_written(path), "r+b") as file:
+                        file.truncate(size_bytes)
                 else:
-                    yield entry.path
+                    yield path
         gone = {f"{folder}/{name}" for name in names.keys() - there.keys()} - copied
         yield from (path for path in sorted(gone) if self._is_from_here(path))
 
@@ -156,7 +185,7 @@ def bound_sockets(pids: list[int]) -> list[str]:
     held = {inode for pid in pids for inode in socket_inodes(pid)}
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
     bound = {fields[7] for line in lines if len(fields := line.split(maxsplit=7)) == 8 and fields[6] in held}
-    return sorted(path for path in bound if path.startswith("/") and Path(path).is_socket())
+    return sorted(path for path in bound if path.startswith("/") and is_socket(path))
 
 
 def socket_inodes(pid: int) -> Iterator[str]:
@@ -175,12 +204,12 @@ def open_files(pid: int) -> dict[str, bool]:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 path = str(entry.readlink())
-                if Path(path).is_file():
+                if is_file(path):
                     found[path] = found.get(path, False) or is_written(Path(f"/proc/{pid}/fdinfo", entry.name))
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             fields = line.split(maxsplit=5)
-            if len(fields) == 6 and fields[1][1] == "w" and fields[1][3] == "s" and Path(fields[5]).is_file():
+            if len(fields) == 6 and fields[1][1] == "w" and fields[1][3] == "s" and is_file(fields[5]):
                 found[fields[5]] = True
     return found
 
@@ -200,31 +229,49 @@ def stamp(entry: os.DirEntry[str]) -> Stamp:
     """Of a folder only that it is there: what is in it is not looked after."""
     if entry.is_dir(follow_symlinks=False):
         return [0, 0]
-    return version_of(entry)
+    return version_of(entry.stat(follow_symlinks=False))
 
 
-def version_of(path: Path | os.DirEntry[str]) -> Stamp:
-    status = path.stat(follow_symlinks=False)
+def entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    """What is in it; each can be asked for its status until the next one is given."""
+    found = open_folder(folder)
+    try:
+        with os.scandir(found) as listed:
+            yield from list(listed)
+    finally:
+        os.close(found)
+
+
+def version_of(status: os.stat_result) -> Stamp:
     return [status.st_size, status.st_mtime_ns]
 
 
 def put(file: dict[str, Any], copies: Path) -> None:
-    target = Path(file["path"])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists() and version_of(target) == [file["size_bytes"], file["mtime_ns"]]:
+    path = file["path"]
+    make_folders(str(Path(path).parent))
+    status = status_of(path)
+    is_there = status is not None and stat.S_ISREG(status.st_mode)
+    if is_there and version_of(status) == [file["size_bytes"], file["mtime_ns"]]:
         return
-    if file["copy"] is None:
-        target.touch()
-        os.truncate(target, file["size_bytes"])
-    else:
-        shutil.copyfile(copies / file["copy"], target)
-    os.chown(target, file["uid"], file["gid"])
-    target.chmod(file["mode"])
-    os.utime(target, ns=(file["mtime_ns"], file["mtime_ns"]))
+    with os.fdopen(open_written(path), "r+b") as target:
+        if file["copy"] is not None:
+            target.truncate(0)
+            with (copies / file["copy"]).open("rb") as copy:
+                shutil.copyfileobj(copy, target, 1 << 20)
+        target.truncate(file["size_bytes"])
+        os.fchown(target.fileno(), file["uid"], file["gid"])
+        os.fchmod(target.fileno(), file["mode"])
+        target.flush()
+        os.utime(target.fileno(), ns=(file["mtime_ns"], file["mtime_ns"]))
 
 
-def remove(entry: os.DirEntry[str]) -> None:
-    if entry.is_dir(follow_symlinks=False):
-        shutil.rmtree(entry.path, ignore_errors=True)
-    elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
-        Path(entry.path).unlink(missing_ok=True)
+def remove(folder: str, entry: os.DirEntry[str]) -> None:
+    inside = open_folder(folder)
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.name, ignore_errors=True, dir_fd=inside)
+        elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry.name, dir_fd=inside)
+    finally:
+        os.close(inside)

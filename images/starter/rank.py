@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import signal
+import stat
 import struct
 import subprocess
 import threading
@@ -85,8 +86,17 @@ def standard_streams(standards: list[tuple[int, str]], output: str) -> dict[str,
     return streams
 
 
-def open_output(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def hold_output(path: str) -> str:
+    """Opens it before the rank can replace the name. A path that always leads to this very file."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    held = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(held).st_mode):
+        raise PlaceError(f"{path} is not a regular file")
+    return f"/proc/self/fd/{held}"
+
+
+def open_output(held: str) -> int:
+    return os.open(held, os.O_WRONLY | os.O_APPEND)
 
 
 def terminal(output: str) -> int:

@@ -49,7 +49,7 @@ class Saves:
             self._saving["folders"],
             self._saving["since_ns"],
             shared=self._saving["shared"],
-            ours=[self._output, self._saving["control"]],
+            ours=[spec["output_path"]],
         )
         self.rank: int | None = None
 

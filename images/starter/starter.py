@@ -24,7 +24,8 @@ sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
 from place import make_place  # noqa: E402
-from rank import RestoreError, open_output, restore_images, start  # noqa: E402
+from private import hold_private, seen_by_descriptor  # noqa: E402
+from rank import RestoreError, hold_output, restore_images, start  # noqa: E402
 from saves import Saves, attend, listen  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWIPC,
@@ -56,6 +57,7 @@ def main(path: str) -> int:
     os.dup2(log, 2)  # a container that removes itself takes its own log along
     report("starting", pid=os.getpid())
     try:
+        private = hold_private(spec)
         unshare(spec)
         lifeline = os.open(spec["lifeline"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if nobody_holds(lifeline):
@@ -64,7 +66,7 @@ def main(path: str) -> int:
         inner = os.fork()
         if inner == 0:
             os.close(lifeline)
-            run_inner(spec, report)
+            run_inner(spec, private, report)
         return watch(inner, lifeline, spec, report)
     except (OSError, PlaceError) as error:
         report("failed", what=str(error))
@@ -141,14 +143,15 @@ def exit_code(status: int) -> int:
 # ---- the inner process
 
 
-def run_inner(spec: Spec, report: Reporter) -> NoReturn:
+def run_inner(spec: Spec, private: dict[str, int], report: Reporter) -> NoReturn:
     code = FAILED
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGTERM, told_to_end)
         make_place(spec)
-        os.close(open_output(spec["output"]))  # it is there, even if nothing is ever written
+        spec = seen_by_descriptor(spec, private)
+        spec |= {"output": hold_output(spec["output"]), "output_path": spec["output"]}
         if spec["saving"]:
             attend_saves(spec, report)
         code = reap_until(bring_up(spec, report))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Protocol
 
 from prismdbg.errors import PrismError
+from prismdbg.runtime.rank_folder import Output
 from prismdbg.runtime.spec import RunningRank
 
 MAX_OUTPUT_BYTES = 64 << 10
@@ -37,7 +36,7 @@ class Live(Protocol):
     """What is needed of a replay that runs."""
 
     @property
-    def output(self) -> Path: ...
+    def output(self) -> Output: ...
 
     @property
     def running(self) -> RunningRank: ...
@@ -52,15 +51,10 @@ class LiveProgram:
 
     def new_output(self) -> str:
         """At most `MAX_OUTPUT_BYTES` of it, the newest."""
-        try:
-            with self._live.output.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                self._read_bytes = min(self._read_bytes, end)
-                start = max(self._read_bytes, end - MAX_OUTPUT_BYTES)
-                file.seek(start)
-                data = file.read(end - start)
-        except OSError:
-            return ""
+        end = self._live.output.size_bytes
+        self._read_bytes = min(self._read_bytes, end)
+        start = max(self._read_bytes, end - MAX_OUTPUT_BYTES)
+        data = self._live.output.read(start, end - start)
         skipped = start - self._read_bytes
         self._read_bytes = start + len(data)
         return (f"... {skipped} bytes left out\n" if skipped else "") + data.decode("utf-8", "replace")

@@ -128,7 +128,7 @@ def _compare(chosen: Chosen) -> int:
         require_ahead(whole, chosen.until)
         with open_replay(chosen.request(whole), _say) as live:
             verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
-            output = live.output.read_text(errors="replace") if live.output.exists() else ""
+            output = live.output.text()
             place = live.runtime
         kept = _keep_output(capsule, output)
         incident = whole.manifest.incident.text
@@ -143,13 +143,15 @@ def _compare(chosen: Chosen) -> int:
 
 
 def _keep_output(capsule: Path, output: str) -> Path | None:
-    """Beside the capsule, for the session's folder goes; None where nothing was written or that place is read-only."""
+    """Beside the capsule, for the session's folder goes; None where nothing was written or that place is read-only.
+
+    Never through a link, and never into a file that is there already: whoever may write beside the capsule could have
+    put it there."""
     kept = capsule.parent / f"{capsule.name}.output"
     if not output:
         return None
     try:
         kept.unlink(missing_ok=True)
-        # never through a link, never into a file that is there already
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         _say(f"the rank's output is not kept: {kept}: {error.strerror}")

@@ -6,6 +6,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,9 @@ from typing import Self
 from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
+
+Reach = Callable[[], AbstractContextManager[str]]
+MAX_EVENTS = 1 << 20  # that nobody has taken
 
 
 class AgentError(PrismError):
@@ -26,14 +30,21 @@ class AgentError(PrismError):
 
 
 class AgentClient:
-    """Requests with bounded answers; events that arrive meanwhile are kept for `next_event`."""
+    """Requests with bounded answers; events that arrive meanwhile are kept for `next_event`.
 
-    def __init__(self, path: Path, *, connect_timeout_s: float = 5.0) -> None:
+    reach: gives the address to connect to, where `path` is not to be trusted.
+    """
+
+    def __init__(self, path: Path, *, connect_timeout_s: float = 5.0, reach: Reach | None = None) -> None:
         self.path = path
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(connect_timeout_s)
         try:
-            sock.connect(str(path))
+            with reach() if reach is not None else nullcontext(str(path)) as address:
+                sock.connect(address)
+        except RankLost:
+            sock.close()
+            raise
         except OSError as error:
             sock.close()
             raise RankLost(
@@ -54,11 +65,16 @@ class AgentClient:
             left = max(deadline - time.monotonic(), 0.001)
             message = self._connection.receive(left, f"the agent's answer to {verb!r}")
             if "event" in message:
-                self._events.append(message)
+                self._keep(message)
             elif message.get("id") == self._next_id:
                 if not message.get("ok"):
                     raise self._error(verb, message)
                 return message
+
+    def _keep(self, event: Message) -> None:
+        if len(self._events) >= MAX_EVENTS:
+            raise RankLost(f"the rank sent more than {MAX_EVENTS} events that nobody asked for")
+        self._events.append(event)
 
     def greet(self, timeout_s: float) -> None:
         """Learns of which time the other end is."""
@@ -88,7 +104,7 @@ class AgentClient:
             while True:
                 message = self._connection.receive(timeout_s, "the agent to end the connection")
                 if "event" in message:
-                    self._events.append(message)
+                    self._keep(message)
         except RankLost:
             return list(self._events)
         finally:
@@ -110,12 +126,14 @@ class AgentClient:
         self.close()
 
 
-def connect_when_ready(path: Path, *, bound_s: float, still_alive: Callable[[], bool]) -> AgentClient:
+def connect_when_ready(
+    path: Path, *, bound_s: float, still_alive: Callable[[], bool], reach: Reach | None = None
+) -> AgentClient:
     """Connects as soon as an agent answers at `path`; gives up after `bound_s` or when the rank ends."""
     deadline = time.monotonic() + bound_s
     while True:
         try:
-            client = AgentClient(path, connect_timeout_s=2.0)
+            client = AgentClient(path, connect_timeout_s=2.0, reach=reach)
             try:
                 client.greet(timeout_s=5.0)
                 return client

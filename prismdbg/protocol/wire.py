@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import time
 from typing import Any
 
 from prismdbg.errors import RankLost, WaitTimeout
@@ -33,23 +34,31 @@ class Connection:
             raise RankLost(f"the other end of the agent's socket is gone: {error}") from error
 
     def receive(self, timeout_s: float | None, what: str) -> Message:
-        """The next message. `WaitTimeout` names `what` was waited for; `RankLost` when the other end closed."""
-        while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > MAX_LINE_BYTES:
+        """The next message. `WaitTimeout` names `what` was waited for; `RankLost` when the other end closed.
+
+        The bound is of the whole message: one that comes byte by byte does not last longer. What has come is kept.
+        """
+        began, searched = time.monotonic(), 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > MAX_LINE_BYTES:
                 raise RankLost("the other end sent a line that is too long")
-            self._fill(timeout_s, what)
+            spent_s = time.monotonic() - began
+            if timeout_s is not None and spent_s > timeout_s:
+                raise WaitTimeout(f"waited {timeout_s:g} s for {what}")
+            self._fill(None if timeout_s is None else max(timeout_s - spent_s, 0.0001), what, timeout_s)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RankLost(f"the other end sent something that is not JSON: {error}") from error
         if not isinstance(message, dict):
             raise RankLost("the other end sent something that is not a message")
         return message
 
-    def _fill(self, timeout_s: float | None, what: str) -> None:
-        self._sock.settimeout(timeout_s)
+    def _fill(self, left_s: float | None, what: str, timeout_s: float | None) -> None:
+        self._sock.settimeout(left_s)
         try:
             data = self._sock.recv(1 << 16)
         except TimeoutError:

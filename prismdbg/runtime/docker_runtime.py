@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,9 +16,18 @@ from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
 from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.lifeline import Lifeline
-from prismdbg.runtime.spec import Bind, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import GIVEN, RANK, Bind, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
-from prismdbg.runtime.starter_spec import SPEC, Isolation, copy_starter, starter_command, starter_file, write_spec
+from prismdbg.runtime.starter_spec import (
+    SPEC,
+    STARTER_LOG,
+    STATUS,
+    Isolation,
+    copy_starter,
+    starter_command,
+    starter_file,
+    write_spec,
+)
 from prismdbg.runtime.tar_stream import stream
 
 # For criu, not for the rank: SYS_TIME is for its time namespace.
@@ -52,7 +62,7 @@ class DockerRuntime:
             image = ensure_environment_image(engine, spec.environment)
             late = [file for file in spec.files if _is_late(file)]
             write_spec(spec, Isolation.PID if spec.criu_folder else Isolation.NONE, files=late)
-            copy_starter(spec.session / _STARTER)
+            copy_starter(spec.control / _STARTER)
             _hand_over(spec)
             container = engine.create(image, self._command(spec), **container_options(spec))
         except BaseException:
@@ -61,7 +71,7 @@ class DockerRuntime:
         place = ContainerPlace(engine, container)
         try:
             engine.put(container, _rank_layer(spec))
-            lifeline = Lifeline(spec.session, owner=_user(spec))
+            lifeline = Lifeline(spec.control, owner=_user(spec))
         except BaseException:
             place.remove()
             raise
@@ -74,7 +84,7 @@ class DockerRuntime:
         return rank.until_running()
 
     def _command(self, spec: ReplaySpec) -> list[str]:
-        return starter_command(spec.python, spec.session / _STARTER / starter_file().name, spec.session / SPEC)
+        return starter_command(spec.python, spec.control / _STARTER / starter_file().name, spec.control / SPEC)
 
 
 class ContainerPlace:
@@ -116,7 +126,7 @@ def container_options(spec: ReplaySpec) -> dict[str, Any]:
     options: dict[str, Any] = {
         "network_mode": "none",
         "labels": {LABEL: spec.session.name, **spec.labels},
-        "volumes": [_volume(bind) for bind in (*spec.all_binds(), *_bound_files(spec))],
+        "volumes": [_volume(bind) for bind in (*_private_binds(spec), *spec.all_binds(), *_bound_files(spec))],
         "auto_remove": True,
         "hostname": spec.hostname or None,
         "working_dir": "/",
@@ -131,6 +141,18 @@ def container_options(spec: ReplaySpec) -> dict[str, Any]:
         options["security_opt"] = ["no-new-privileges", _NO_LABELS]
         options["user"] = "{}:{}".format(*_user(spec))
     return options
+
+
+def _private_binds(spec: ReplaySpec) -> list[Bind]:
+    """With capabilities the starter takes them out of the rank's view. Without, the starter has no more rights than the
+    rank: only the two files that it writes can be written, and neither can be replaced."""
+    if spec.criu_folder is not None:
+        return [Bind(source=path, target=str(path), read_only=False) for path in spec.private]
+    written = [spec.control / name for name in (STATUS, STARTER_LOG)]
+    return [
+        Bind(source=spec.control, target=str(spec.control)),
+        *(Bind(source=path, target=str(path), read_only=False) for path in written),
+    ]
 
 
 def _volume(bind: Bind) -> str:
@@ -152,10 +174,21 @@ def _user(spec: ReplaySpec) -> tuple[int, int]:
 
 
 def _hand_over(spec: ReplaySpec) -> None:
-    """The session belongs to whoever runs in the container."""
-    if os.geteuid() == 0 and isinstance(spec.origin, ProgramOrigin):
-        for path in (spec.session, *spec.session.rglob("*")):
-            os.chown(path, *_user(spec), follow_symlinks=False)
+    """What the rank and a starter without capabilities write or read belongs to whoever runs in the container.
+
+    In the rank's own folder nothing else is touched: a rank that ran there before may have left links."""
+    for name in (STATUS, STARTER_LOG):
+        (spec.control / name).touch(mode=0o600)
+    if os.geteuid() != 0:
+        return
+    user = _user(spec)
+    os.chown(spec.session / RANK, *user, follow_symlinks=False)
+    with contextlib.suppress(FileNotFoundError):
+        os.chown(spec.output, *user, follow_symlinks=False)
+    if isinstance(spec.origin, ProgramOrigin):
+        for folder in (spec.session / GIVEN, *((spec.control,) if spec.criu_folder is None else ())):
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, *user, follow_symlinks=False)
 
 
 def _is_late(file: LaidFile) -> bool:

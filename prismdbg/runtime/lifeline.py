@@ -14,12 +14,13 @@ class Lifeline:
     owner: user and group of a starter that runs as somebody else.
     """
 
-    def __init__(self, session: Path, *, owner: tuple[int, int] | None = None) -> None:
-        path = session / LIFELINE
+    def __init__(self, folder: Path, *, owner: tuple[int, int] | None = None) -> None:
+        path = folder / LIFELINE
         os.mkfifo(path, 0o600)
-        if owner is not None:
-            os.chown(path, *owner)
         self._fd: int | None = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # also for reading, or the open would wait
+        os.fchmod(self._fd, 0o400)  # a rank that held it, too, would outlive its client
+        if owner is not None:
+            os.fchown(self._fd, *owner)
 
     def let_go(self) -> None:
         if self._fd is not None:

@@ -1,6 +1,12 @@
 """What a replay is started from, and the seam between those who plan one and the places it can run in.
 
-Every path means the same inside and outside: the session, the capsule and CRIU are bound where they lie on the host.
+Every path means the same inside and outside: the session's folders, the capsule and CRIU are bound where they lie on
+the host.
+
+A session has three folders. `rank` is the one that the rank may write into: its output, its agent's socket, its traces.
+`given` holds what it reads: the configuration and the modules that are put into it. `control` holds what rules it: the
+starter's orders and status, the lifeline, the prepared images. The rank cannot write there; where the starter has the
+rights to make the rank's view of the files, the rank does not see it.
 """
 
 from __future__ import annotations
@@ -13,6 +19,8 @@ from typing import Protocol
 
 from prismdbg.errors import PrismError
 from prismdbg.runtime.environment import Environment
+
+RANK, GIVEN, CONTROL_FOLDER, OUTPUT = "rank", "given", "control", "output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +126,23 @@ class ReplaySpec:
     @property
     def output(self) -> Path:
         """Everything the rank writes to standard output and error."""
-        return self.session / "output"
+        return self.session / RANK / OUTPUT
+
+    @property
+    def control(self) -> Path:
+        return self.session / CONTROL_FOLDER
+
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """The starter's folders, which the rank must not reach."""
+        return (self.control,)
 
     def all_binds(self) -> tuple[Bind, ...]:
-        """Those asked for, and what every replay has: its session, the capsule and CRIU."""
-        own = [Bind(source=self.session, target=str(self.session), read_only=False)]
+        """Those asked for, and what every replay has: what is the rank's of its session, the capsule and CRIU."""
+        own = [
+            Bind(source=self.session / RANK, target=str(self.session / RANK), read_only=False),
+            Bind(source=self.session / GIVEN, target=str(self.session / GIVEN)),
+        ]
         if self.capsule is not None:
             own.append(Bind(source=self.capsule, target=str(self.capsule)))
         if self.saving is not None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from prismdbg.errors import RuntimeFailure, WaitTimeout
+from prismdbg.runtime.foreign_files import MAX_LOG_BYTES, read_regular
 from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
-from prismdbg.runtime.starter_spec import CRIU_LOG, Progress, read_progress
+from prismdbg.runtime.starter_spec import CRIU_LOG, STARTER_LOG, Progress, read_progress
 
 _POLL_S = 0.01
 
@@ -103,7 +104,7 @@ class StartedRank:
         explains = self._spec.origin if isinstance(self._spec.origin, ImageOrigin) else self._spec.saving
         if progress.criu_failed and explains is not None:
             # The starter's words come last, so they count only where criu's log gives no reason: it hung, say.
-            log = _read(self._spec.session / CRIU_LOG)
+            log = _read(self._spec.control / CRIU_LOG)
             return explains.explain(f"{log}\nError (starter): {progress.failure}\n")
         where = self._place.describe()
         if progress.failure:
@@ -111,7 +112,7 @@ class StartedRank:
                 f"{self._spec.name} could not be started in {where}: {progress.failure}",
                 hint="`prismdbg doctor` says what this machine lacks",
             )
-        said = _read(self._spec.session / "starter.log").strip().splitlines()[-1:]
+        said = _read(self._spec.control / STARTER_LOG).strip().splitlines()[-1:]
         return RuntimeFailure(
             f"the starter in {where} ended with {code} and no word" + "".join(f": {line}" for line in said),
             hint=f"see {self._spec.session}",
@@ -136,7 +137,4 @@ def find_below(outer: int, inside: int) -> int | None:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    return read_regular(path, MAX_LOG_BYTES).decode("utf-8", "replace")

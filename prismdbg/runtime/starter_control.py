@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.runtime.foreign_files import MAX_LOG_BYTES, read_regular
+from prismdbg.runtime.spec import CONTROL_FOLDER
 from prismdbg.runtime.starter_spec import CONTROL
+
+MAX_ANSWER_BYTES = 16 << 20
 
 _MORE_S = 30.0  # than the starter's own bound on criu: for ending what runs and copying files
 
@@ -29,7 +33,7 @@ class StarterControl:
     """One request a call. `RankLost` when there is no starter any more."""
 
     def __init__(self, session: Path, criu_bound_s: float) -> None:
-        self._session = session
+        self._folder = session / CONTROL_FOLDER
         self._bound_s = criu_bound_s + _MORE_S
 
     def save(self, name: str) -> Answer:
@@ -42,10 +46,10 @@ class StarterControl:
         try:
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(self._bound_s)
-                sock.connect(str(self._session / CONTROL))
+                sock.connect(str(self._folder / CONTROL))
                 sock.sendall(json.dumps({"do": verb, "name": name}).encode() + b"\n")
                 with sock.makefile("rb") as stream:
-                    line = stream.readline()
+                    line = stream.readline(MAX_ANSWER_BYTES)
         except TimeoutError:
             raise WaitTimeout(f"waited {self._bound_s:g} s for the starter to {verb} image {name}") from None
         except OSError as error:
@@ -58,7 +62,4 @@ class StarterControl:
         return Answer(refusal=str(answer["what"]), log=self._log(str(answer["log"])))
 
     def _log(self, name: str) -> str:
-        try:
-            return (self._session / name).read_text(errors="replace") if name else ""
-        except OSError:
-            return ""
+        return read_regular(self._folder / name, MAX_LOG_BYTES).decode("utf-8", "replace") if name else ""

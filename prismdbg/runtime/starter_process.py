@@ -42,10 +42,10 @@ class StarterProcess:
 
 def start_process(spec: ReplaySpec, kind: str) -> StartedRank:
     """Starts the starter on the session's spec file, which must have been written."""
-    lifeline = Lifeline(spec.session)
+    lifeline = Lifeline(spec.control)
     try:
         process = subprocess.Popen(
-            starter_command(spec.python, starter_file(), spec.session / SPEC),
+            starter_command(spec.python, starter_file(), spec.control / SPEC),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -20,10 +20,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
+from prismdbg.runtime.foreign_files import read_regular
+from prismdbg.runtime.spec import (
+    CONTROL_FOLDER,
+    GIVEN,
+    RANK,
+    Bind,
+    ImageOrigin,
+    LaidFile,
+    ProgramOrigin,
+    ReplaySpec,
+    Saving,
+)
 
 SPEC, STATUS, LIFELINE, SCRATCH = "spec.json", "status.jsonl", "lifeline", "scratch"
 CONTROL, CRIU_LOG, DUMP_LOG = "control", "restore.log", "dump.log"
+STARTER_LOG = "starter.log"
+MAX_STATUS_BYTES, MAX_LINE_BYTES, MAX_TEXT = 1 << 20, 64 << 10, 4000
 
 
 class Isolation(StrEnum):
@@ -43,22 +56,31 @@ def starter_file() -> Path:
 
 def copy_starter(into: Path) -> Path:
     """For a place that does not see ours."""
-    into.mkdir(exist_ok=True)
+    shutil.rmtree(into, ignore_errors=True)  # of an earlier start
+    into.mkdir()
     for source in starter_file().parent.glob("*.py"):
         shutil.copyfile(source, into / source.name)
     return into / starter_file().name
+
+
+def make_folders(session: Path) -> None:
+    """The session's three folders, where they are not there yet."""
+    for name in (RANK, GIVEN, CONTROL_FOLDER):
+        (session / name).mkdir(mode=0o700, exist_ok=True)
 
 
 def write_spec(
     spec: ReplaySpec, isolation: Isolation, *, binds: Iterable[Bind] = (), files: Iterable[LaidFile] = ()
 ) -> Path:
     """Writes the session's spec file. `binds` and `files` are those that the starter itself must make."""
-    scratch = spec.session / SCRATCH
+    make_folders(spec.session)
+    scratch = spec.control / SCRATCH
     if isolation is Isolation.NAMESPACES:
         scratch.mkdir(mode=0o700)
     text = {
-        "status": str(spec.session / STATUS),
-        "lifeline": str(spec.session / LIFELINE),
+        "status": str(spec.control / STATUS),
+        "lifeline": str(spec.control / LIFELINE),
+        "private": [str(path) for path in spec.private],
         "output": str(spec.output),
         "scratch": str(scratch),
         "isolation": isolation,
@@ -75,7 +97,7 @@ def write_spec(
         "saving": _saving(spec, spec.saving) if spec.saving is not None else None,
         "program": _program(spec.origin) if isinstance(spec.origin, ProgramOrigin) else None,
     }
-    path = spec.session / SPEC
+    path = spec.control / SPEC
     with path.open("x") as file:
         os.fchmod(file.fileno(), 0o600)
         json.dump(text, file, indent=1)
@@ -86,9 +108,9 @@ def clear_start(session: Path) -> None:
     """Removes what belongs to a start that is over, so that the session can be started again: what the starter wrote
     and was told. The rank's own files and its output stay."""
     for name in (SPEC, STATUS, LIFELINE, CONTROL, CRIU_LOG, DUMP_LOG):
-        (session / name).unlink(missing_ok=True)
+        (session / CONTROL_FOLDER / name).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
-        (session / SCRATCH).rmdir()
+        (session / CONTROL_FOLDER / SCRATCH).rmdir()
 
 
 def starter_command(python: str, starter: Path, spec_file: Path) -> list[str]:
@@ -108,26 +130,39 @@ class Progress:
 
 
 def read_progress(session: Path) -> Progress:
-    try:
-        lines = (session / STATUS).read_text().splitlines(keepends=True)
-    except FileNotFoundError:
-        return Progress()
-    said: dict[str, Any] = {}
-    for line in lines:
-        if line.endswith("\n"):
-            event = json.loads(line)
-            if event["event"] in ("restored", "started"):
-                said = {}  # an earlier life does not count
-            said[event["event"]] = event
+    """What the starter has said so far. What is no event of its is passed over: a starter without capabilities has the
+    rank's rights, so lines may be the rank's."""
+    data = read_regular(session / CONTROL_FOLDER / STATUS, MAX_STATUS_BYTES)
+    said: dict[str, dict[str, Any]] = {}
+    for line in data.splitlines(keepends=True):
+        event = _event(line)
+        name = str(event.get("event", ""))
+        if name in ("restored", "started"):
+            said = {}  # an earlier life does not count
+        said[name] = event
     running = said.get("restored") or said.get("started") or {}
     failed = said.get("failed", {})
     return Progress(
-        pid=running.get("pid"),
-        elapsed_ns=running.get("elapsed_ns", 0),
-        exit_code=said.get("exited", failed).get("code"),
-        failure=failed.get("what", ""),
-        criu_failed=bool(failed.get("criu")),
+        pid=_number(running, "pid"),
+        elapsed_ns=_number(running, "elapsed_ns") or 0,
+        exit_code=_number(said.get("exited", failed), "code"),
+        failure=str(failed.get("what", ""))[:MAX_TEXT],
+        criu_failed=failed.get("criu") is True,
     )
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    """Empty for a line that is not whole, or not an object."""
+    try:
+        event = json.loads(line) if line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES else None
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _number(event: dict[str, Any], name: str) -> int | None:
+    value = event.get(name)
+    return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
 def _criu(spec: ReplaySpec) -> dict[str, Any]:
@@ -136,7 +171,7 @@ def _criu(spec: ReplaySpec) -> dict[str, Any]:
     return {
         "command": list(origin.command),
         "images": str(origin.images),
-        "work": str(spec.session),
+        "work": str(spec.control),
         "log": CRIU_LOG,
         "leads_session": origin.leads_session,
         "standards": [list(pair) for pair in origin.standards],
@@ -154,8 +189,8 @@ def _saving(spec: ReplaySpec, saving: Saving) -> dict[str, Any]:
         "since_ns": time.time_ns(),
         "command": list(saving.command),
         "folder": str(saving.folder),
-        "control": str(spec.session / CONTROL),
-        "work": str(spec.session),
+        "control": str(spec.control / CONTROL),
+        "work": str(spec.control),
         "dump_log": DUMP_LOG,
         "restore_log": CRIU_LOG,
         "start_from": saving.start_from,

@@ -120,7 +120,7 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
             try:
                 _carry_out(travel, request, script, result, began + bound_s)
             finally:
-                result.output = travel.output.read_text(errors="replace") if travel.output.exists() else ""
+                result.output = travel.output.text()
     finally:
         result.elapsed_s = time.monotonic() - began
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from prismdbg.errors import FacilityError
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
+from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
@@ -25,6 +26,9 @@ class Travel(Protocol):
 
     @property
     def client(self) -> AgentClient: ...
+
+    @property
+    def own(self) -> RankFolder: ...
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]: ...

@@ -15,6 +15,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.config import RANK_MEMORY
+from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
 from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.injection import cache_dir
@@ -82,16 +83,18 @@ def traced_replay(
         began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
         verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
         say(verdict.summary)
-        folder = trace_folder(live.client, began)
+        folder = trace_folder(live.own, began)
         trace = open_trace(folder, _records(live.client))
         if keep is not None:
             shutil.copytree(folder, keep)
     return TracedReplay(trace=trace, verdict=verdict)
 
 
-def trace_folder(client: AgentClient, status: Message) -> Path:
-    """Where this side sees the trace of which the rank's `trace` verb tells: beside the agent's socket."""
-    return client.path.parent / PurePosixPath(str(status["path"])).name
+def trace_folder(own: RankFolder, status: Message) -> Path:
+    """A copy of the trace of which the rank's `trace` verb tells: it lies beside the agent's socket. It goes with the
+    session."""
+    name = PurePosixPath(str(status.get("path", ""))).name
+    return own.copied(name, own.path.with_name("copies"))
 
 
 def _records(client: AgentClient) -> int | None:

@@ -56,13 +56,13 @@ class MemoryVerbs:
             return open_trace(self.recorded, whole.row_at(self._recorded_at))
         self._ways.need_trace()
         status = self._driver.ask(Ask("trace"))
-        return open_trace(trace_folder(self._driver.travel.client, status), int(status["records"]))
+        return open_trace(trace_folder(self._driver.travel.own, status), int(status["records"]))
 
     @property
     def place(self) -> TracePlace:
         if not self._driver.traces or self._driver.session.stop is None:
             return TracePlace(folder=self.recorded, at=self._recorded_at)
-        return TracePlace(folder=trace_folder(self._driver.travel.client, self._driver.ask(Ask("trace"))))
+        return TracePlace(folder=trace_folder(self._driver.travel.own, self._driver.ask(Ask("trace"))))
 
     @property
     def recorded(self) -> Path | None:

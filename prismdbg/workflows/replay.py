@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
@@ -14,7 +13,8 @@ from prismdbg.capsule.secrets import REDACTED
 from prismdbg.capsule.verify import check_content
 from prismdbg.errors import FacilityError, RankLost
 from prismdbg.protocol.client import AgentClient, connect_when_ready
-from prismdbg.runtime.spec import RunningRank, Runtime
+from prismdbg.runtime.rank_folder import Output, RankFolder
+from prismdbg.runtime.spec import RANK, RunningRank, Runtime
 from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan, require_replayable
 from prismdbg.workflows.runtimes import choose
 from prismdbg.workflows.session_folder import session_folder
@@ -23,7 +23,7 @@ __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
 
 AGENT_BOUND_S = 90.0
 CHANGE_OVER_BOUND_S = 60.0
-LAST_WORDS = 12  # lines
+LAST_WORDS, LAST_BYTES = 12, 64 << 10  # lines, and where they are looked for
 Say = Callable[[str], None]
 
 
@@ -35,9 +35,13 @@ class LiveReplay:
     client: AgentClient
     running: RunningRank
     runtime: str
-    output: Path
+    own: RankFolder
     first_record: int
     end_record: int
+
+    @property
+    def output(self) -> Output:
+        return self.own.output
 
 
 @contextmanager
@@ -46,9 +50,9 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     capsule = request.capsule
     require_replayable(capsule.manifest)
     check_content(capsule)
-    with session_folder() as session:
+    with session_folder() as session, RankFolder(session / RANK) as own:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
-        plan = make_plan(request, session)
+        plan = make_plan(request, session, own)
         running = start(runtime, plan, capsule, say)
         try:
             with connect(plan, running) as client:
@@ -57,7 +61,7 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
                     client=client,
                     running=running,
                     runtime=runtime.name,
-                    output=plan.spec.output,
+                    own=own,
                     first_record=take_over(client, request),
                     end_record=last_record(capsule),
                 )
@@ -86,18 +90,18 @@ def redacted_arguments(capsule: Capsule) -> str:
 def connect(plan: Plan, running: RunningRank) -> AgentClient:
     try:
         return connect_when_ready(
-            plan.agent_path, bound_s=AGENT_BOUND_S, still_alive=lambda: running.exit_code() is None
+            plan.own.path / plan.agent,
+            bound_s=AGENT_BOUND_S,
+            still_alive=lambda: running.exit_code() is None,
+            reach=lambda: plan.own.reach(plan.agent),
         )
     except RankLost as error:
-        raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.spec.output)) from None
+        raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.own.output)) from None
 
 
-def _last_words(output: Path) -> str:
+def _last_words(output: Output) -> str:
     """What the rank printed at last: its folder is gone when this is read."""
-    try:
-        lines = output.read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        lines = []
+    lines = output.newest(LAST_BYTES).decode("utf-8", "replace").splitlines()
     said = [line for line in lines if line.strip()][-LAST_WORDS:]
     return "it printed at last:\n    " + "\n    ".join(said) if said else "it printed nothing"
 

@@ -19,7 +19,9 @@ from prismdbg.errors import CapsuleError
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.starter_spec import make_folders
 from prismdbg.workflows import rank_half
 from prismdbg.workflows.injection import cache_dir, make_inject_folder
 from prismdbg.workflows.source_overlay import Overlay
@@ -46,10 +48,11 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`agent_path`: where the rank's agent will answer."""
+    """`own`: the rank's folder; `agent`: the name by which its agent will answer there."""
 
     spec: ReplaySpec
-    agent_path: Path
+    own: RankFolder
+    agent: str
 
 
 def require_replayable(manifest: Manifest) -> None:
@@ -61,22 +64,21 @@ def require_replayable(manifest: Manifest) -> None:
         )
 
 
-def make_plan(request: ReplayRequest, session: Path) -> Plan:
-    """Writes what the start needs into the session's folder."""
+def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
+    """Writes what the start needs into the session's folders, of which `own` is the rank's."""
     require_replayable(request.capsule.manifest)
+    make_folders(session)
     if request.capsule.manifest.origin is Origin.IMAGE:
-        return _plan_image(request, session)
-    return _plan_start(request, session)
+        return _plan_image(request, session, own)
+    return _plan_start(request, session, own)
 
 
-def _plan_image(request: ReplayRequest, session: Path) -> Plan:
+def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule, criu = request.capsule, bundle.find()
     rank = capsule.rank()
     image = process_images.read(criu, capsule.checkpoint)
-    prepared = session / "images"
+    prepared = session / CONTROL_FOLDER / "images"
     process_images.prepare_restore(criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint))
-    agents = session / "agent"
-    agents.mkdir(mode=0o700)
     socket = PurePosixPath(str(rank["socket"]))
     spec = ReplaySpec(
         name=_name(capsule),
@@ -95,7 +97,7 @@ def _plan_image(request: ReplayRequest, session: Path) -> Plan:
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=(
-            Bind(source=agents, target=str(socket.parent), read_only=False),
+            Bind(source=own.path, target=str(socket.parent), read_only=False),
             # the change over imports modules that the recorded rank had no need of, of the version that it has
             Bind(source=_rank_half(capsule, session), target=f"{rank['inject']}/prismdbg"),
             *_native(f"{rank['inject']}/native"),
@@ -109,17 +111,18 @@ def _plan_image(request: ReplayRequest, session: Path) -> Plan:
         gid=image.gid,
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, agent_path=agents / socket.name)
+    return Plan(spec=spec, own=own, agent=socket.name)
 
 
-def _plan_start(request: ReplayRequest, session: Path) -> Plan:
+def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule = request.capsule
     rank, manifest = capsule.rank(), capsule.manifest
-    make_inject_folder(session / "inject")
-    config = session / "config.json"
+    given = session / GIVEN
+    make_inject_folder(given / "inject")
+    config = given / "config.json"
     RankConfig(
         mode=Mode.REPLAY,
-        socket_dir=str(session),
+        socket_dir=str(own.path),
         cache_dir=str(cache_dir()),
         log=str(capsule.log),
         rank=manifest.rank,
@@ -132,7 +135,7 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         origin=ProgramOrigin(
             executable=str(rank["executable"]),
             argv=tuple(rank["orig_argv"]),
-            env=_program_environment(rank, session, config),
+            env=_program_environment(rank, given, config),
             cwd=str(rank["cwd"]),
         ),
         session=session,
@@ -149,13 +152,13 @@ def _plan_start(request: ReplayRequest, session: Path) -> Plan:
         allow_writes=request.allow_writes,
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, agent_path=session / "replay.sock")
+    return Plan(spec=spec, own=own, agent="replay.sock")
 
 
 def _rank_half(capsule: Capsule, session: Path) -> Path:
     if layout.RANK_HALF not in capsule.manifest.files:
         raise CapsuleError("the capsule lacks the half of prismdbg that runs in the rank", hint="capture it again")
-    folder = session / "recorder"
+    folder = session / GIVEN / "recorder"
     rank_half.unpack((capsule.path / layout.RANK_HALF).read_bytes(), folder)
     return folder
 
@@ -166,11 +169,11 @@ def _native(target: str) -> tuple[Bind, ...]:
     return (Bind(source=builds, target=target),) if builds.is_dir() else ()
 
 
-def _program_environment(rank: dict[str, Any], session: Path, config: Path) -> dict[str, str]:
+def _program_environment(rank: dict[str, Any], given: Path, config: Path) -> dict[str, str]:
     """The recorded environment, ours in front, and what made the run what it was: threads and instruction set."""
     environment = {str(k): str(v) for k, v in rank["environment"].items()}
     path = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{session / 'inject'}{os.pathsep}{path}" if path else str(session / "inject")
+    environment["PYTHONPATH"] = f"{given / 'inject'}{os.pathsep}{path}" if path else str(given / "inject")
     environment[ENVIRONMENT_NAME] = str(config)
     environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
     environment.setdefault("RANK", str(rank["rank"]))

@@ -5,9 +5,9 @@ What a client that was killed left behind is removed by the next one.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from prismdbg.capsule.partial import is_abandoned, lock
 from prismdbg.errors import FacilityError
+from prismdbg.runtime.foreign_files import open_folder, remove
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def _locked_folder(base: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(held)
 
 
@@ -61,7 +62,17 @@ def images_base() -> Path:
 def _remove_abandoned(base: Path) -> None:
     for left in base.iterdir():
         if left.is_dir() and is_abandoned(left):
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
+
+
+def _remove(folder: Path) -> None:
+    """A replayed rank wrote in it: it may be nested to any depth."""
+    parent = open_folder(folder.parent)
+    try:
+        with contextlib.suppress(OSError):
+            remove(folder.name, parent)
+    finally:
+        os.close(parent)
 
 
 @contextmanager

@@ -6,12 +6,10 @@ Knows nothing of stops or verbs: who debugs decides where to save, and where to 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
@@ -21,7 +19,8 @@ from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
-from prismdbg.runtime.spec import RunningRank, Runtime
+from prismdbg.runtime.rank_folder import Output, RankFolder
+from prismdbg.runtime.spec import RANK, RunningRank, Runtime
 from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
 from prismdbg.session.checkpoint import Checkpoint
@@ -46,7 +45,8 @@ class Travel:
         self._request = request
         self.capsule: Capsule = request.capsule
         self.runtime: str = runtime.name
-        self.output: Path = plan.spec.output
+        self.own: RankFolder = plan.own
+        self.output: Output = plan.own.output
         self.why_no_images = why_not
         self.strict = request.strict
         self.end_record = last_record(self.capsule)
@@ -81,10 +81,7 @@ class Travel:
     @property
     def output_length(self) -> int:
         """In bytes, now."""
-        try:
-            return self.output.stat().st_size
-        except FileNotFoundError:
-            return 0
+        return self.output.size_bytes
 
     def begin(self) -> None:
         """The first start. Whatever it raises, `close` is to be called."""
@@ -177,12 +174,10 @@ class Travel:
         """A new place, and the rank in it."""
         self.close()
         clear_start(self._plan.spec.session)
-        self._plan.agent_path.unlink(missing_ok=True)
         if number == ORIGIN:
-            # Written by the program's first process, by which those that it starts know that they are not the rank.
-            self._plan.agent_path.with_suffix(".pid").unlink(missing_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                os.truncate(self.output, 0)
+            self.own.renew()
+        else:
+            self.own.mend(self._plan.agent)
         say = _nothing if self._was_started else self._say  # again: a way back, which is told as one
         self._running = start(self._runtime, self._plan_at(number), self.capsule, say)
         self._was_started = True
@@ -224,9 +219,9 @@ def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     """Everything that is made for it is removed at the end, images too, however it ends."""
     require_replayable(request.capsule.manifest)
     check_content(request.capsule)
-    with session_folder() as session, image_folder() as images:
+    with session_folder() as session, RankFolder(session / RANK) as own, image_folder() as images:
         runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)
-        plan, why_not = with_saving(make_plan(request, session), runtime, images)
+        plan, why_not = with_saving(make_plan(request, session, own), runtime, images)
         travel = Travel(
             request=request, runtime=runtime, plan=plan, images=SavedImages(images), why_not=why_not, say=say
         )

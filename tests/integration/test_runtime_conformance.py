@@ -28,7 +28,7 @@ from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Runtime
+from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Runtime
 
 
 def test_the_rank_answers_on_its_socket_and_goes_on(case: Case, request: pytest.FixtureRequest) -> None:
@@ -93,7 +93,7 @@ def test_what_the_rank_writes_is_thrown_away(case: Case, request: pytest.Fixture
 @walled
 def test_the_ranks_files_lie_where_it_knows_them(case: Case) -> None:
     spec, socket = case.plan()
-    content = spec.session / "content"
+    content = spec.session / GIVEN / "content"
     content.write_text("0123456789")
     sizes = {f"/prismdbg-{os.getpid()}/a/b": 4, f"/prismdbg-{os.getpid()}/log": 10 << 30, "/dev/shm/some": 10}
     small, log, shared = sizes
@@ -248,7 +248,7 @@ class _Forked:
 
 def _processes_of(session: Path) -> list[int]:
     """Starters of this session, by the spec file they were given."""
-    wanted = os.fsencode(session / "spec.json")
+    wanted = os.fsencode(session / CONTROL_FOLDER / "spec.json")
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -173,7 +173,7 @@ def place_of() -> Callable[[Saved], int]:
         rank = one.rank.rank_pid()
         assert rank is not None
         pid = rank
-        while os.fsencode(one.spec.session / "spec.json") in Path(f"/proc/{_parent(pid)}/cmdline").read_bytes():
+        while os.fsencode(one.spec.control / "spec.json") in Path(f"/proc/{_parent(pid)}/cmdline").read_bytes():
             pid = _parent(pid)
         assert find_below(pid, one.ask()["pid"]) == rank
         return pid

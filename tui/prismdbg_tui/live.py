@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.message import Message
@@ -19,7 +18,7 @@ from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.trace_place import TracePlace
 from prismdbg_tui.conversation import Conversation
 from prismdbg_tui.messages import Failed, LiveEnded, Said, StateChanged
-from prismdbg_tui.output_tail import OutputTail
+from prismdbg_tui.output_tail import Output, OutputTail
 from prismdbg_tui.views import Phase, State
 
 if TYPE_CHECKING:  # to look at a record needs nothing that runs one
@@ -35,7 +34,7 @@ class Place(Protocol):
     """What is needed of `workflows.travel`."""
 
     runtime: str
-    output: Path
+    output: Output
     first_record: int
     on_cut: Callable[[int], None]
 

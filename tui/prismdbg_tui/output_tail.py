@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from pathlib import Path
+from typing import Protocol
 
 from textual.message import Message
 
@@ -13,11 +12,20 @@ from prismdbg_tui.messages import OutputCut, OutputGrew
 MAX_BYTES = 64 << 10
 
 
+class Output(Protocol):
+    """What is needed of `runtime.rank_folder.Output`."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read(self, start: int, most_bytes: int) -> bytes: ...
+
+
 class OutputTail:
     """Looked at by one thread, cut by another."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, output: Output) -> None:
+        self._output = output
         self._read_bytes = 0
         self._lock = threading.Lock()
 
@@ -27,18 +35,13 @@ class OutputTail:
             return self._news()
 
     def _news(self) -> list[Message]:
-        try:
-            with self._path.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                told: list[Message] = []
-                if end < self._read_bytes:
-                    told.append(OutputCut(end))
-                    self._read_bytes = end
-                start = max(self._read_bytes, end - MAX_BYTES)
-                file.seek(start)
-                data = file.read(end - start)
-        except OSError:
-            return []
+        end = self._output.size_bytes
+        told: list[Message] = []
+        if end < self._read_bytes:
+            told.append(OutputCut(end))
+            self._read_bytes = end
+        start = max(self._read_bytes, end - MAX_BYTES)
+        data = self._output.read(start, end - start)
         self._read_bytes = start + len(data)
         return [*told, OutputGrew(data, start)] if data else told
 

@@ -1,0 +1,131 @@
+"""Files by the very path that the kernel gave for them: no link on the way is followed, none of the kernel's own views
+is touched. For what is done with more rights than the rank has, at names that the rank can replace.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from syscalls import PlaceError, libc
+
+OPENAT2 = 437  # on every architecture
+AT_FDCWD = -100
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x02, 0x04
+KERNELS = ("/proc", "/sys", "/dev")
+SHARED_MEMORY = "/dev/shm"
+
+
+class OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def is_kernels(path: str) -> bool:
+    """Whether it lies in /proc, /sys or /dev, where writing sets something; shared memory is the program's."""
+    inside = any(f"{path}/".startswith(f"{view}/") for view in KERNELS)
+    return inside and not path.startswith(f"{SHARED_MEMORY}/")
+
+
+def open_exact(path: str, flags: int, mode: int = 0) -> int:
+    """As `os.open`; `OSError` (ELOOP) where any part of the path is a link."""
+    if is_kernels(path) and path != SHARED_MEMORY:
+        raise PlaceError(f"{path} is the kernel's: it is not opened for the rank")
+    how = OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+    found = libc.syscall(OPENAT2, AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+    if found < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return int(found)
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """None where nothing lies at this very path."""
+    try:
+        found = open_exact(path, os.O_PATH | os.O_NOFOLLOW)
+    except (OSError, PlaceError):
+        return None
+    try:
+        return os.fstat(found)
+    finally:
+        os.close(found)
+
+
+def is_file(path: str) -> bool:
+    status = status_of(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def is_socket(path: str) -> bool:
+    status = status_of(path)
+    return status is not None and stat.S_ISSOCK(status.st_mode)
+
+
+def open_folder(path: str) -> int:
+    return open_exact(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def make_folders(path: str) -> None:
+    """It and those around it that are missing. `PlaceError` where one of them is a link."""
+    missing = []
+    folder = Path(path)
+    while not _is_folder(str(folder)):
+        missing.append(folder.name)
+        folder = folder.parent
+    for name in reversed(missing):
+        parent = open_folder(str(folder))
+        try:
+            os.mkdir(name, dir_fd=parent)
+        finally:
+            os.close(parent)
+        folder = folder / name
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        os.close(open_folder(path))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise PlaceError(f"{path} is no folder any more: the program replaced it") from None
+        raise
+    return True
+
+
+def unlink(path: str) -> None:
+    """Nothing is done where nothing is there."""
+    parent = open_folder(str(Path(path).parent))
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(Path(path).name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def open_written(path: str) -> int:
+    """A regular file to be written anew in its place; whatever else has its name now is removed."""
+    if status_of(path) is None or not is_file(path):
+        unlink(path)
+    found = open_exact(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    if stat.S_ISREG(os.fstat(found).st_mode):
+        return found
+    os.close(found)
+    raise PlaceError(f"{path} is not a regular file")
+
+
+def copy_out(path: str, to: Path) -> os.stat_result:
+    """The file's bytes into a new file of ours; what it was."""
+    source = open_exact(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with os.fdopen(source, "rb") as file, to.open("xb") as copy:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            raise PlaceError(f"{path} is not a regular file")
+        shutil.copyfileobj(file, copy, 1 << 20)
+    return status
