@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_reader import RankLog
@@ -40,6 +41,12 @@ class Evidence:
             ranks[rank].lost = self.damaged[rank]
         return ranks
 
+    def parked_steps(self) -> frozenset[int]:
+        """Steps in which a rank was held for an image, and those after: the others waited for that."""
+        return frozenset(
+            step for log in self.logs.values() for first, last in _parks(log) for step in range(first, last)
+        )
+
     def group(self, name: str) -> Group:
         """As any rank described it."""
         for log in self.logs.values():
@@ -60,3 +67,22 @@ class Evidence:
 
     def wall_ns(self, rank: int, time_ns: int) -> int:
         return time_ns + self.logs[rank].wall_offset_ns
+
+
+def _parks(log: RankLog) -> Iterator[tuple[int, int]]:
+    """For each park its first step, and the first that it has no part in. One that is not over lasts on."""
+    marks = [mark.time_ns for mark in log.steps]
+    since: int | None = None
+    for note in log.notes:
+        if note.kind == "parked":
+            since = _step_at(log, marks, note.time_ns)
+        elif note.kind == "released" and since is not None:
+            yield since, _step_at(log, marks, note.time_ns) + 2
+            since = None
+    if since is not None:
+        yield since, max((call.moment.step for call in log.collectives), default=since) + 1
+
+
+def _step_at(log: RankLog, marks: list[int], time_ns: int) -> int:
+    before = bisect_right(marks, time_ns)
+    return log.steps[before - 1].step if before else 0
