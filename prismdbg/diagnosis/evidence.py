@@ -7,8 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.manifest import Incident
+from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.model.collective import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenIncident:
+    """Kept by the supervisor when it saw it. attempt: of the job, counted from 0."""
+
+    incident: Incident
+    ranks: tuple[int, ...]
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +31,9 @@ class Evidence:
     that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
     ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
-    two ranks have nothing to do with each other.
+    two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
+    of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
+    the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule.
     """
 
     logs: Mapping[int, RankLog]
@@ -33,6 +46,12 @@ class Evidence:
     asked_only: tuple[int, ...] = ()
     gaps: tuple[str, ...] = ()
     emulated: str = ""
+    attempt: int = 0
+    incidents: tuple[SeenIncident, ...] = ()
+    stacks: Mapping[int, RankStacks] = field(default_factory=dict)
+    stacks_wall_ns: int = 0
+    interrupted: bool = False
+    of_capsule: bool = False
 
     def progress(self) -> dict[int, Progress]:
         """A rank whose log breaks off is not held to what it lacks."""

@@ -41,7 +41,7 @@ def is_library(filename: str) -> bool:
 
 def is_own(filename: str, name: str) -> bool:
     """Whether a frame is the program's own. An override of torch's calls is a wrapper, whoever wrote it."""
-    return name not in _OVERRIDES and not is_library(filename)
+    return _last_part(name) not in _OVERRIDES and not is_library(filename)
 
 
 def own_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
@@ -89,10 +89,15 @@ def _is_python(filename: str) -> bool:
 
 
 def _says_more(frame: Frame) -> bool:
-    plain = frame.name in _OVERRIDES or _is_python(frame.filename) or not is_library(frame.filename)
+    plain = _last_part(frame.name) in _OVERRIDES or _is_python(frame.filename) or not is_library(frame.filename)
     return not plain and not _PLAIN_CALL.search(frame.filename)
 
 
 def _packaged(frame: Frame) -> str:
     """Without the folders above the package."""
     return str(Frame(_PACKAGES.split(frame.filename)[-1], frame.line, frame.name))
+
+
+def _last_part(name: str) -> str:
+    """Of a qualified name, as py-spy gives them."""
+    return name.rpartition(".")[2]

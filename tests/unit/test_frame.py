@@ -43,6 +43,7 @@ PACKAGED_MAIN = Frame(f"{PACKAGES}/transformers/run.py", 3, "<module>")
         ((C10D, DEEPSPEED, ZERO, USER), USER),
         ((C10D, OVERRIDE, USER, MAIN), USER),
         ((C10D, DISPATCH, BACKWARD, USER), USER),
+        ((C10D, Frame("/job/counting.py", 12, "Counting.__torch_function__"), USER), USER),
         ((C10D, PACKAGED, PACKAGED_MAIN, RUNPY), PACKAGED_MAIN),
         ((C10D, LOGGER), LOGGER),
         ((RUNPY,), RUNPY),
