@@ -17,11 +17,13 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: Path, as_json: bool) -> None:
-    """Say what went wrong in RUN, the surest first: who raised or died, who never came, whose calls do not match,
-    who sent the first NaN, for whom the others wait. From the logs of the ranks alone, while the job runs or after.
+    """Show what went wrong in RUN, the surest first: who raised or died, who never came and where it stands, whose
+    calls do not match, who sent the first NaN, for whom the others wait. Reads the logs of the ranks, while the job
+    runs or after, and the stacks that were taken at a hang. A CAPSULE, a folder or a packed file, holds the log of one
+    rank.
 
     certain: the logs show it. likely: it explains them. hint: worth a look.
     """

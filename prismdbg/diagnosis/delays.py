@@ -17,6 +17,7 @@ from prismdbg.model.moment import Moment
 
 LEAST_SHARE = 0.75  # of all that ranks of the group waited for one another
 LEAST_OF_THE_TIME = 0.1  # since the first delay
+LEAST_WAITED_NS = 100_000_000  # in all: less is no reason to look for anything
 _ALIKE = 0.25  # of the longest but one: what counts as one of these delays
 
 
@@ -93,7 +94,7 @@ def _delay(evidence: Evidence, group: Group, rank: int, delays: dict[int, int]) 
     before = max(earlier, key=lambda c: c.record_id) if earlier else None
     within_ns = max(c.time_completed_ns or 0 for c in calls) - _begin_ns(first, before)
     waited_ns = sum(alike.values())
-    if waited_ns < LEAST_OF_THE_TIME * within_ns:
+    if waited_ns < max(LEAST_OF_THE_TIME * within_ns, LEAST_WAITED_NS):
         return []
     return [
         Delay(

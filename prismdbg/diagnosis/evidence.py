@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.manifest import Incident
+from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.model.collective import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenIncident:
+    """Kept by the supervisor when it saw it. attempt: of the job, counted from 0."""
+
+    incident: Incident
+    ranks: tuple[int, ...]
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +31,9 @@ class Evidence:
     that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
     ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
-    two ranks have nothing to do with each other.
+    two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
+    of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
+    the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule.
     """
 
     logs: Mapping[int, RankLog]
@@ -32,6 +46,12 @@ class Evidence:
     asked_only: tuple[int, ...] = ()
     gaps: tuple[str, ...] = ()
     emulated: str = ""
+    attempt: int = 0
+    incidents: tuple[SeenIncident, ...] = ()
+    stacks: Mapping[int, RankStacks] = field(default_factory=dict)
+    stacks_wall_ns: int = 0
+    interrupted: bool = False
+    of_capsule: bool = False
 
     def progress(self) -> dict[int, Progress]:
         """A rank whose log breaks off is not held to what it lacks."""
@@ -39,6 +59,12 @@ class Evidence:
         for rank in ranks.keys() & self.damaged.keys():
             ranks[rank].lost = self.damaged[rank]
         return ranks
+
+    def parked_steps(self) -> frozenset[int]:
+        """Steps in which a rank was held for an image, and those after: the others waited for that."""
+        return frozenset(
+            step for log in self.logs.values() for first, last in _parks(log) for step in range(first, last)
+        )
 
     def group(self, name: str) -> Group:
         """As any rank described it."""
@@ -60,3 +86,22 @@ class Evidence:
 
     def wall_ns(self, rank: int, time_ns: int) -> int:
         return time_ns + self.logs[rank].wall_offset_ns
+
+
+def _parks(log: RankLog) -> Iterator[tuple[int, int]]:
+    """For each park its first step, and the first that it has no part in. One that is not over lasts on."""
+    marks = [mark.time_ns for mark in log.steps]
+    since: int | None = None
+    for note in log.notes:
+        if note.kind == "parked":
+            since = _step_at(log, marks, note.time_ns)
+        elif note.kind == "released" and since is not None:
+            yield since, _step_at(log, marks, note.time_ns) + 2
+            since = None
+    if since is not None:
+        yield since, max((call.moment.step for call in log.collectives), default=since) + 1
+
+
+def _step_at(log: RankLog, marks: list[int], time_ns: int) -> int:
+    before = bisect_right(marks, time_ns)
+    return log.steps[before - 1].step if before else 0

@@ -9,14 +9,17 @@ from statistics import median
 from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import first_dead, last_call
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
+from prismdbg.diagnosis.standing import stack_line, stands_at
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.values import frame_to_json
 
 # A wait this much longer than usual is no coincidence with the end of the job.
 LONG_WAIT_NS = 1_000_000_000
@@ -42,15 +45,22 @@ class Absent:
     how: How
     did: str
     last: Call | None
+    stacks: RankStacks | None = None
 
     @property
     def text(self) -> str:
         last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective at all"
         return f"rank {self.rank} never came: {self.did}; {last}"
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        callers = stack_line(self.stacks) if self.stacks is not None else ""
+        return (self.text, f"rank {self.rank} was {callers}") if callers else (self.text,)
+
     def to_json(self) -> dict[str, Any]:
         last = self.last.to_json() if self.last is not None else None
-        return {"rank": self.rank, "how": str(self.how), "did": self.did, "last": last}
+        frames = [frame_to_json(frame) for frame in self.stacks.frames] if self.stacks is not None else None
+        return {"rank": self.rank, "how": str(self.how), "did": self.did, "last": last, "stack": frames}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +97,7 @@ class Stopped(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [absent.text for absent in self.absent]
+        lines = [line for absent in self.absent for line in absent.lines]
         lines += [Call(rank=wait.rank, collective=wait.collective).text for wait in self.stall.waits]
         if self.behind:
             lines.append(f"{rank_list(self.behind)} wait elsewhere, in consequence")
@@ -146,7 +156,7 @@ def _verdict(evidence: Evidence, ranks: Mapping[int, Progress], stall: Stall, st
     absent = tuple(_absent(evidence, ranks, rank, stall, stalls) for rank in stall.never_came)
     waited_ns = _waited_ns(evidence, stall)
     certainty = _certainty(evidence, stall, absent, waited_ns)
-    if certainty is Certainty.HINT and evidence.is_running:
+    if certainty is Certainty.HINT and (evidence.is_running or evidence.interrupted):
         return None
     behind = {rank for other in stalls if other is not stall for rank in other.waiting_ranks}
     first = stall.first
@@ -196,7 +206,18 @@ def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
 
 def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall: Stall, stalls: list[Stall]) -> Absent:
     how, did = _instead(evidence, ranks[rank], stall, stalls)
-    return Absent(rank=rank, how=how, did=did, last=last_call(evidence.logs[rank]))
+    stacks = _stacks_since(evidence, rank, stall) if how is How.ELSEWHERE else None
+    if stacks is not None and (where := stands_at(stacks)):
+        did = f"it stands at {where}"
+    return Absent(rank=rank, how=how, did=did, last=last_call(evidence.logs[rank]), stacks=stacks)
+
+
+def _stacks_since(evidence: Evidence, rank: int, stall: Stall) -> RankStacks | None:
+    """Where they were taken while the others waited, and the rank has issued nothing since."""
+    began = evidence.wall_ns(stall.first.rank, stall.first.collective.time_created_ns)
+    last = last_call(evidence.logs[rank])
+    went_on = last is not None and evidence.wall_ns(rank, last.collective.time_created_ns) > evidence.stacks_wall_ns
+    return evidence.stacks.get(rank) if evidence.stacks_wall_ns > began and not went_on else None
 
 
 def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[Stall]) -> tuple[How, str]:

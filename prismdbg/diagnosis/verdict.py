@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from prismdbg.diagnosis.wording import place, user_frame
+from prismdbg.diagnosis.wording import place
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
@@ -48,7 +48,7 @@ class Call:
 
     def to_json(self) -> dict[str, Any]:
         call = self.collective
-        frame = user_frame(call)
+        frame = call.source
         return {
             "rank": self.rank,
             "moment": str(call.moment),

@@ -8,6 +8,7 @@ from typing import Any
 from prismdbg.diagnosis.delays import find_delays
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
+from prismdbg.diagnosis.kept import find_kept
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
 from prismdbg.diagnosis.stops import find_stops
@@ -46,6 +47,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
         verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
         verdicts += find_stragglers(evidence) or find_delays(evidence)
+    verdicts += find_kept(evidence, verdicts)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 
 
@@ -64,7 +66,7 @@ def _missing(evidence: Evidence) -> list[str]:
             "alone: of the others nothing is said",
             "what peers sent was made up: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
         ]
-    elif without:
+    elif without and not evidence.of_capsule:
         lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")
     for rank, log in sorted(evidence.logs.items()):
         lines += [

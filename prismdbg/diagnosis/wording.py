@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from textwrap import shorten
 
-from prismdbg.model.collective import Collective, Frame
+from prismdbg.model.collective import Collective
 
 _SHOWN = 8
 _HEADLINE = 160  # characters
-_IN_TORCH = re.compile(r"(site|dist)-packages/torch/")
 
 
 def rank_list(ranks: Iterable[int]) -> str:
@@ -28,16 +26,9 @@ def and_list(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def user_frame(collective: Collective) -> Frame | None:
-    """The innermost frame that is not torch's own, for that is the line somebody wrote; else the innermost."""
-    own = (frame for frame in collective.frames if not _IN_TORCH.search(frame.filename))
-    return next(own, collective.frames[0] if collective.frames else None)
-
-
 def place(collective: Collective) -> str:
     """` at train.py:12 in main`, or nothing."""
-    frame = user_frame(collective)
-    return f" at {frame}" if frame is not None else ""
+    return f" at {where}" if (where := collective.place) else ""
 
 
 def headline(message: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prismdbg.model.collective import Frame, Identity, source_of
+from prismdbg.model.collective import Frame, Identity
+from prismdbg.model.frame import source_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 

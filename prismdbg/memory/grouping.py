@@ -10,8 +10,8 @@ from pathlib import PurePath
 import numpy as np
 
 from prismdbg.memory.live import Live
-from prismdbg.memory.trace import Ints, Site, own_frames
-from prismdbg.model.collective import Frame
+from prismdbg.memory.trace import Ints, Site
+from prismdbg.model.frame import Frame, own_frames, source_of
 
 BEFORE = "before A"
 BACKEND = "backend"
@@ -137,7 +137,7 @@ def _label(site: Site, by: By) -> str:
 
 def stack_label(frames: tuple[Frame, ...], *, whole_path: bool = True) -> str:
     """The program's own frames: what lies inside a library is told by the operator."""
-    own = own_frames(frames) or frames[:1]
+    own = own_frames(frames) or tuple(filter(None, [source_of(frames)]))
     if not own:
         return "no Python stack"
     callers = [f"{PurePath(frame.filename).name}:{frame.line}" for frame in own]

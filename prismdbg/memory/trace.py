@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prismdbg.capsule.memory_format import Flag, Kind
 from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts, read_parts
 from prismdbg.errors import UsageError
-from prismdbg.model.collective import Frame
+from prismdbg.model.frame import Frame, source_of
 from prismdbg.model.moment import Moment
 
 Ints = NDArray[np.int64]
@@ -37,7 +37,6 @@ _LAYOUT = np.dtype(
 )
 _NUMBER_BITS = 20  # of a collective within its step, and of an operator since its collective
 _NUMBERS = (1 << _NUMBER_BITS) - 1
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +51,8 @@ class Site:
 
     @property
     def own_frame(self) -> Frame | None:
-        """The innermost frame that is the program's, not an installed package's; else the innermost of all."""
-        return next(iter(own_frames(self.frames)), self.frames[0] if self.frames else None)
-
-
-def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Without those of installed packages and of Python itself."""
-    return tuple(f for f in frames if not (f.filename.startswith("<") or any(p in f.filename for p in _LIBRARIES)))
+        """The program's own line."""
+        return source_of(self.frames)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

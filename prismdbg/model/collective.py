@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from prismdbg.model import made_up
+from prismdbg.model.frame import Frame as Frame
+from prismdbg.model.frame import place_of, source_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
-
-_INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +22,6 @@ class TensorMeta:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One Python frame; `filename`, `line` and `name` as in Flight Recorder's `frames`."""
-
-    filename: str
-    line: int
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.filename}:{self.line} in {self.name}"
-
-
-def source_of(frames: tuple[Frame, ...]) -> Frame | None:
-    """The innermost frame of the program's own: not of an installed package, nor of Python."""
-    own = (f for f in frames if not any(part in f.filename for part in _INSTALLED))
-    return next(own, frames[0] if frames else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +144,13 @@ class Collective:
 
     @property
     def source(self) -> Frame | None:
+        """The program's own line."""
         return source_of(self.frames)
+
+    @property
+    def place(self) -> str:
+        """The program's own line, and the framework's that called for it; empty where no stack was recorded."""
+        return place_of(self.frames)
 
     @property
     def can_be_made_again(self) -> bool:

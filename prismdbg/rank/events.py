@@ -21,7 +21,7 @@ from prismdbg.rank.halts import FINISH
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
 from prismdbg.rank.stops import Stops, Watched, at_line, line_of
-from prismdbg.rank.surroundings import in_backward, is_module, modules_around, own_frames, program_frame, stack_of
+from prismdbg.rank.surroundings import in_backward, is_module, modules_around, program_frame, program_line, stack_of
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind, Filter
 
@@ -249,7 +249,7 @@ def _json(event: Event) -> dict[str, Any]:
 
 
 def _told(op: str, moment: Moment, frame: FrameType | None) -> dict[str, Any]:
-    own = next(own_frames(frame), None)
+    own = program_line(frame)
     return {"op": op, "moment": str(moment), "frames": stack_of(own)[:MAX_FRAMES]}
 
 

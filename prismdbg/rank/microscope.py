@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from prismdbg.model.moment import Moment
 from prismdbg.rank.quiet import is_quiet, quiet
-from prismdbg.rank.surroundings import own_frames, program_frame, stack_of
+from prismdbg.rank.surroundings import program_frame, program_line, stack_of
 
 MAX_FRAMES = 12
 # their outputs hold what lay in memory
@@ -53,7 +53,7 @@ class Microscope(TorchDispatchMode):  # type: ignore[misc]
         return bool(tensor.isnan().any() if self._nan_only else (~torch.isfinite(tensor)).any())
 
     def _note(self, name: str, born: bool) -> None:
-        own = next(own_frames(program_frame()), None)
+        own = program_line(program_frame())
         frames = stack_of(own)[:MAX_FRAMES]
         self.found = {"op": name, "born": born, "moment": str(self._moment()), "frames": frames}
 

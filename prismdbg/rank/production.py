@@ -4,6 +4,7 @@ restored process only, the change over to virtual peers."""
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from prismdbg.errors import UsageError
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.recording import Recording, start_ticks, start_ticks_of
+from prismdbg.rank.surroundings import stack_of
 from prismdbg.rank.tracing import tracer
 
 if TYPE_CHECKING:
@@ -158,6 +160,13 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         recording.hash_at.add(int(message["step"]))
         return {}
 
+    def stacks(_: Message) -> Message:
+        """Of all threads but the recorder's own; for who may not look from outside."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
+        ours = "prismdbg-"
+        return {"threads": [{"name": n, "frames": stack_of(f)} for n, f in found.items() if not n.startswith(ours)]}
+
     def detach(_: Message) -> Message:
         recording.give_up("detached on request")
         return {}
@@ -177,6 +186,7 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         "window": window,
         "keep_from": keep_from,
         "hash_at": hash_at,
+        "stacks": stacks,
         "detach": detach,
         "clock": lambda _: {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
         "replay": replay,

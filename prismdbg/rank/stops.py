@@ -20,7 +20,7 @@ from prismdbg.rank.call import Call, metas
 from prismdbg.rank.digest import digest_of
 from prismdbg.rank.quiet import quiet
 from prismdbg.rank.scope import environment_of
-from prismdbg.rank.surroundings import is_module, modules_around, own_frames, program_frame
+from prismdbg.rank.surroundings import is_module, modules_around, own_frames, program_frame, program_line
 from prismdbg.rank.tracing import tracer
 
 # known before the answer, without a tensor
@@ -267,7 +267,7 @@ class Stops:
 
 def line_of(frame: FrameType | None) -> dict[str, Any]:
     """The program's own innermost line, by the names that expressions know it by."""
-    own = next(own_frames(frame), None)
+    own = program_line(frame)
     return {"file": own.f_code.co_filename if own else "", "line": own.f_lineno if own else 0}
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+from prismdbg.model import frame as rule
+
 _MODULE_CALL = "_call_impl"
 _BACKWARD = "_engine_run_backward"
 MAX_FRAMES = 2000
@@ -40,12 +41,18 @@ def outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def is_own(frame: FrameType) -> bool:
     """The program's, not of an installed package, of Python or of prismdbg."""
-    name = frame.f_code.co_filename
-    return not (name.startswith("<") or _is_ours(frame) or any(part in name for part in _LIBRARIES))
+    return not _is_ours(frame) and rule.is_own(frame.f_code.co_filename, frame.f_code.co_name)
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
     return (found for found in outwards(frame) if is_own(found))
+
+
+def program_line(frame: FrameType | None) -> FrameType | None:
+    """The frame of the program's own line, by the rule of `model/frame.py`."""
+    found = [caller for caller in outwards(frame) if not _is_ours(caller)]
+    stack = tuple(rule.Frame(f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in found)
+    return found[rule.source_index(stack)] if found else None
 
 
 def stack_of(frame: FrameType | None) -> list[dict[str, Any]]:

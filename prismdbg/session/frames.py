@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from prismdbg.model.collective import Frame
+from prismdbg.model import frame as frame_rule
+from prismdbg.model.frame import Frame
 from prismdbg.protocol.values import frame_from_json
 
 Json = dict[str, Any]
 
 _EVENT = "stop"  # where a name is from
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 
 def frames_of(data: list[dict[str, Any]]) -> tuple[Frame, ...]:
@@ -20,12 +20,12 @@ def frames_of(data: list[dict[str, Any]]) -> tuple[Frame, ...]:
 
 def is_library(frame: Frame) -> bool:
     """Installed code or the standard library; also `<frozen ...>` and `<string>`."""
-    return frame.filename.startswith("<") or any(part in frame.filename for part in _LIBRARIES)
+    return frame_rule.is_library(frame.filename)
 
 
 def own_frame(frames: tuple[Frame, ...]) -> int:
-    """The innermost frame of the program itself; the innermost of all where there is none."""
-    return next((number for number, frame in enumerate(frames) if not is_library(frame)), 0)
+    """The program's own line among the frames."""
+    return frame_rule.source_index(frames)
 
 
 def own_names(names: Sequence[Json]) -> tuple[Json, ...]:

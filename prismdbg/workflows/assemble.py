@@ -27,6 +27,8 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.runtime.environment import Environment
 from prismdbg.workflows import rank_half
+from prismdbg.workflows.incidents import attempt_of
+from prismdbg.workflows.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.workflows.packed_memory import add_trace
 from prismdbg.workflows.rank_paths import rank_paths
 from prismdbg.workflows.run_environment import environment_of
@@ -78,6 +80,9 @@ def assemble(parts: Ingredients) -> Capsule:
         segments = _add_log(writer, parts.folder, records)
         environment_files = environment_of(parts.run, parts.folder)
         add_files(writer, [*paths.files, *_files_of_image(parts.images, environment_files)])
+        of_it = parts.incident.kind in TAKEN_FOR
+        if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
+            writer.add_json(layout.STACKS, taken.to_json())
         writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
         writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:

@@ -3,23 +3,63 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule import json_border, layout
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, RankLog, fold
-from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.errors import CapsuleError, PrismError, UsageError
+from prismdbg.model.collective import Collective, State
+from prismdbg.model.moment import Moment
 from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.incidents import attempt_of
+from prismdbg.workflows.interruption import deaths_of, interrupted_at
+from prismdbg.workflows.kept_stacks import last_stacks
+from prismdbg.workflows.pack import opened
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
 
 def gather(path: Path) -> Evidence:
-    """`UsageError` where there is neither a log nor a run folder."""
+    """Of a run folder, of a folder with logs, or of a capsule. `CapsuleError` where no log is there."""
+    if path.is_file() or (path / layout.MANIFEST).is_file():
+        with opened(path) as capsule:
+            return of_capsule(capsule)
+    return _of_run(path)
+
+
+def of_capsule(capsule: Capsule) -> Evidence:
+    """One rank's log, and the stacks of all where a hang was seen."""
+    manifest, taken = capsule.manifest, capsule_stacks(capsule)
+    log, damage = _read(capsule.log)
+    incident = manifest.incident
+    lost = frozenset({manifest.rank} if incident.kind is IncidentKind.LOST else ())
+    return Evidence(
+        logs={manifest.rank: log} if log is not None else {},
+        world_size=manifest.world_size,
+        damaged={manifest.rank: damage} if damage else {},
+        silent=lost,
+        died_first=manifest.rank if lost else None,
+        ended_wall_ns=manifest.created_ns,
+        gaps=() if manifest.emulated else (f"a capsule holds the log of its own rank alone, here of {manifest.rank}",),
+        emulated=manifest.emulated,
+        incidents=(SeenIncident(incident=incident, ranks=(manifest.rank,), attempt=0),),
+        stacks=taken.ranks if taken is not None else {},
+        stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
+        of_capsule=True,
+    )
+
+
+def _of_run(path: Path) -> Evidence:
     run = RunFolder(path.resolve())
     folders = _last_attempt(run.rank_folders())
+    attempt = max((attempt_of(folder.name) for folder in folders), default=0)
     logs: dict[int, RankLog] = {}
     damaged: dict[int, str] = {}
     for folder in folders:
@@ -28,24 +68,90 @@ def gather(path: Path) -> Evidence:
             logs[rank_of(folder)] = log
         if damage:
             damaged[rank_of(folder)] = damage
-    if not folders and not run.run_json.exists():
-        raise UsageError(f"{path} holds no log", hint="give the folder that `prismdbg record -o` made")
     supervisor = _json(run.supervisor_json)
+    if not folders:
+        raise _no_log(run, supervisor)
     emulated = _emulated(run)
     alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _is_alive(folder)}
+    told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
+    if told_to_end is not None:
+        logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
     silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
+    if told_to_end is not None:
+        silent &= {rank for rank, death in deaths_of(supervisor, attempt).items() if death[0] < told_to_end}
+    taken = _stacks(run, attempt)
     return Evidence(
         logs=logs,
         world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
         damaged=damaged,
         silent=silent,
-        died_first=_died_first(supervisor, silent, max((attempt_of(folder.name) for folder in folders), default=0)),
+        died_first=_died_first(supervisor, silent, attempt),
         is_running=bool(alive),
-        ended_wall_ns=time.time_ns() if alive else int(supervisor.get("ended_wall_ns", 0)),
+        ended_wall_ns=time.time_ns() if alive else told_to_end or int(supervisor.get("ended_wall_ns", 0)),
         asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
-        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(folders), bool(alive))),
+        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(alive), told_to_end is not None)),
         emulated=emulated,
+        attempt=attempt,
+        incidents=tuple(_incidents(supervisor)),
+        stacks=taken.ranks if taken is not None else {},
+        stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
+        interrupted=told_to_end is not None,
     )
+
+
+def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
+    if not run.run_json.exists():
+        hint = "give the folder that `prismdbg record -o` made, or a capsule"
+        return UsageError(f"{run.path} holds no log", hint=hint)
+    ended = f", and the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
+    return CapsuleError(
+        f"{run.path} holds no log of any rank: none issued a collective or an optimizer step{ended}",
+        hint="read the job's own output; recorded are processes that import torch.distributed",
+    )
+
+
+def capsule_stacks(capsule: Capsule) -> JobStacks | None:
+    """Of all ranks, where a hang was seen; `CapsuleError` where they are damaged."""
+    if layout.STACKS not in capsule.manifest.files:
+        return None
+    return JobStacks.from_fields(json_border.read(capsule.path / layout.STACKS, limit_bytes=MAX_BYTES))
+
+
+def _stacks(run: RunFolder, attempt: int) -> JobStacks | None:
+    """None where they are damaged: the logs speak without them."""
+    try:
+        return last_stacks(run, attempt)
+    except CapsuleError:
+        return None
+
+
+def _before(log: RankLog, wall_ns: int) -> RankLog:
+    """As it was then: what was complete, and what the rank had said."""
+    end_ns = wall_ns - log.wall_offset_ns
+    return replace(
+        log,
+        collectives=[_then(call, end_ns) for call in log.collectives if call.time_created_ns < end_ns],
+        steps=[mark for mark in log.steps if mark.time_ns < end_ns],
+        notes=[note for note in log.notes if note.time_ns < end_ns],
+    )
+
+
+def _then(call: Collective, end_ns: int) -> Collective:
+    if call.time_completed_ns is None or call.time_completed_ns < end_ns:
+        return call
+    return replace(call, state=State.SCHEDULED, time_completed_ns=None, failure=None, received_nonfinite=False)
+
+
+def _incidents(supervisor: Mapping[str, Any]) -> Iterator[SeenIncident]:
+    """Those that can be read."""
+    for entry in supervisor.get("incidents", []):
+        try:
+            moment = Moment.parse(str(entry["moment"])) if entry.get("moment") else None
+            incident = Incident(kind=IncidentKind(entry["kind"]), text=str(entry.get("text", "")), moment=moment)
+            ranks = tuple(map(int, entry["ranks"]))
+            yield SeenIncident(incident=incident, ranks=ranks, attempt=int(entry.get("attempt", 0)))
+        except (KeyError, ValueError, TypeError, AttributeError, UsageError):
+            continue
 
 
 def _emulated(run: RunFolder) -> str:
@@ -57,20 +163,19 @@ def _emulated(run: RunFolder) -> str:
     return str(found.mesh) if found is not None else ""
 
 
-def _gaps(run: RunFolder, supervisor: dict[str, Any], has_logs: bool, is_running: bool) -> Iterator[str]:
+def _gaps(run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrupted: bool) -> Iterator[str]:
     """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
     if not run.run_json.exists():
         return
-    if not has_logs:
-        ended = f"; the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
-        yield f"no rank has issued a collective or an optimizer step{ended}"
     if before := max((attempt_of(folder.name) for folder in run.rank_folders()), default=0):
         yield f"this is attempt {before + 1}: those before it are not looked at"
+    if interrupted:
+        yield "the job was told to end (Ctrl-C, kill, or its scheduler): how its ranks ended then is not looked at"
     if not supervisor:
         yield "what the supervisor saw (supervisor.json) is missing or damaged: who died first is not known"
-    elif "exit_code" not in supervisor and not is_running and has_logs:
+    elif "exit_code" not in supervisor and not is_running:
         yield "the supervisor did not see the job's end: who died first is not known"
-    if has_logs and not _json(run.config).get("nan_check", True):
+    if not _json(run.config).get("nan_check", True):
         yield "NaN and Inf were not looked for: recorded without the trigger nan"
 
 
@@ -112,10 +217,9 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
     for name in map(str, supervisor.get("deaths", [])):
         if attempt_of(name) == attempt and (rank := int(name.partition(".")[0])) in silent:
             return rank
-    incidents = [entry for entry in supervisor.get("incidents", []) if entry.get("attempt", 0) == attempt]
-    for entry in incidents[:1]:
-        if entry.get("kind") == "lost" and (ranks := entry.get("ranks")) and ranks[0] in silent:
-            return int(ranks[0])
+    first = next((seen for seen in _incidents(supervisor) if seen.attempt == attempt), None)
+    if first is not None and first.incident.kind is IncidentKind.LOST and first.ranks and first.ranks[0] in silent:
+        return first.ranks[0]
     return None
 
 

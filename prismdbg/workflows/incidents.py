@@ -10,6 +10,7 @@ from statistics import median
 
 from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.wording import place
 from prismdbg.errors import UsageError
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
@@ -181,8 +182,7 @@ class _Attempt:
         first = min(self._nonfinite, key=lambda n: (n.seen_ns, not n.sent))
         record = first.record
         verb = "sends" if first.sent else "receives"
-        place = f" at {record.source}" if record.source else ""
-        what = f"{record.name} in group {record.group}, {record.moment}{place}"
+        what = f"{record.name} in group {record.group}, {record.moment}{place(record)}"
         text = f"{_title(first.folder)} {verb} the first NaN or Inf: {what}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment)]

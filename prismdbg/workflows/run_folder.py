@@ -57,6 +57,11 @@ class RunFolder:
     def capsules(self) -> Path:
         return self.path / "capsules"
 
+    @property
+    def stacks(self) -> Path:
+        """Of all ranks, as they were when a hang was seen."""
+        return self.path / "stacks"
+
     def rank_folders(self) -> list[Path]:
         """Log folders, in rank order, later attempts of a rank last."""
         return list(iter_logs(self.ranks)) if self.ranks.is_dir() else []

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
 from types import FrameType
@@ -18,6 +18,7 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import Event, LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.stacks import JobStacks
 from prismdbg.errors import PrismError
 from prismdbg.model.counted import counted
 from prismdbg.workflows import checkpoints
@@ -31,6 +32,7 @@ from prismdbg.workflows.ledger import Entry, Ledger
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, rank_of
+from prismdbg.workflows.stacks import take_stacks
 
 POLL_S = 0.2
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
@@ -64,6 +66,7 @@ class Supervisor:
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
         self._told_to_end = False
+        self._interrupted: dict[str, int] = {}
         self._costs: list[dict[str, Any]] = []
         self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
 
@@ -77,7 +80,13 @@ class Supervisor:
             self._guarded(lambda ended=code is not None: self._look(ended))  # type: ignore[misc]
             if code is not None:
                 break
-        self._ledger.note(exit_code=code, ended_wall_ns=time.time_ns(), deaths=self._deaths.order())
+        self._ledger.note(
+            exit_code=code,
+            ended_wall_ns=time.time_ns(),
+            deaths=self._deaths.order(),
+            how_they_died=[death.to_json() for death in self._deaths.deaths()],
+            interrupted=self._interrupted,
+        )
         return code if code >= 0 else 128 - code
 
     def _wait(self) -> int | None:
@@ -91,6 +100,8 @@ class Supervisor:
 
         How ranks end from here on is no incident.
         """
+        if not self._told_to_end:
+            self._interrupted = {"signal": number, "wall_ns": time.time_ns()}
         self._told_to_end = True
         if number != signal.SIGINT or not _terminal_signals_us():
             self._job.send_signal(number)
@@ -210,11 +221,30 @@ class Supervisor:
 
     def _look_for_hang(self, now_ns: int) -> None:
         for report in self._hangs.due(now_ns):
-            incident = Incident(kind=IncidentKind.HANG, text=report.text, moment=report.moment)
+            text = f"{report.text}{self._where(report.stall.never_came)}"
+            incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
             folders = [self._run.latest(rank) for rank in report.ranks]
             entry = self._ledger.incident(incident, [folder.name for folder in folders])
             for rank in report.ranks:
                 self._capture_live(entry, rank, incident)
+
+    def _where(self, never_came: Sequence[int]) -> str:
+        """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
+        taken before anything else is asked of them."""
+        taken = self._take_stacks()
+        sources = {rank: taken.ranks[rank].source for rank in never_came if rank in taken.ranks}
+        return "".join(f"; rank {rank} stands at {source}" for rank, source in sources.items() if source is not None)
+
+    def _take_stacks(self) -> JobStacks:
+        living = [self._run.ranks / name for name, process in self._processes.items() if process.is_alive()]
+        try:
+            taken = take_stacks(self._run, living)
+        except (PrismError, OSError) as error:
+            self._ledger.problem(f"no stacks were kept: {error}")
+            return JobStacks(taken_wall_ns=0, attempt=0, ranks={})
+        for problem in dict.fromkeys(stacks.problem for stacks in taken.ranks.values() if stacks.problem):
+            self._ledger.problem(f"stack {problem}")
+        return taken
 
     def _capture_live(self, entry: Entry, rank: int, incident: Incident) -> None:
         if not self._ledger.has_room():
@@ -243,6 +273,7 @@ class Supervisor:
         incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
         living = [name for name, process in self._processes.items() if process.is_alive()]
         entry = self._ledger.incident(incident, living)
+        self._take_stacks()
         for name in living:
             if has_past(self._run, self._run.ranks / name):
                 self._freeze(entry, wanted_now(self._run.ranks / name, incident))

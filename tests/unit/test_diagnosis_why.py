@@ -254,7 +254,7 @@ class TestNonfinite:
     def test_who_sent_it_and_who_only_received_it(self) -> None:
         job = Job(4)
         job.steps(3)
-        stack = (Frame("/x/site-packages/torch/d.py", 1, "f"), Frame("t.py", 9, "main"))
+        stack = (Frame("/x/site-packages/torch/distributed/distributed_c10d.py", 1, "f"), Frame("t.py", 9, "main"))
         job.call(sends_nan={2}, receives_nan=job.ranks, frames=stack)
         job.call(sends_nan=job.ranks, receives_nan=job.ranks)
 
@@ -442,7 +442,7 @@ class TestStragglers:
         straggler = only(diagnose(evidence(job)), Straggler)
 
         assert straggler.ranks == (3,)
-        assert straggler.text == "rank 3 came last in 10 of 10 collectives of group world, by 5.0 ms"
+        assert straggler.text == "rank 3 came last in 10 of 10 collectives of group world, by 5.0 ms: 85% of the time"
         assert straggler.certainty is Certainty.HINT
 
     def test_clocks_of_other_machines_do_not_matter(self) -> None:
@@ -462,6 +462,24 @@ class TestStragglers:
         job = Job(4)
         for n in range(12):
             job.call(late_ns={n % 4: 5 * MILLISECOND_NS})
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_little_of_the_time_is_none(self) -> None:
+        job = Job(4)
+        for _ in range(10):
+            job.call(late_ns={3: 5 * MILLISECOND_NS})
+            job.now_ns += 100 * MILLISECOND_NS
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_waits_for_a_rank_that_was_parked_are_none(self) -> None:
+        job = Job(4)
+        for _ in range(20):
+            job.note(3, "parked")
+            job.note(3, "released")
+            job.call(late_ns={3: 50 * MILLISECOND_NS})
+            job.steps(1)
 
         assert diagnose(evidence(job)).verdicts == ()
 
@@ -492,6 +510,28 @@ class TestDelays:
     def test_one_late_start_is_none(self) -> None:
         assert diagnose(evidence(self.slowed(delays=0))).verdicts == ()
         assert diagnose(evidence(self.slowed(delays=1))).verdicts == ()
+
+    def test_a_checkpoint_every_few_steps_is_none(self) -> None:
+        """The rank is parked for longer than the job computes; the collective after it waits for it."""
+        job = Job(4)
+        for step in range(24):
+            parked = step % 3 == 2
+            if parked:
+                job.note(0, "parked")
+                job.now_ns += 40 * MILLISECOND_NS
+                job.note(0, "released")
+            job.call(late_ns={0: 40 * MILLISECOND_NS} if parked else {step % 4: MILLISECOND_NS // 4})
+            job.steps(1, lasting_ns=MILLISECOND_NS)
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_a_few_milliseconds_in_all_are_none(self) -> None:
+        job = Job(4)
+        for step in range(16):
+            job.call(late_ns={0: 4 * MILLISECOND_NS} if step % 4 == 3 else {step % 4: MILLISECOND_NS // 4})
+            job.steps(1, lasting_ns=MILLISECOND_NS)
+
+        assert diagnose(evidence(job)).verdicts == ()
 
     def test_turns_are_none(self) -> None:
         job = Job(4)

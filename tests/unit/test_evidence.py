@@ -9,9 +9,10 @@ import pytest
 from tiny_log import TinyLog
 
 from prismdbg.diagnosis.why import diagnose
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.workflows.evidence import gather
 
+TOLD_NS = 10**18 + 60 * 10**9  # a minute after the calls of a tiny log
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
 
 
@@ -113,15 +114,58 @@ def test_a_folder_without_logs(tmp_path: Path) -> None:
         gather(tmp_path)
 
 
-def test_a_run_without_a_rank_is_no_wrong_usage(tmp_path: Path) -> None:
+def test_a_run_without_a_log_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     supervisor(tmp_path, exit_code=3)
 
-    diagnosis = diagnose(gather(tmp_path))
+    with pytest.raises(CapsuleError, match=r"holds no log of any rank: .* and the job ended with 3") as raised:
+        gather(tmp_path)
 
-    assert diagnosis.verdicts == ()
-    assert diagnosis.summary.startswith("no rank left a log")
-    assert diagnosis.missing == ("no rank has issued a collective or an optimizer step; the job ended with 3",)
+    assert raised.value.hint
+
+
+class TestAJobThatWasToldToEnd:
+    def hung(self, run: Path, **more: object) -> None:
+        """Rank 1 never comes; then both are told to end, and rank 1 says so."""
+        first, second = rank_folder(run, "0"), rank_folder(run, "1")
+        first.issue(0, 3, seq=2)
+        second.note("exit", code=130, time_ns=61 * 10**9)
+        (run / "run.json").write_text("{}")
+        supervisor(run, exit_code=1, ended_wall_ns=TOLD_NS + 10**9, **more)
+
+    def test_who_was_interrupted_with_it_is_no_culprit(self, tmp_path: Path) -> None:
+        self.hung(tmp_path, interrupted={"signal": 2, "wall_ns": TOLD_NS})
+
+        diagnosis = diagnose(gather(tmp_path))
+
+        [stopped] = diagnosis.verdicts
+        assert stopped.text.endswith("rank 1 never came")
+        assert "exit code" not in " ".join(stopped.lines)
+        assert any("the job was told to end" in line for line in diagnosis.missing)
+        assert not any("without a word" in line for line in diagnosis.missing)
+
+    def test_who_alone_was_interrupted_is_one(self, tmp_path: Path) -> None:
+        self.hung(tmp_path, how_they_died=[{"rank": "0", "wall_ns": TOLD_NS + 2 * 10**9, "signal": 15}])
+
+        assert "exit code 130" in " ".join(diagnose(gather(tmp_path)).verdicts[0].lines)
+
+    def test_what_was_seen_before_comes_first(self, tmp_path: Path) -> None:
+        rank_folder(tmp_path, "0")
+        rank_folder(tmp_path, "1").note("exit", code=130, time_ns=61 * 10**9)
+        nan = {"kind": "nan", "text": "rank 1 sends the first NaN", "moment": "0.2", "ranks": [1], "attempt": 0}
+        supervisor(tmp_path, exit_code=1, incidents=[nan], interrupted={"signal": 2, "wall_ns": TOLD_NS})
+
+        first, *_ = diagnose(gather(tmp_path)).verdicts
+
+        assert (first.kind, first.text) == ("incident", "nan: rank 1 sends the first NaN")
+
+    def test_the_incident_of_an_attempt_before_is_kept(self, tmp_path: Path) -> None:
+        for name in ("0", "0.1"):
+            rank_folder(tmp_path, name, world_size=1).note("exit", code=0)
+        raised = {"kind": "exception", "text": "ValueError: no", "moment": "0.2", "ranks": [0], "attempt": 0}
+        supervisor(tmp_path, exit_code=0, incidents=[raised, {"kind": "damaged"}, 7])
+
+        assert [verdict.text for verdict in diagnose(gather(tmp_path)).verdicts] == ["exception: ValueError: no"]
 
 
 def test_what_is_missing_in_a_run_folder_is_named(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.errors import UsageError
+from prismdbg.model.frame import Frame, source_of
 from prismdbg.rank.emulation.lacks import Lacks
 from prismdbg.rank.emulation.settings import LEFT_EXIT
-
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 
 class Turn:
@@ -73,8 +72,7 @@ class Turn:
 
 
 def program_line() -> str:
-    """The innermost line that is neither ours nor a library's."""
+    """The program's own line; neither ours nor a library's."""
     ours = str(Path(__file__).parents[1])
-    frames = [f for f in traceback.extract_stack() if not f.filename.startswith((ours, "<"))]
-    own = [f for f in frames if not any(part in f.filename for part in _LIBRARIES)]
-    return next((f"{f.filename}:{f.lineno} in {f.name}" for f in reversed(own or frames)), "")
+    stack = (frame for frame in reversed(traceback.extract_stack()) if not frame.filename.startswith(ours))
+    return str(source_of(tuple(Frame(f.filename, f.lineno or 0, f.name) for f in stack)) or "")

@@ -1,0 +1,103 @@
+"""A Python frame, and the one rule that says which frame of a stack is the program's own line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+_PACKAGES = re.compile(r"/(?:site|dist)-packages/")
+_PYTHON = re.compile(r"^<|/lib(?:64)?/python\d|/python\d+\.zip/")
+# Wrappers that are also installed in place, from a checkout of their own.
+_CHECKED_OUT = re.compile(
+    r"/typing_extensions\.py$|/deepspeed/(?:comm|runtime)/|/torch/(?:distributed|autograd|nn|optim|_\w+)/"
+)
+_OVERRIDES = frozenset({"__torch_function__", "__torch_dispatch__"})
+# Wrappers that say no more than the call's own name does.
+_PLAIN_CALL = re.compile(
+    r"/torch/(?:_\w+\.py|autograd/|utils/|distributed/(?:c10d_logger|distributed_c10d|_\w+)\.py)"
+    r"|/deepspeed/comm/|/typing_extensions\.py$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One Python frame; `filename`, `line` and `name` as in Flight Recorder's `frames`."""
+
+    filename: str
+    line: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.name}"
+
+
+@lru_cache(1 << 14)
+def is_library(filename: str) -> bool:
+    """Installed code, the standard library, and what has no file (`<frozen ...>`, `<string>`)."""
+    return any(pattern.search(filename) for pattern in (_PYTHON, _PACKAGES, _CHECKED_OUT))
+
+
+def is_own(filename: str, name: str) -> bool:
+    """Whether a frame is the program's own. An override of torch's calls is a wrapper, whoever wrote it."""
+    return _last_part(name) not in _OVERRIDES and not is_library(filename)
+
+
+def own_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+    """The program's own, innermost first as they came; empty for a program that is installed itself."""
+    return tuple(frame for frame in frames if is_own(frame.filename, frame.name))
+
+
+def source_index(frames: tuple[Frame, ...]) -> int:
+    """The place of the program's own line in `frames` (innermost first): its innermost own frame.
+
+    A program that is installed itself (`python -m package`) has none: there it is the outermost frame of a package.
+    0 where there is no frame at all.
+    """
+    own = (number for number, frame in enumerate(frames) if is_own(frame.filename, frame.name))
+    return next(own, _outermost(frames))
+
+
+def source_of(frames: tuple[Frame, ...]) -> Frame | None:
+    """The program's own line, see `source_index`."""
+    return frames[source_index(frames)] if frames else None
+
+
+def framework_of(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame of a framework below the program's own line; None where the program calls by itself."""
+    below = frames[: source_index(frames)]
+    return next((frame for frame in below if _says_more(frame)), None)
+
+
+def place_of(frames: tuple[Frame, ...]) -> str:
+    """`train.py:12 in main`, and `, by fsdp.py:7 in reduce` where a framework called for it; empty without frames."""
+    source, framework = source_of(frames), framework_of(frames)
+    if source is None:
+        return ""
+    return f"{source}, by {_packaged(framework)}" if framework is not None else str(source)
+
+
+def _outermost(frames: tuple[Frame, ...]) -> int:
+    packaged = (n for n in reversed(range(len(frames))) if not _is_python(frames[n].filename))
+    return next(packaged, max(len(frames) - 1, 0))
+
+
+def _is_python(filename: str) -> bool:
+    """The interpreter's own: its standard library, which started the program."""
+    return bool(_PYTHON.search(filename)) and not _PACKAGES.search(filename)
+
+
+def _says_more(frame: Frame) -> bool:
+    plain = _last_part(frame.name) in _OVERRIDES or _is_python(frame.filename) or not is_library(frame.filename)
+    return not plain and not _PLAIN_CALL.search(frame.filename)
+
+
+def _packaged(frame: Frame) -> str:
+    """Without the folders above the package."""
+    return str(Frame(_PACKAGES.split(frame.filename)[-1], frame.line, frame.name))
+
+
+def _last_part(name: str) -> str:
+    """Of a qualified name, as py-spy gives them."""
+    return name.rpartition(".")[2]

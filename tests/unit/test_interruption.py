@@ -1,0 +1,71 @@
+"""When a job was told to end, from what its supervisor saw and its ranks said."""
+
+from __future__ import annotations
+
+from signal import SIGINT, SIGKILL, SIGSEGV, SIGTERM
+
+import pytest
+from logs import MILLISECOND_NS, Job
+
+from prismdbg.workflows.interruption import interrupted_at
+
+NOW_NS = 10**18
+
+Deaths = list[tuple[int, int, int | None]]  # rank, milliseconds, signal
+
+
+def supervisor(deaths: Deaths, told_ms: int | None = None) -> dict[str, object]:
+    died = [{"rank": str(r), "wall_ns": NOW_NS + ms * MILLISECOND_NS, "signal": s} for r, ms, s in deaths]
+    told = {} if told_ms is None else {"signal": 2, "wall_ns": NOW_NS + told_ms * MILLISECOND_NS}
+    return {"how_they_died": died, "interrupted": told}
+
+
+def job(exits: dict[int, tuple[int, int]] | None = None, raises: dict[int, int] | None = None) -> Job:
+    """`exits`: by rank milliseconds and code."""
+    made = Job(3)
+    made.steps(2)
+    for rank, (ms, code) in (exits or {}).items():
+        made.now_ns = NOW_NS + ms * MILLISECOND_NS - 1000
+        made.note(rank, "exit", code=code)
+    for rank, ms in (raises or {}).items():
+        made.now_ns = NOW_NS + ms * MILLISECOND_NS - 1000
+        made.raises(rank)
+    return made
+
+
+def at(found: int | None) -> float | None:
+    return None if found is None else (found - NOW_NS) / MILLISECOND_NS
+
+
+@pytest.mark.parametrize(
+    ("deaths", "told_ms", "exits", "expected"),
+    [
+        pytest.param([(0, 5, 15), (1, 7, 15), (2, 8, 15)], 3, {}, 3, id="the supervisor was told"),
+        pytest.param([], 30, {1: (20, 130)}, 20, id="a terminal told the ranks first"),
+        pytest.param([(0, 0, SIGTERM), (1, 2, None), (2, 9, SIGTERM)], None, {}, 0, id="the launcher was told"),
+        pytest.param([(0, 0, None), (1, 2, SIGTERM), (2, 9, SIGTERM)], None, {}, 0, id="one was gone at once"),
+        pytest.param([(2, 9000, SIGKILL)], None, {0: (0, 130), 1: (4, 130)}, 0, id="one did not hear it"),
+        pytest.param([(0, 0, SIGINT), (1, 900, SIGINT)], None, {}, 0, id="one took its time"),
+        pytest.param([(1, 0, SIGKILL), (0, 60, SIGTERM), (2, 61, SIGTERM)], None, {}, None, id="one was killed"),
+        pytest.param([(1, 0, SIGSEGV), (0, 1, SIGTERM), (2, 2, SIGTERM)], None, {}, None, id="one crashed"),
+        pytest.param([(1, 0, SIGTERM), (0, 90, SIGTERM), (2, 91, SIGTERM)], None, {}, None, id="one alone was told"),
+        pytest.param([(0, 60, SIGTERM), (2, 61, SIGTERM)], None, {1: (0, 130)}, None, id="one alone, by Ctrl-C"),
+        pytest.param([(0, 60, SIGTERM), (2, 61, SIGTERM)], None, {1: (0, 1)}, None, id="one ended by itself"),
+        pytest.param([], None, {0: (0, 0), 1: (1, 0), 2: (2, 0)}, None, id="all ended well"),
+        pytest.param([], None, {}, None, id="nothing is known"),
+    ],
+)
+def test_whether_the_job_was_told_to_end(
+    deaths: Deaths, told_ms: int | None, exits: dict[int, tuple[int, int]], expected: int | None
+) -> None:
+    assert at(interrupted_at(supervisor(deaths, told_ms), job(exits).logs, 0)) == expected
+
+
+def test_a_rank_that_raised_first_is_the_cause() -> None:
+    deaths: Deaths = [(0, 60, SIGTERM), (2, 61, SIGTERM)]
+    assert interrupted_at(supervisor(deaths), job(raises={1: 0}).logs, 0) is None
+
+
+@pytest.mark.parametrize("damaged", [{"how_they_died": [{"rank": "x"}, {}]}, {"interrupted": 3}, {}])
+def test_what_the_supervisor_wrote_may_be_damaged(damaged: dict[str, object]) -> None:
+    assert interrupted_at(damaged, job().logs, 0) is None
