@@ -1,7 +1,7 @@
 """The bytes of a rank's log. The native recorder (`rank/native/`) writes the same; both are read by `log_reader`.
 
 A log is a folder of segment files `events.00000.seg`, `events.00001.seg`, ... of fixed size, each allocated
-before it is mapped. All numbers are little-endian. A segment is a 64-byte header and then records:
+when it is made. All numbers are little-endian. A segment is a 64-byte header and then records:
 
     u32 size    whole record with this header, a multiple of 8; stored last, so 0 means "no more yet"
     u16 kind    `Kind`

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.file_window import FileWindow
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes, made_up
 from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
@@ -124,13 +124,16 @@ class LogReader:
         with path.open("rb") as file:
             if file.seek(0, 2) < fmt.HEADER.size:
                 return False
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return self._read_header(data, path) and self._read_records(data, path, events)
+            data = FileWindow(file.fileno())
+            return self._read_header(data, path) and self._read_records(data, path, events)
 
-    def _read_header(self, data: mmap.mmap, path: Path) -> bool:
+    def _read_header(self, data: FileWindow, path: Path) -> bool:
         if self._offset:
             return True
-        magic, version, index, rank, pid, wall, monotonic, _size = fmt.HEADER.unpack_from(data, 0)
+        header = data[0 : fmt.HEADER.size]
+        if len(header) < fmt.HEADER.size:  # cut meanwhile
+            return False
+        magic, version, index, rank, pid, wall, monotonic, _size = fmt.HEADER.unpack(header)
         if magic == bytes(8):  # allocated, header not stored yet
             return False
         if magic != fmt.MAGIC:
@@ -146,10 +149,13 @@ class LogReader:
         self._offset = fmt.HEADER.size
         return True
 
-    def _read_records(self, data: mmap.mmap, path: Path, events: list[Event]) -> bool:
+    def _read_records(self, data: FileWindow, path: Path, events: list[Event]) -> bool:
         end = len(data)
         while self._offset + fmt.RECORD.size <= end:
-            size, kind, _ = fmt.RECORD.unpack_from(data, self._offset)
+            head = data[self._offset : self._offset + fmt.RECORD.size]
+            if len(head) < fmt.RECORD.size:  # cut meanwhile
+                return False
+            size, kind, _ = fmt.RECORD.unpack(head)
             if size == 0:
                 return False
             if size % 8 or size < fmt.RECORD.size or self._offset + size > end:
@@ -294,6 +300,19 @@ def read_log(folder: Path) -> RankLog:
     if reader.damage is not None:
         raise reader.damage
     return log
+
+
+def was_cut(folder: Path) -> bool:
+    """Whether the last segment of a recorded log is shorter than it was made, or gone: what it held is not known."""
+    last = max(folder.glob("events.*.seg"), default=None)
+    if last is None:
+        return True
+    with last.open("rb") as file:
+        header = file.read(fmt.HEADER.size)
+        if len(header) < fmt.HEADER.size:
+            return True
+        size_bytes: int = fmt.HEADER.unpack(header)[-1]
+        return file.seek(0, 2) < size_bytes
 
 
 def fold(log: RankLog, events: list[Event]) -> None:

@@ -1,10 +1,11 @@
 """The bytes of a memory trace. The native tracer (`rank/native/trace_writer.cpp`) writes them; `memory_reader` reads.
 
 A trace is a folder. `memory.00000.seg`, `memory.00001.seg`, ... hold records of one fixed size, in the order in which
-things happened on all threads; each file is allocated before it is mapped. All numbers are little-endian. A segment
-is a 64-byte header and then records; the header's count is stored after each record, so a trace can be read while it
-is written, after `kill -9`, and after the process was put back to an earlier time. A segment that is full is followed
-by the next.
+things happened on all threads; each file is allocated when it is made. All numbers are little-endian. A segment is a
+64-byte header and then records; the header's count is stored after them, so a trace can be read while it is written,
+after `kill -9`, and after the process was put back to an earlier time. Records are written up to 64 together, with each
+collective of a replay and with each block of 1 MiB or more: `kill -9` loses the small ones that came after. A segment
+that is full is followed by the next.
 
 `began.json` says how much of what there was at the begin is known: of a program that has run already only what Python
 reaches is.

@@ -1,12 +1,14 @@
 """Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log_format.py`.
 
-Every segment is allocated before it is mapped: a store into a hole on a full disk would be SIGBUS.
+A full disk is told when a segment is made. Here the thread that records writes, whatever the file system; the native
+recorder leaves to another thread what may have to wait for a server.
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
+import errno
+import fcntl
 import os
 import threading
 import time
@@ -20,26 +22,64 @@ RESERVE_BYTES = 1024  # at the end of a segment: the last NOTE when no other seg
 
 
 class Segment:
-    """One allocated, mapped file."""
+    """One file of a fixed size, allocated when it is made and written by pwrite, never mapped: a store into a mapping
+    whose file was cut, or whose disk fails, is a SIGBUS that ends the job."""
 
     def __init__(self, path: Path, size_bytes: int, *, existing: bool = False) -> None:
         self.path = path
         self.size_bytes = size_bytes
-        descriptor = os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL), 0o600)
+        self._descriptor = _open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL))
+        self._file = _identity(os.fstat(self._descriptor))
         try:
             if not existing:
-                os.posix_fallocate(descriptor, 0, size_bytes)
-            self.map = mmap.mmap(descriptor, size_bytes)
+                os.posix_fallocate(self._descriptor, 0, size_bytes)
+            self._check()
         except OSError:
+            os.close(self._descriptor)
             if not existing:
                 with contextlib.suppress(OSError):
                     path.unlink()
             raise
-        finally:
-            os.close(descriptor)
+
+    def write(self, at: int, head: bytes, rest: bytes) -> None:
+        """`rest` behind `head`, first: whoever reads meanwhile sees all of it once he sees `head`."""
+        self._check()
+        _write_all(self._descriptor, memoryview(rest), at + len(head))
+        _write_all(self._descriptor, memoryview(head), at)
+
+    def _check(self) -> None:
+        """The program may close any descriptor, and have the number again for a file of its own."""
+        now = os.fstat(self._descriptor)
+        if _identity(now) != self._file:
+            raise OSError(errno.EBADF, "closed by the program", str(self.path))
+        if now.st_size < self.size_bytes:
+            raise OSError(errno.EIO, "shorter than it was", str(self.path))
 
     def close(self) -> None:
-        self.map.close()
+        with contextlib.suppress(OSError):
+            if _identity(os.fstat(self._descriptor)) == self._file:
+                os.close(self._descriptor)
+
+
+def _open(path: Path, flags: int) -> int:
+    """Never one of the standard streams' numbers: a program that has closed one takes the next file for it."""
+    descriptor = os.open(path, flags, 0o600)
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, left: memoryview, position: int) -> None:
+    while left:
+        written = os.pwrite(descriptor, left, position)
+        left, position = left[written:], position + written
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 class LogWriter:
@@ -78,10 +118,7 @@ class LogWriter:
 
     def _store(self, kind: int, body: bytes, size: int) -> None:
         assert self._segment is not None
-        data, start = self._segment.map, self._offset
-        data[start + fmt.RECORD.size : start + fmt.RECORD.size + len(body)] = body
-        data[start + 4 : start + 8] = kind.to_bytes(2, "little") + b"\0\0"
-        data[start : start + 4] = size.to_bytes(4, "little")
+        self._segment.write(self._offset, fmt.RECORD.pack(size, kind, 0), body)
         self._offset += size
         self.written_bytes += size
 
@@ -108,7 +145,7 @@ class LogWriter:
             return number
 
     def close(self) -> None:
-        """Unmaps; `reopen` goes on after the last record, with what was appended meanwhile."""
+        """Closes the file; `reopen` goes on after the last record, with what was appended meanwhile."""
         with self._lock:
             if self._segment is not None:
                 self._segment.close()
@@ -127,9 +164,7 @@ class LogWriter:
         index = self._index + 1
         size = max(self._segment_bytes, fmt.HEADER.size + at_least + RESERVE_BYTES + fmt.RECORD.size)
         segment = Segment(self.folder / fmt.event_segment(index), size)
-        fmt.HEADER.pack_into(
-            segment.map,
-            0,
+        header = fmt.HEADER.pack(
             fmt.MAGIC,
             fmt.VERSION,
             index,
@@ -139,6 +174,7 @@ class LogWriter:
             time.monotonic_ns(),
             size,
         )
+        segment.write(0, header[: len(fmt.MAGIC)], header[len(fmt.MAGIC) :])
         if self._segment is not None:
             self._store(fmt.Kind.END, b"", fmt.RECORD.size)
             self._segment.close()
@@ -205,10 +241,8 @@ class PayloadWriter:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             for part in parts:
-                left = part.cast("B")
-                while left:
-                    written = os.pwrite(descriptor, left, position)
-                    left, position = left[written:], position + written
+                _write_all(descriptor, part.cast("B"), position)
+                position += part.nbytes
         finally:
             os.close(descriptor)
 

@@ -54,7 +54,7 @@ class Park:
             threading.Thread(target=self._watch, args=arguments, name="prismdbg-lease", daemon=True).start()
 
     def close_log(self) -> None:
-        """After this nothing of the log is mapped: a process image taken now holds none of it."""
+        """After this nothing of the log is open: a process image taken now holds none of it."""
         self._recording.note("parked")
         self._recording.recorder.close_log()
         tracer.close_files()

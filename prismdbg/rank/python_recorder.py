@@ -287,11 +287,14 @@ class PythonRecorder:
         if self._lost:
             return
         self._lost = text
-        with contextlib.suppress(Exception):
-            if self._log is None:  # said again in the log, should it be opened after all
-                print(f"prismdbg: {text}", file=sys.stderr)
-            else:
+        try:
+            if self._log is not None:
                 self._note_lost(self._log)
+                return
+        except Exception:  # the log itself is what fails
+            pass
+        with contextlib.suppress(Exception):
+            print(f"prismdbg: {text}", file=sys.stderr)  # said again in the log, should it be opened after all
 
     def _note_lost(self, log: LogWriter) -> None:
         moment = Moment(self._counters.step, self._counters.collective)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log_reader import read_log, was_cut
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.run_folder import read_json
 
@@ -39,8 +39,8 @@ class RankProcess:
         return "exit" in self._said() and "incident" not in self._said()
 
     def died_without_a_word(self) -> bool:
-        """It is gone, and its log has neither an end nor an incident."""
-        return not self.is_alive() and not self._said()
+        """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows."""
+        return not self.is_alive() and not was_cut(self._folder) and not self._said()
 
     def last_moment(self) -> Moment:
         collectives = read_log(self._folder).collectives

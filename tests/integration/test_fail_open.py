@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +28,7 @@ from jobs import (
 )
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log_reader import read_log, read_payload
 from prismdbg.model.collective import State
 from prismdbg.rank.config import RankConfig
 from prismdbg.workflows.injection import job_environment
@@ -273,6 +275,75 @@ def test_a_run_folder_that_takes_no_log(native: bool, tmp_path: Path) -> None:
     remove_sockets(folder)
     assert (ended.code, ended.lines("result")) == (0, result_of(10)), ended.output
     assert len(said_on_stderr(ended)) == 1, ended.output
+
+
+@pytest.mark.parametrize("options", [(), ("--python-kernels",)])
+@pytest.mark.parametrize("left_bytes", [0, 64, 5000])
+def test_a_log_that_is_cut_under_the_job(options: tuple[str, ...], left_bytes: int, tmp_path: Path) -> None:
+    """A store into a mapping of that file would be a SIGBUS."""
+    with standing(tmp_path, 500, *options) as (job, folder):
+        os.truncate(tmp_path / "run" / "ranks" / "0" / "events.00000.seg", left_bytes)
+        (folder / "go").touch()
+        ended = job.wait()
+    assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
+    (line,) = [line for line in said_on_stderr(ended) if "not recorded any more" in line]
+    assert "shorter than it was" in line
+    assert "killed from outside" not in ended.output, "its log has no end, but that says nothing of the rank's"
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[tuple[Path, psutil.Process]]:
+    """A folder on a file system that a process of ours serves, and that process."""
+    bindfs = shutil.which("bindfs")
+    if bindfs is None or not Path("/dev/fuse").exists():
+        pytest.skip("bindfs or /dev/fuse is missing (apt-get install bindfs)")
+    behind, folder = tmp_path / "behind", tmp_path / "served"
+    behind.mkdir()
+    folder.mkdir()
+    server = psutil.Popen([bindfs, "-f", str(behind), str(folder)])
+    try:
+        wait_for(folder.is_mount, 20, "the file system to be there")
+        yield folder, server
+    finally:
+        server.send_signal(signal.SIGCONT)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        server.wait(20)
+
+
+@pytest.mark.parametrize("window_steps", [0, -1])
+def test_a_file_system_that_no_longer_answers(
+    window_steps: int, file_server: tuple[Path, psutil.Process], tmp_path: Path
+) -> None:
+    """As NFS when its server is gone: neither a collective nor the end of the program waits for it."""
+    home, server = file_server
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10, "window_steps": window_steps}
+    run_folder = prepare_run(home / "run", native=True, **options)
+    environment = job_environment(run_folder.inject, run_folder.config, plain_environment())
+    command = many(tmp_path / "met", 2000, signs)
+    with started(command, tmp_path / "output.txt", env=environment) as job:
+        wait_for(lambda: (signs / "ready").exists() or not job.alive, JOB_BOUND_S, "the job to stand ready")
+        wait_for(lambda: len(read_log(run_folder.ranks / "0").collectives) == 3, 20, "what came before to be written")
+        server.suspend()
+        (signs / "go").touch()
+        ended = job.wait(60)
+        server.resume()
+    remove_sockets(run_folder)
+    assert (ended.code, ended.lines("result")) == (0, result_of(2000)), ended.output
+    assert len(read_log(run_folder.ranks / "0").collectives) >= 3
+
+
+def test_on_a_file_system_with_a_server_nothing_is_lost(
+    file_server: tuple[Path, psutil.Process], tmp_path: Path
+) -> None:
+    options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10}
+    recorded = record(many(tmp_path / "met", 3000), file_server[0] / "run", native=True, **options)
+    assert (recorded.ended.code, recorded.ended.lines("result")) == (0, result_of(3000)), recorded.ended.output
+    log = recorded.log(0)
+    assert len(log.collectives) == 3000 and all(c.state is State.COMPLETED for c in log.collectives)
+    assert all(len(read_payload(recorded.folder(0), c.payload)) == 800 for c in log.collectives if c.payload)
+    assert sum(c.payload is not None for c in log.collectives) == 3000
 
 
 # what stands beside the job

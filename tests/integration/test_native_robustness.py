@@ -77,3 +77,12 @@ def test_on_a_full_disk_the_training_goes_on(spawn: Spawn, small_disk: Path, pay
     log = one.log()
     assert log.notes[0].kind == "lost" and "No space left" in log.notes[0].data["text"]
     assert len(log.collectives) > 10
+
+
+@pytest.mark.parametrize("payloads", [[], ["payloads"]])
+def test_a_program_that_takes_our_descriptors_gets_none_of_our_bytes(
+    spawn: Spawn, tmp_path: Path, payloads: list[str]
+) -> None:
+    (one,) = run_job(spawn, tmp_path, "takes_descriptors", 1, *payloads)
+    assert len(one.log().collectives) == 1
+    assert "closed by the program" in one.output

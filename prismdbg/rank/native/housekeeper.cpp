@@ -2,11 +2,14 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 
 namespace prismdbg {
 namespace {
+
+constexpr auto kLongestDrain = std::chrono::seconds(5);
 
 // Starts a detached thread that no signal is delivered to.
 void start_without_signals(std::function<void()> body) {
@@ -40,9 +43,9 @@ bool Housekeeper::post(std::function<void()> task) {
   return true;
 }
 
-void Housekeeper::drain() {
+bool Housekeeper::drain() {
   std::unique_lock<std::mutex> lock(mutex_);
-  idle_.wait(lock, [this] { return tasks_.empty() && !busy_; });
+  return idle_.wait_for(lock, kLongestDrain, [this] { return tasks_.empty() && !busy_; });
 }
 
 void Housekeeper::run() {

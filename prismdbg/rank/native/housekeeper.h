@@ -13,8 +13,8 @@ class Housekeeper {
  public:
   // False if there is no thread to do it: every task is one that somebody can do without.
   bool post(std::function<void()> task);
-  // Returns when every task posted before is done.
-  void drain();
+  // True when every task posted before is done; false where that takes longer than a thread of the job may wait.
+  bool drain();
 
  private:
   void run();

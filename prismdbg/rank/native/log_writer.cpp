@@ -36,14 +36,34 @@ SegmentHeader header_of(uint32_t segment, int32_t rank, size_t segment_bytes) {
 
 }  // namespace
 
-LogWriter::LogWriter(Housekeeper& housekeeper, const std::string& folder, int32_t rank, size_t segment_bytes)
+LogWriter::LogWriter(Outlet& outlet, const std::string& folder, int32_t rank, size_t segment_bytes)
     : rank_(rank),
       segment_bytes_((std::max(segment_bytes, kSmallestSegmentBytes) + 7) & ~size_t{7}),
-      supply_(housekeeper, folder, segment_bytes_),
+      outlet_(outlet),
+      supply_(outlet, folder, segment_bytes_),
       segment_(supply_.first()) {
-  const SegmentHeader header = header_of(0, rank_, segment_bytes_);
-  std::memcpy(segment_->data(), &header, sizeof header);
+  begin(segment_, 0);
+}
+
+void LogWriter::begin(const std::shared_ptr<Segment>& segment, uint32_t index) {
+  const SegmentHeader header = header_of(index, rank_, segment_bytes_);
+  const std::string_view bytes = bytes_of(header);
+  put(segment, index, 0, bytes.substr(0, sizeof kMagic), bytes.substr(sizeof kMagic));
+  segment_ = segment;
+  index_ = index;
   offset_ = sizeof header;
+}
+
+void LogWriter::put(const std::shared_ptr<Segment>& segment, uint32_t index, uint64_t at, std::string_view head,
+                    std::string_view rest) {
+  if (segment) {
+    segment->write(at, head, rest);
+    return;
+  }
+  outlet_.post(head.size() + rest.size(), [path = supply_.path(index), size = segment_bytes_, at,
+                                           head = std::string(head), rest = std::string(rest)] {
+    Segment::open(path, size)->write(at, head, rest);
+  });
 }
 
 bool LogWriter::fits(size_t size_bytes, size_t reserve_bytes) const {
@@ -55,7 +75,7 @@ void LogWriter::append(Kind kind, std::string_view head, std::string_view tail) 
   if (size > segment_bytes_ / 2) {
     throw std::system_error(EMSGSIZE, std::generic_category(), "a record of " + std::to_string(size) + " bytes");
   }
-  if (!segment_) {
+  if (is_closed_) {
     held_.emplace_back(kind, std::string(head).append(tail));
     return;
   }
@@ -72,17 +92,13 @@ void LogWriter::append(Kind kind, std::string_view head, std::string_view tail) 
 }
 
 void LogWriter::store(Kind kind, std::string_view head, std::string_view tail, size_t size_bytes) {
-  uint8_t* start = segment_->data() + offset_;
-  std::memcpy(start + sizeof(RecordHeader), head.data(), head.size());
-  if (!tail.empty()) {
-    std::memcpy(start + sizeof(RecordHeader) + head.size(), tail.data(), tail.size());
+  const RecordHeader header{static_cast<uint32_t>(size_bytes), static_cast<uint16_t>(kind), 0};
+  record_.assign(head).append(tail);
+  record_.resize(size_bytes - sizeof header);
+  if (offset_ + size_bytes + sizeof header <= segment_bytes_) {  // a restored process writes over what it wrote later
+    record_.append(sizeof header, '\0');
   }
-  auto* record = reinterpret_cast<RecordHeader*>(start);
-  record->kind = static_cast<uint16_t>(kind);
-  if (offset_ + size_bytes + sizeof(RecordHeader) <= segment_bytes_) {  // a restored process writes over what it wrote later
-    reinterpret_cast<RecordHeader*>(start + size_bytes)->size = 0;
-  }
-  __atomic_store_n(&record->size, static_cast<uint32_t>(size_bytes), __ATOMIC_RELEASE);
+  put(segment_, index_, offset_, bytes_of(header), record_);
   offset_ += size_bytes;
   written_bytes_ += size_bytes;
   if (offset_ > segment_bytes_ / 2 && offset_ - size_bytes <= segment_bytes_ / 2) {
@@ -91,13 +107,13 @@ void LogWriter::store(Kind kind, std::string_view head, std::string_view tail, s
 }
 
 void LogWriter::next_segment() {
-  auto next = supply_.take(index_ + 1);
-  const SegmentHeader header = header_of(index_ + 1, rank_, segment_bytes_);
-  std::memcpy(next->data(), &header, sizeof header);
-  store(Kind::end, {}, {}, sizeof(RecordHeader));
-  segment_ = std::move(next);
-  offset_ = sizeof header;
-  ++index_;
+  const auto next = supply_.take(index_ + 1);
+  const uint32_t index = index_ + 1;
+  const auto last = segment_;
+  const size_t end = offset_;
+  begin(next, index);
+  const RecordHeader header{sizeof(RecordHeader), static_cast<uint16_t>(Kind::end), 0};
+  put(last, index - 1, end, bytes_of(header), {});
 }
 
 uint32_t LogWriter::text(std::string_view text) {
@@ -126,13 +142,15 @@ uint32_t LogWriter::stack(const std::vector<NamedFrame>& frames) {
 void LogWriter::close() {
   supply_.discard();
   segment_ = nullptr;
+  is_closed_ = true;
 }
 
 void LogWriter::reopen() {
-  if (segment_) {
+  if (!is_closed_) {
     return;
   }
   segment_ = supply_.again(index_);
+  is_closed_ = false;
   auto held = std::move(held_);
   held_.clear();
   for (const auto& [kind, body] : held) {

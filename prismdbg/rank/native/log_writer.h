@@ -16,7 +16,7 @@ namespace prismdbg {
 
 class LogWriter {
  public:
-  LogWriter(Housekeeper& housekeeper, const std::string& folder, int32_t rank, size_t segment_bytes);
+  LogWriter(Outlet& outlet, const std::string& folder, int32_t rank, size_t segment_bytes);
 
   // One record; its body is `head` and then `tail`.
   void append(Kind kind, std::string_view head, std::string_view tail = {});
@@ -25,7 +25,7 @@ class LogWriter {
   // Writes a stack, innermost frame first, and gives its number.
   uint32_t stack(const std::vector<NamedFrame>& frames);
 
-  // Unmaps everything. Records appended meanwhile are kept in memory and written by `reopen`.
+  // Closes everything. Records appended meanwhile are kept in memory and written by `reopen`.
   void close();
   void reopen();
 
@@ -38,11 +38,18 @@ class LogWriter {
   bool fits(size_t size_bytes, size_t reserve_bytes) const;
   void next_segment();
   void store(Kind kind, std::string_view head, std::string_view tail, size_t size_bytes);
+  // `rest` behind `head`, first. In segment `index`, which is `segment` where it is open here.
+  void put(const std::shared_ptr<Segment>& segment, uint32_t index, uint64_t at, std::string_view head,
+           std::string_view rest);
+  void begin(const std::shared_ptr<Segment>& segment, uint32_t index);
 
   int32_t rank_;
   size_t segment_bytes_;
+  Outlet& outlet_;
   SegmentSupply supply_;
-  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Segment> segment_;  // null where the housekeeper writes
+  bool is_closed_ = false;
+  std::string record_;
   uint32_t index_ = 0;
   size_t offset_ = 0;
   uint64_t written_bytes_ = 0;

@@ -7,9 +7,11 @@ constexpr size_t kGatherBytes = 16 * 1024;
 
 }  // namespace
 
-PayloadSlot::PayloadSlot(std::shared_ptr<Descriptor> file, std::shared_ptr<std::vector<uint8_t>> memory,
-                         uint32_t segment, uint64_t offset, std::atomic<int>& writers)
-    : file_(std::move(file)),
+PayloadSlot::PayloadSlot(Outlet& outlet, std::shared_ptr<PayloadFile> file,
+                         std::shared_ptr<std::vector<uint8_t>> memory, uint32_t segment, uint64_t offset,
+                         std::atomic<int>& writers)
+    : outlet_(outlet),
+      file_(std::move(file)),
       memory_(std::move(memory)),
       segment_(segment),
       offset_(offset),
@@ -45,18 +47,18 @@ void PayloadSlot::write(const uint8_t* data, size_t size_bytes) {
     memory_->insert(memory_->end(), data, data + size_bytes);
     return;
   }
-  while (size_bytes > 0) {
-    const ssize_t written = pwrite(file_->number(), data, size_bytes, static_cast<off_t>(next_));
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      throw std::system_error(written < 0 ? errno : ENOSPC, std::generic_category(), "writing a payload");
-    }
-    data += written;
-    size_bytes -= static_cast<size_t>(written);
-    next_ += static_cast<uint64_t>(written);
+  if (size_bytes == 0) {
+    return;
   }
+  if (file_->opened) {
+    file_->opened->check();
+    file_->opened->write(data, size_bytes, next_);
+  } else {
+    outlet_.post(size_bytes, [path = file_->path, bytes = std::vector<uint8_t>(data, data + size_bytes), at = next_] {
+      Descriptor(path, O_WRONLY | O_CREAT).write(bytes.data(), bytes.size(), at);
+    });
+  }
+  next_ += size_bytes;
 }
 
 }  // namespace prismdbg

@@ -1,5 +1,6 @@
-// A place reserved for one payload, and the writing of it. Bytes go out by pwrite: on a full disk that is an error
-// code, where a store into a mapping is a signal; nothing stays mapped; and it costs a third of the page faults.
+// A place reserved for one payload, and the writing of it: at once, or by the housekeeper (`outlet.h`). Bytes go out by
+// pwrite: on a full disk that is an error code, where a store into a mapping is a signal; nothing stays mapped; and it
+// costs a third of the page faults.
 #pragma once
 
 #include <atomic>
@@ -8,14 +9,20 @@
 #include <vector>
 
 #include "descriptor.h"
+#include "outlet.h"
 
 namespace prismdbg {
+
+struct PayloadFile {
+  std::string path;
+  std::shared_ptr<Descriptor> opened;  // null where the housekeeper opens it for each write
+};
 
 class PayloadSlot {
  public:
   // Into an open segment at `offset`, or, while the log is closed, into `memory`. Counted in `writers` while it lives.
-  PayloadSlot(std::shared_ptr<Descriptor> file, std::shared_ptr<std::vector<uint8_t>> memory, uint32_t segment,
-              uint64_t offset, std::atomic<int>& writers);
+  PayloadSlot(Outlet& outlet, std::shared_ptr<PayloadFile> file, std::shared_ptr<std::vector<uint8_t>> memory,
+              uint32_t segment, uint64_t offset, std::atomic<int>& writers);
   ~PayloadSlot();
   PayloadSlot(const PayloadSlot&) = delete;
   PayloadSlot& operator=(const PayloadSlot&) = delete;
@@ -31,7 +38,8 @@ class PayloadSlot {
  private:
   void write(const uint8_t* data, size_t size_bytes);
 
-  std::shared_ptr<Descriptor> file_;
+  Outlet& outlet_;
+  std::shared_ptr<PayloadFile> file_;
   std::shared_ptr<std::vector<uint8_t>> memory_;
   uint32_t segment_;
   uint64_t offset_;

@@ -19,8 +19,8 @@ uint64_t aligned(uint64_t offset) {
 
 }  // namespace
 
-PayloadStore::PayloadStore(Housekeeper& housekeeper, std::string folder, size_t segment_bytes)
-    : housekeeper_(housekeeper),
+PayloadStore::PayloadStore(Outlet& outlet, std::string folder, size_t segment_bytes)
+    : outlet_(outlet),
       folder_(std::move(folder)),
       most_segment_bytes_(segment_bytes),
       spare_(folder_ + "/payload.spare") {}
@@ -64,7 +64,7 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve(size_t size_bytes, uint32_t s
   entry.used_bytes = offset + size_bytes;
   entry.size_bytes = std::max(entry.size_bytes, entry.used_bytes);
   entry.last_step = std::max(entry.last_step, step);
-  return std::make_unique<PayloadSlot>(file_, nullptr, entry.index, offset, writers_);
+  return std::make_unique<PayloadSlot>(outlet_, file_, nullptr, entry.index, offset, writers_);
 }
 
 std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, uint32_t step) {
@@ -72,19 +72,24 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, 
   bytes->reserve(size_bytes);
   held_.push_back({next_index_, bytes});
   entries_.push_back({next_index_, size_bytes, size_bytes, step, step});
-  return std::make_unique<PayloadSlot>(nullptr, std::move(bytes), next_index_++, 0, writers_);
+  return std::make_unique<PayloadSlot>(outlet_, nullptr, std::move(bytes), next_index_++, 0, writers_);
 }
 
 void PayloadStore::begin_segment(uint32_t step) {
   const uint64_t spare_bytes = spare_.size_bytes();
-  file_ = spare_.reuse(path(next_index_));
-  const uint64_t size_bytes = file_ ? spare_bytes : 0;
-  if (!file_) {
-    file_ = std::make_shared<Descriptor>(path(next_index_), O_WRONLY | O_CREAT | O_EXCL);
-  }
-  open_descriptor_.store(file_->number());
+  auto spare = spare_.reuse(path(next_index_));
+  const uint64_t size_bytes = spare ? spare_bytes : 0;
+  file_ = spare ? std::make_shared<PayloadFile>(PayloadFile{path(next_index_), std::move(spare)}) : new_file(next_index_);
   entries_.push_back({next_index_, 0, size_bytes, step, step});
   ++next_index_;
+}
+
+std::shared_ptr<PayloadFile> PayloadStore::new_file(uint32_t index) const {
+  PayloadFile file{path(index), nullptr};
+  if (outlet_.is_direct()) {
+    file.opened = std::make_unique<Descriptor>(file.path, O_WRONLY | O_CREAT | O_EXCL);
+  }
+  return std::make_shared<PayloadFile>(std::move(file));
 }
 
 void PayloadStore::end_segment() {
@@ -92,11 +97,12 @@ void PayloadStore::end_segment() {
     return;
   }
   Entry& entry = entries_.back();
-  if (entry.size_bytes > entry.used_bytes &&
-      ftruncate(file_->number(), static_cast<off_t>(entry.used_bytes)) == 0) {
-    entry.size_bytes = entry.used_bytes;
+  if (entry.size_bytes > entry.used_bytes && file_->opened) {
+    file_->opened->check();
+    if (ftruncate(file_->opened->number(), static_cast<off_t>(entry.used_bytes)) == 0) {
+      entry.size_bytes = entry.used_bytes;
+    }
   }
-  open_descriptor_.store(-1);
   file_ = nullptr;
 }
 
@@ -138,11 +144,11 @@ void PayloadStore::remove_oldest() {
   const Entry entry = entries_.front();
   entries_.pop_front();
   removed_through_ = std::max<int64_t>(removed_through_, entry.last_step);
-  if (entry.size_bytes <= segment_bytes() && spare_.keep(path(entry.index), entry.size_bytes)) {
+  if (outlet_.is_direct() && entry.size_bytes <= segment_bytes() && spare_.keep(path(entry.index), entry.size_bytes)) {
     return;
   }
   const auto task = [path = path(entry.index)] { unlink(path.c_str()); };
-  if (!housekeeper_.post(task)) {
+  if (!outlet_.housekeeper().post(task)) {
     task();
   }
 }
@@ -182,8 +188,7 @@ void PayloadStore::reopen() {
   }
   wait_for_writers();
   for (const Held& held : held_) {
-    const auto file = std::make_shared<Descriptor>(path(held.index), O_WRONLY | O_CREAT | O_EXCL);
-    PayloadSlot slot(file, nullptr, held.index, 0, writers_);
+    PayloadSlot slot(outlet_, new_file(held.index), nullptr, held.index, 0, writers_);
     slot.add(held.bytes->data(), held.bytes->size());
     slot.flush();
   }
@@ -195,13 +200,6 @@ void PayloadStore::tidy() {
   const std::lock_guard<std::mutex> lock(mutex_);
   spare_.drop();
   end_segment();
-}
-
-void PayloadStore::close_in_child() noexcept {
-  const int descriptor = open_descriptor_.load();
-  if (descriptor >= 0) {
-    ::close(descriptor);
-  }
 }
 
 uint64_t PayloadStore::used_bytes() {

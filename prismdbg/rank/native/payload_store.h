@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "housekeeper.h"
+#include "outlet.h"
 #include "payload_slot.h"
 #include "spare_segment.h"
 
@@ -19,7 +19,7 @@ namespace prismdbg {
 
 class PayloadStore {
  public:
-  PayloadStore(Housekeeper& housekeeper, std::string folder, size_t segment_bytes);
+  PayloadStore(Outlet& outlet, std::string folder, size_t segment_bytes);
 
   // How many steps are kept (<= 0: all), and how many bytes (0: any number).
   void limit(int64_t steps, uint64_t size_bytes);
@@ -35,8 +35,6 @@ class PayloadStore {
   // written by `reopen`.
   void close();
   void reopen();
-  // In a forked child, whatever the parent's threads held.
-  void close_in_child() noexcept;
   // At the end of the program: gives back what is on disk and not used.
   void tidy();
 
@@ -60,6 +58,7 @@ class PayloadStore {
   // All of these with the lock held.
   std::unique_ptr<PayloadSlot> reserve_in_memory(size_t size_bytes, uint32_t step);
   void begin_segment(uint32_t step);
+  std::shared_ptr<PayloadFile> new_file(uint32_t index) const;
   void end_segment();
   void make_room(size_t payload_bytes, bool in_new_segment);
   uint64_t total_bytes() const;
@@ -68,11 +67,10 @@ class PayloadStore {
   std::string path(uint32_t index) const;
   void wait_for_writers() const;
 
-  Housekeeper& housekeeper_;
+  Outlet& outlet_;
   std::string folder_;
   size_t most_segment_bytes_;
   std::atomic<int> writers_{0};
-  std::atomic<int> open_descriptor_{-1};
 
   std::mutex mutex_;
   bool closed_ = false;
@@ -82,7 +80,7 @@ class PayloadStore {
   uint32_t next_index_ = 0;
   int64_t removed_through_ = -1;  // the youngest step that lost payloads
   std::deque<Entry> entries_;     // oldest first; the last one is open while there is a file_
-  std::shared_ptr<Descriptor> file_;
+  std::shared_ptr<PayloadFile> file_;
   std::vector<Held> held_;
   SpareSegment spare_;
 };

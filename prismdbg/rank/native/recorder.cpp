@@ -37,8 +37,9 @@ void Recorder::open(const RecorderOptions& options) {
   if (log_) {
     throw std::system_error(EBUSY, std::generic_category(), "this process has a log already");
   }
-  auto log = std::make_unique<LogWriter>(housekeeper_, options.folder, options.rank, options.event_segment_bytes);
-  payloads_ = std::make_unique<PayloadStore>(housekeeper_, options.folder, options.payload_segment_bytes);
+  outlet_ = std::make_unique<Outlet>(housekeeper_, options.folder);
+  auto log = std::make_unique<LogWriter>(*outlet_, options.folder, options.rank, options.event_segment_bytes);
+  payloads_ = std::make_unique<PayloadStore>(*outlet_, options.folder, options.payload_segment_bytes);
   log_ = std::move(log);
   options_ = options;
   is_open_.store(true, std::memory_order_release);
@@ -218,24 +219,36 @@ void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     const std::string text = std::string(what) + " are not recorded any more: " + std::string(reason);
-    if (lost_.empty()) {
+    const bool is_first = lost_.empty();
+    if (is_first) {
       lost_ = text;
     }
-    if (log_) {
-      log_->append(Kind::note, lost_note(text, counters_.step(), counters_.collective()));
+    if (log_ && !note_lost(text) && is_first) {
+      const std::string line = "prismdbg: rank " + std::to_string(options_.rank) + ": " + text + "\n";
+      housekeeper_.post([line] { [[maybe_unused]] const auto said = ::write(STDERR_FILENO, line.data(), line.size()); });
     }
   } catch (...) {  // nowhere left to say it; stats() still does
   }
 }
 
+bool Recorder::note_lost(const std::string& text) noexcept {
+  return guarded([&] { log_->append(Kind::note, lost_note(text, counters_.step(), counters_.collective())); },
+                 [](const char*) {});
+}
+
 void Recorder::close_log() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!log_) {
-    return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!log_) {
+      return;
+    }
+    payloads_->close();
+    log_->close();
   }
-  payloads_->close();
-  log_->close();
-  housekeeper_.drain();
+  if (!housekeeper_.drain()) {
+    throw std::system_error(EBUSY, std::generic_category(), "the file system of the log does not answer");
+  }
+  outlet_->check();
 }
 
 void Recorder::reopen_log() {
@@ -253,20 +266,17 @@ void Recorder::reopen_log() {
 void Recorder::tidy() noexcept {
   guarded(
       [&] {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (log_) {
+        {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          if (!log_) {
+            return;
+          }
           payloads_->tidy();
           log_->tidy();
-          housekeeper_.drain();
         }
+        housekeeper_.drain();
       },
       [](const char*) {});
-}
-
-void Recorder::abandon_in_child() noexcept {
-  if (is_open_.load()) {
-    payloads_->close_in_child();
-  }
 }
 
 Counters Recorder::counters() {

@@ -15,6 +15,7 @@
 #include "fingerprint.h"
 #include "housekeeper.h"
 #include "log_writer.h"
+#include "outlet.h"
 #include "payload_store.h"
 #include "python_stack.h"
 
@@ -49,8 +50,6 @@ class Recorder {
   void reopen_log();
   // At the end of the program: gives back disk space. Recording may go on.
   void tidy() noexcept;
-  // Called on the parent's recorder in a forked child, which will not use it: its locks may be held for ever.
-  void abandon_in_child() noexcept;
 
   void set_mode(int mode) { mode_.store(mode); }
   int mode() const { return mode_.load(std::memory_order_relaxed); }
@@ -82,12 +81,15 @@ class Recorder {
   IssueBody encode(const Issue& issue, uint32_t stack);
   void keep_payload(const Ticket& ticket, const std::vector<Span>& received, CompleteBody& body) noexcept;
   void remove_in_flight(uint64_t record_id);
+  // With the lock held. False where the log takes it no more: then stderr is told, by a thread that may wait for it.
+  bool note_lost(const std::string& text) noexcept;
 
   std::atomic<int> mode_{0};
   std::atomic<bool> is_open_{false};
   std::atomic<bool> payloads_on_{false};
   RecorderOptions options_;
   Housekeeper housekeeper_;
+  std::unique_ptr<Outlet> outlet_;
   std::unique_ptr<PayloadStore> payloads_;
   PythonStacks stacks_;
 

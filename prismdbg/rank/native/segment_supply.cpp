@@ -2,9 +2,16 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <utility>
 
 namespace prismdbg {
+namespace {
+
+constexpr auto kLongestWait = std::chrono::seconds(5);  // of a thread of the job, for a disk of this machine
+
+}  // namespace
 
 std::string segment_path(const std::string& folder, const char* kind, uint32_t index) {
   char name[32];
@@ -12,34 +19,39 @@ std::string segment_path(const std::string& folder, const char* kind, uint32_t i
   return folder + name;
 }
 
-SegmentSupply::SegmentSupply(Housekeeper& housekeeper, std::string folder, size_t segment_bytes)
-    : housekeeper_(housekeeper), folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
+SegmentSupply::SegmentSupply(Outlet& outlet, std::string folder, size_t segment_bytes)
+    : outlet_(outlet), folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
 
 std::string SegmentSupply::path(uint32_t index) const {
   return segment_path(folder_, "events", index);
 }
 
 std::shared_ptr<Segment> SegmentSupply::first() const {
-  return Segment::create(path(0), segment_bytes_, /*must_be_new=*/true);
+  const auto segment = Segment::create(path(0), segment_bytes_, /*must_be_new=*/true);
+  return outlet_.is_direct() ? segment : nullptr;
 }
 
 std::shared_ptr<Segment> SegmentSupply::again(uint32_t index) const {
-  return Segment::map(path(index), segment_bytes_);
+  return outlet_.is_direct() ? Segment::open(path(index), segment_bytes_) : nullptr;
 }
 
 void SegmentSupply::prepare() {
   const std::lock_guard<std::mutex> lock(prepared_->mutex);
-  if (prepared_->pending || prepared_->segment) {
+  if (!outlet_.is_direct() || prepared_->pending || prepared_->segment) {
     return;
   }
-  prepared_->pending = housekeeper_.post([prepared = prepared_, path = next_path(), size = segment_bytes_] {
+  prepared_->unwanted = false;
+  prepared_->pending = outlet_.housekeeper().post([prepared = prepared_, path = next_path(), size = segment_bytes_] {
     std::shared_ptr<Segment> segment;
     try {
       segment = Segment::create(path, size);
-      segment->populate();
     } catch (...) {  // take() tries again and reports
     }
     const std::lock_guard<std::mutex> guard(prepared->mutex);
+    if (segment && prepared->unwanted) {
+      unlink(path.c_str());
+      segment = nullptr;
+    }
     prepared->segment = std::move(segment);
     prepared->pending = false;
     prepared->done.notify_all();
@@ -47,25 +59,26 @@ void SegmentSupply::prepare() {
 }
 
 std::shared_ptr<Segment> SegmentSupply::take(uint32_t index) {
-  {
-    std::unique_lock<std::mutex> lock(prepared_->mutex);
-    prepared_->done.wait(lock, [this] { return !prepared_->pending; });
-    const auto segment = std::move(prepared_->segment);
-    prepared_->segment = nullptr;
-    if (segment && rename(next_path().c_str(), path(index).c_str()) == 0) {
-      return segment;
-    }
+  if (!outlet_.is_direct()) {
+    outlet_.post(0, [path = path(index), size = segment_bytes_] { Segment::create(path, size); });
+    return nullptr;
+  }
+  if (const auto segment = prepared_one(); segment && rename(next_path().c_str(), path(index).c_str()) == 0) {
+    return segment;
   }
   return Segment::create(path(index), segment_bytes_);
 }
 
 void SegmentSupply::discard() {
-  std::unique_lock<std::mutex> lock(prepared_->mutex);
-  prepared_->done.wait(lock, [this] { return !prepared_->pending; });
-  if (prepared_->segment) {
-    prepared_->segment = nullptr;
+  if (prepared_one()) {
     unlink(next_path().c_str());
   }
+}
+
+std::shared_ptr<Segment> SegmentSupply::prepared_one() {
+  std::unique_lock<std::mutex> lock(prepared_->mutex);
+  prepared_->unwanted = !prepared_->done.wait_for(lock, kLongestWait, [this] { return !prepared_->pending; });
+  return std::exchange(prepared_->segment, nullptr);
 }
 
 }  // namespace prismdbg

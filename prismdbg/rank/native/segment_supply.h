@@ -1,5 +1,6 @@
 // The numbered event segments of a log. The next one is made ahead by the housekeeper under the name `events.next`,
-// so that taking it costs a collective neither an allocation on disk nor a page fault.
+// so that taking it costs a collective no allocation on disk. Where the log is written by the housekeeper, all of them
+// are made there.
 #pragma once
 
 #include <condition_variable>
@@ -8,24 +9,26 @@
 #include <mutex>
 #include <string>
 
-#include "housekeeper.h"
+#include "outlet.h"
 #include "segment.h"
 
 namespace prismdbg {
 
 class SegmentSupply {
  public:
-  SegmentSupply(Housekeeper& housekeeper, std::string folder, size_t segment_bytes);
+  SegmentSupply(Outlet& outlet, std::string folder, size_t segment_bytes);
 
+  std::string path(uint32_t index) const;
+  // Null from each of these: the segment is made, and the housekeeper opens it for each write.
   // The very first segment; there must be none yet.
   std::shared_ptr<Segment> first() const;
-  // Segment `index` again, after it was unmapped.
+  // Segment `index` again, after it was closed.
   std::shared_ptr<Segment> again(uint32_t index) const;
   // Has the next segment made in the background.
   void prepare();
   // A new segment `index`: the one made ahead, else one made now. Throws std::system_error.
   std::shared_ptr<Segment> take(uint32_t index);
-  // Unmaps and removes what was made ahead.
+  // Removes what was made ahead.
   void discard();
 
  private:
@@ -33,13 +36,15 @@ class SegmentSupply {
     std::mutex mutex;
     std::condition_variable done;
     bool pending = false;
+    bool unwanted = false;  // whoever waited for it has gone on
     std::shared_ptr<Segment> segment;
   };
 
-  std::string path(uint32_t index) const;
+  // What was made ahead, if anything; waits for it within a bound.
+  std::shared_ptr<Segment> prepared_one();
   std::string next_path() const { return folder_ + "/events.next"; }
 
-  Housekeeper& housekeeper_;
+  Outlet& outlet_;
   std::string folder_;
   size_t segment_bytes_;
   std::shared_ptr<Prepared> prepared_ = std::make_shared<Prepared>();

@@ -11,7 +11,7 @@ namespace {
 // behind in the child, for its locks may be held by threads that are not there.
 std::atomic<State*>& current() {
   static std::atomic<State*> pointer = [] {
-    pthread_atfork(nullptr, nullptr, [] { current().exchange(new State())->recorder.abandon_in_child(); });
+    pthread_atfork(nullptr, nullptr, [] { current().store(new State()); });
     return new State();
   }();
   return pointer;

@@ -96,6 +96,9 @@ void Tracer::write_time(MemoryKind kind, int64_t time_ns, uint64_t number) noexc
         none.number = number;
         const std::lock_guard<std::mutex> lock(mutex_);
         write(kind, static_cast<uint64_t>(time_ns), none, 0, 0);
+        if (writer_) {
+          writer_->flush();
+        }
       },
       [&](const char* reason) { lose(reason); });
 }

@@ -2,21 +2,32 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
+#include "bytes_of.h"
 #include "clock.h"
+#include "guarded.h"
 
 namespace prismdbg {
 namespace {
 
 constexpr size_t kNamesSegmentBytes = 1 << 20;
+constexpr size_t kTogether = 64;                  // records are many: so many are written at once
+constexpr size_t kLargeBytes = size_t{1} << 20;  // an allocation that may be the last before the kernel ends the rank
 
 }  // namespace
 
 TraceWriter::TraceWriter(Housekeeper& housekeeper, std::string folder)
-    : folder_(std::move(folder)), names_(housekeeper, folder_, /*rank=*/-1, kNamesSegmentBytes) {
+    : outlet_(housekeeper, folder), folder_(std::move(folder)), names_(outlet_, folder_, /*rank=*/-1, kNamesSegmentBytes) {
   begin_segment(0);
+}
+
+TraceWriter::~TraceWriter() {
+  guarded([this] { flush(); }, [](const char*) {});
 }
 
 std::string TraceWriter::path(uint64_t index) const {
@@ -26,7 +37,13 @@ std::string TraceWriter::path(uint64_t index) const {
 }
 
 void TraceWriter::begin_segment(uint64_t index) {
-  auto segment = Segment::create(path(index), kMemorySegmentBytes);
+  if (outlet_.is_direct()) {
+    segment_ = Segment::create(path(index), kMemorySegmentBytes);
+  } else {
+    outlet_.post(0, [path = path(index)] { Segment::create(path, kMemorySegmentBytes); });
+  }
+  segment_index_ = index;
+  count_ = 0;
   MemoryHeader fresh{};
   std::memcpy(fresh.magic, kMemoryMagic, sizeof kMemoryMagic);
   fresh.version = kMemoryVersion;
@@ -36,46 +53,67 @@ void TraceWriter::begin_segment(uint64_t index) {
   fresh.wall_ns = wall_ns();
   fresh.monotonic_ns = monotonic_ns();
   fresh.capacity = capacity();
-  std::memcpy(segment->data(), &fresh, sizeof fresh);
-  segment_ = std::move(segment);
-  segment_index_ = index;
-  count_ = 0;
+  const std::string_view bytes = bytes_of(fresh);
+  put(0, bytes.substr(0, sizeof kMemoryMagic), bytes.substr(sizeof kMemoryMagic));
+}
+
+void TraceWriter::put(uint64_t at, std::string_view head, std::string_view rest) {
+  if (segment_) {
+    segment_->write(at, head, rest);
+    return;
+  }
+  outlet_.post(head.size() + rest.size(),
+               [path = path(segment_index_), at, head = std::string(head), rest = std::string(rest)] {
+                 Segment::open(path, kMemorySegmentBytes)->write(at, head, rest);
+               });
 }
 
 void TraceWriter::append(const MemoryRecord& record) {
-  if (!segment_) {
-    held_.push_back(record);
-    return;
+  held_.push_back(record);
+  if (!is_closed_ && (held_.size() >= kTogether || record.size_bytes >= kLargeBytes)) {
+    flush();
   }
-  if (count_ == capacity()) {
-    begin_segment(segment_index_ + 1);
-  }
-  std::memcpy(segment_->data() + sizeof(MemoryHeader) + count_ * sizeof record, &record, sizeof record);
-  __atomic_store_n(&header()->count, ++count_, __ATOMIC_RELEASE);
 }
 
-void TraceWriter::close() {
-  names_.close();
-  segment_ = nullptr;
-}
-
-void TraceWriter::reopen() {
-  if (segment_) {
+void TraceWriter::flush() {
+  if (is_closed_) {
     return;
   }
-  names_.reopen();
-  segment_ = Segment::map(path(segment_index_), kMemorySegmentBytes);
-  const auto held = std::move(held_);
-  held_.clear();
-  for (const MemoryRecord& record : held) {
-    append(record);
+  const std::vector<MemoryRecord> records = std::exchange(held_, {});
+  for (size_t done = 0; done < records.size();) {
+    if (count_ == capacity()) {
+      begin_segment(segment_index_ + 1);
+    }
+    const size_t now = std::min<size_t>(records.size() - done, capacity() - count_);
+    const auto* first = reinterpret_cast<const char*>(records.data() + done);
+    put(sizeof(MemoryHeader) + count_ * sizeof(MemoryRecord), {first, now * sizeof(MemoryRecord)});
+    count_ += now;
+    done += now;
+    sync();
   }
 }
 
 void TraceWriter::sync() {
-  if (segment_) {
-    __atomic_store_n(&header()->count, count_, __ATOMIC_RELEASE);
+  put(offsetof(MemoryHeader, count), bytes_of(count_));
+}
+
+void TraceWriter::close() {
+  flush();
+  names_.close();
+  segment_ = nullptr;
+  is_closed_ = true;
+}
+
+void TraceWriter::reopen() {
+  if (!is_closed_) {
+    return;
   }
+  names_.reopen();
+  if (outlet_.is_direct()) {
+    segment_ = Segment::open(path(segment_index_), kMemorySegmentBytes);
+  }
+  is_closed_ = false;
+  flush();
 }
 
 }  // namespace prismdbg

@@ -9,6 +9,7 @@
 
 #include "housekeeper.h"
 #include "log_writer.h"
+#include "outlet.h"
 #include "memory_format.h"
 #include "segment.h"
 
@@ -18,17 +19,20 @@ class TraceWriter {
  public:
   // An existing folder.
   TraceWriter(Housekeeper& housekeeper, std::string folder);
+  ~TraceWriter();
 
+  // Written with others, at the latest by `flush`.
   void append(const MemoryRecord& record);
-  LogWriter& names() { return names_; }
-
-  // Unmaps everything. Records appended meanwhile are kept in memory and written by `reopen`.
-  void close();
-  void reopen();
+  void flush();
   // Stores the number of records again: after a process image was put back, the file's is of the time it came from.
   void sync();
+  LogWriter& names() { return names_; }
 
-  bool is_closed() const { return !segment_; }
+  // Closes everything. Records appended meanwhile are kept in memory and written by `reopen`.
+  void close();
+  void reopen();
+
+  bool is_closed() const { return is_closed_; }
   uint64_t records() const { return segment_index_ * capacity() + count_ + held_.size(); }
 
  private:
@@ -37,13 +41,16 @@ class TraceWriter {
   }
   std::string path(uint64_t index) const;
   void begin_segment(uint64_t index);
-  MemoryHeader* header() const { return reinterpret_cast<MemoryHeader*>(segment_->data()); }
+  // `head` in front of `rest`, last.
+  void put(uint64_t at, std::string_view head, std::string_view rest = {});
 
+  Outlet outlet_;
   std::string folder_;
-  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Segment> segment_;  // null where the housekeeper writes
+  bool is_closed_ = false;
   uint64_t segment_index_ = 0;
-  uint64_t count_ = 0;
-  std::vector<MemoryRecord> held_;
+  uint64_t count_ = 0;  // written to this segment
+  std::vector<MemoryRecord> held_;  // not written yet
   LogWriter names_;
 };
 

@@ -128,14 +128,18 @@ std::optional<FoundBlock> Tracer::find(uint64_t address) {
 TraceStats Tracer::stats() {
   const std::lock_guard<std::mutex> lock(mutex_);
   TraceStats out;
-  out.records = lost_after_;
   out.is_armed = armed_.load();
   out.is_closed = writer_ && writer_->is_closed();
   out.blocks = blocks_.size();
-  if (writer_) {
-    writer_->sync();
-    out.records = writer_->records();
+  if (writer_ && !writer_->is_closed()) {
+    guarded(
+        [&] {
+          writer_->flush();
+          writer_->sync();
+        },
+        [&](const char* reason) { lose_locked(reason); });
   }
+  out.records = writer_ ? writer_->records() : lost_after_;
   out.allocated_bytes = allocated_bytes_;
   out.backend_bytes = backend_bytes_;
   out.peak_bytes = peak_bytes_;
@@ -149,22 +153,26 @@ void Tracer::lose(const char* reason) noexcept {
   guarded(
       [&] {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (lost_.empty()) {
-          lost_ = reason;
-          lost_after_ = writer_ ? writer_->records() : 0;
-        }
-        writer_ = nullptr;
-        if (names_) {
-          names_->drop_log();
-        }
+        lose_locked(reason);
       },
       [](const char*) {});
+}
+
+void Tracer::lose_locked(const char* reason) {
+  if (lost_.empty()) {
+    lost_ = reason;
+    lost_after_ = writer_ ? writer_->records() : 0;
+  }
+  writer_ = nullptr;
+  if (names_) {
+    names_->drop_log();
+  }
 }
 
 namespace {
 
 // The parent's stays behind in a forked child, for its lock may be held by a thread that is not there, and its files
-// are not mapped there.
+// are closed there.
 std::atomic<Tracer*>& current() {
   static std::atomic<Tracer*> pointer = [] {
     pthread_atfork(nullptr, nullptr, [] { current().store(new Tracer()); });

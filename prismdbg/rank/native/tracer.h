@@ -121,6 +121,7 @@ class Tracer {
 
   void report(const TraceEvent& event) noexcept;
   void lose(const char* reason) noexcept;
+  void lose_locked(const char* reason);
 
   std::atomic<bool> armed_{false};
   std::atomic<bool> reports_{false};

@@ -103,7 +103,7 @@ def disarm() -> None:
 
 
 def close_files() -> None:
-    """Nothing of the trace is mapped afterwards; what happens meanwhile is written by `reopen_files`."""
+    """Nothing of the trace is open afterwards; what happens meanwhile is written by `reopen_files`."""
     if _native is not None:
         _native.trace_close()
 

@@ -1,0 +1,41 @@
+// How a log's files are written. On a disk of this machine at once, by the thread that records: what a rank did is on
+// disk before it goes on, also when it is killed then. On any other file system (NFS, FUSE, a parallel one), whose
+// server may stop to answer, by the housekeeper: the job never waits for it, and what was not written when the rank is
+// killed is lost with it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "housekeeper.h"
+
+namespace prismdbg {
+
+class Outlet {
+ public:
+  Outlet(Housekeeper& housekeeper, const std::string& folder);
+
+  bool is_direct() const { return is_direct_; }
+  Housekeeper& housekeeper() const { return housekeeper_; }
+  // Where it is not direct: `task` runs later, in order, and holds that many bytes until then. Throws
+  // std::system_error where an earlier one failed, or too much waits.
+  void post(size_t size_bytes, std::function<void()> task);
+  // Throws where what was posted has failed.
+  void check() const;
+
+ private:
+  struct Waiting {
+    std::mutex mutex;
+    size_t size_bytes = 0;
+    std::string failure;
+  };
+
+  Housekeeper& housekeeper_;
+  bool is_direct_;
+  std::shared_ptr<Waiting> waiting_ = std::make_shared<Waiting>();
+};
+
+}  // namespace prismdbg
