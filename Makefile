@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test soak demo pictures bench golden clean
+.PHONY: help setup system check format fix lint types layers test soak pairs demo pictures bench golden clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -71,6 +71,9 @@ test: setup ## All tests; what a test lacks on this machine is said as its reaso
 N ?= 40
 soak: setup ## The main job N times in a row, by default 40: record, capture, replay; ends at the first failure.
 	$(BIN)/python tests/soak.py $(N)
+
+pairs: setup ## 20 pairs of captures of one rank at the same time: one is refused, the other one's capsule is whole.
+	CAPTURE_PAIRS=20 $(BIN)/python -m pytest -x -q tests/integration/test_chain_concurrent.py
 
 fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff format .

@@ -88,6 +88,41 @@ def read(criu: Criu, images: Path) -> ProcessImage:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrestorable:
+    """A descriptor of a process in the image that a restore cannot open again."""
+
+    pid: int
+    number: int
+    path: str
+
+    def __str__(self) -> str:
+        return f"descriptor {self.number} ({self.path})"
+
+
+def unrestorable(criu: Criu, images: Path) -> tuple[Unrestorable, ...]:
+    """Descriptors below /proc/PID of processes that are not in the image: no restore finds them."""
+    tree = load_image(criu, images / "pstree.img")
+    files = {entry["id"]: entry for entry in load_image(criu, images / "files.img")}
+    inside = {str(number) for entry in tree for number in (entry["pid"], *entry["threads"])}
+    found = []
+    for pid in (int(entry["pid"]) for entry in tree):
+        for descriptor in _descriptors(criu, images, pid):
+            entry = files[descriptor["id"]]
+            path = str(entry["reg"]["name"]) if entry["type"] == "REG" else ""
+            if path.startswith("/proc/") and (owner := path.split("/")[2]).isdigit() and owner not in inside:
+                found.append(Unrestorable(pid=pid, number=int(descriptor["fd"]), path=path))
+    return tuple(found)
+
+
+def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
+    """Empty for a dead child, which has none."""
+    if not (ids := images / f"ids-{pid}.img").exists():
+        return []
+    table = images / f"fdinfo-{load_image(criu, ids)[0]['files_id']}.img"
+    return load_image(criu, table) if table.exists() else []
+
+
 def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath) -> None:
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
@@ -180,10 +215,9 @@ def _unix_sockets(files: dict[int, Entry]) -> set[str]:
 
 
 def _standards(criu: Criu, images: Path, pid: int, files: dict[int, Entry]) -> Iterator[Standard]:
-    identity = load_image(criu, images / f"ids-{pid}.img")[0]
     info = images / "tty-info.img"
     terminals = {entry["id"]: entry for entry in load_image(criu, info)} if info.exists() else {}
-    for descriptor in load_image(criu, images / f"fdinfo-{identity['files_id']}.img"):
+    for descriptor in _descriptors(criu, images, pid):
         if int(descriptor["fd"]) <= 2 and (key := _inherit_key(files[descriptor["id"]], terminals)):
             yield Standard(number=int(descriptor["fd"]), key=key)
 

@@ -7,11 +7,13 @@ import contextlib
 import sys
 import threading
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
 from prismdbg.protocol.wire import Message
-from prismdbg.rank.recording import Recording, start_ticks, start_ticks_of
+from prismdbg.rank.recording import Recording, start_ticks
 from prismdbg.rank.surroundings import stack_of
 from prismdbg.rank.tracing import tracer
 
@@ -20,12 +22,44 @@ if TYPE_CHECKING:
 
 
 WATCH_S = 0.25
+BUSY_HINT = "another capture of this rank is under way; try again when it is done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The client for whom a rank is parked or payloads are kept. `token`: of one capture; a client may make several."""
+
+    pid: int
+    ticks: int
+    token: str
+
+    @classmethod
+    def of(cls, message: Message) -> Holder | None:
+        """None where the request names nobody."""
+        if "holder" not in message:
+            return None
+        return cls(pid=int(message["holder"]), ticks=int(message["holder_ticks"]), token=str(message.get("token", "")))
+
+    @property
+    def is_gone(self) -> bool:
+        """Opens no file: a process image may be taken meanwhile, and must not find a descriptor of another process.
+
+        A dead process that nobody has waited for has no program any more.
+        """
+        try:
+            Path(f"/proc/{self.pid}/exe").readlink()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except OSError:  # another user's
+            return False
+        return False
 
 
 class Park:
     """Holds the rank at the entry of its next collective, under a lease: a client that dies cannot hold the job.
 
-    A restored process never leaves a park by itself: its start time is not the one that was parked.
+    It belongs to the client that took it. A restored process never leaves a park by itself: its start time is not the
+    one that was parked.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -33,25 +67,28 @@ class Park:
         self._lock = threading.Lock()
         self._ticks = 0
         self._number = 0
+        self._holder: Holder | None = None
         self.active = False
 
     @property
     def is_restored_elsewhere(self) -> bool:
         return self.active and start_ticks() != self._ticks
 
-    def take(self, lease_s: float, holder: tuple[int, int]) -> None:
-        """`holder`: PID and start time of the client that will release; when it is gone, the rank goes on."""
+    def take(self, lease_s: float, holder: Holder) -> None:
+        """`holder`: the client that will release; when it is gone, the rank goes on."""
         with self._lock:
             if self.active:
-                raise UsageError(
-                    "the rank is parked already",
-                    hint="another capture of this rank is under way; try again when it is done",
-                )
-            self.active, self._ticks = True, start_ticks()
+                raise UsageError("the rank is parked already", hint=BUSY_HINT)
+            self.active, self._ticks, self._holder = True, start_ticks(), holder
             self._recording.recorder.park(True)
             self._number += 1
             arguments = (self._number, time.monotonic() + lease_s, holder)
             threading.Thread(target=self._watch, args=arguments, name="prismdbg-lease", daemon=True).start()
+
+    def require(self, holder: Holder | None) -> None:
+        """`UsageError` unless the rank is parked, and for this client where it says who it is."""
+        if not self.active or (holder is not None and holder != self._holder):
+            raise UsageError("the rank is not parked for this client", hint="ask for park first; its lease may be over")
 
     def close_log(self) -> None:
         """After this nothing of the log is open: a process image taken now holds none of it."""
@@ -59,9 +96,10 @@ class Park:
         self._recording.recorder.close_log()
         tracer.close_files()
 
-    def release(self, how: str = "asked") -> None:
+    def release(self, how: str = "asked", holder: Holder | None = None) -> None:
+        """`holder`: who asks. A park that another client has taken since stays; None releases whatever there is."""
         with self._lock:
-            if not self.active or self.is_restored_elsewhere:
+            if not self.active or (holder is not None and holder != self._holder) or self.is_restored_elsewhere:
                 return
             self.active = False
             self._recording.recorder.reopen_log()
@@ -69,40 +107,58 @@ class Park:
             self._recording.note("released", how=how)
             self._recording.recorder.park(False)
 
-    def _watch(self, number: int, deadline: float, holder: tuple[int, int]) -> None:
-        """Until this park is over, by its client or by itself."""
-        while self.active and self._number == number and not self.is_restored_elsewhere:
-            gone = start_ticks_of(holder[0]) != holder[1]
-            if gone or time.monotonic() > deadline:
-                self._recording.recorder.window(*self._recording.config.payload_window)
-                self.release("its client is gone" if gone else "the lease ended")
+    def _watch(self, number: int, deadline: float, holder: Holder) -> None:
+        """Until this park is over, by its client or by itself. Opens no file before that."""
+        while self.active and self._number == number:
+            if (gone := holder.is_gone) or time.monotonic() > deadline:
+                self.release("its client is gone" if gone else "the lease ended", holder)
                 return
             time.sleep(WATCH_S)
 
 
 class Window:
-    """Payloads as `record` was told, or as a client asks, and then only as long as that client lives."""
+    """Payloads as `record` was told, or as a client asks, and then only as long as that client lives. While one has
+    the window, it is nobody else's to change."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._lock = threading.Lock()
         self._ticks = start_ticks()
         self._number = 0
+        self._holder: Holder | None = None
 
-    def set(self, on: bool, steps: int, size_bytes: int, holder: tuple[int, int] | None) -> None:
+    def set(self, on: bool, steps: int, size_bytes: int, holder: Holder | None) -> None:
         with self._lock:
+            self._require_free(holder)
             self._recording.recorder.window(on, steps, size_bytes)
             self._number += 1
+            self._holder = holder
+            number = self._number
         if holder is not None:
-            arguments = (self._number, holder)
-            threading.Thread(target=self._watch, args=arguments, name="prismdbg-window", daemon=True).start()
+            threading.Thread(target=self._watch, args=(number, holder), name="prismdbg-window", daemon=True).start()
 
-    def _watch(self, number: int, holder: tuple[int, int]) -> None:
-        while self._number == number and start_ticks() == self._ticks:  # a restored process has no client to lose
-            if start_ticks_of(holder[0]) != holder[1]:
+    def give_back(self, holder: Holder) -> None:
+        """As `record` was told; nothing where this client does not have it."""
+        with self._lock:
+            if holder == self._holder:
+                self._back()
+
+    def _require_free(self, holder: Holder | None) -> None:
+        if self._holder is not None and holder != self._holder and not self._holder.is_gone:
+            raise UsageError("the rank's payload window is taken", hint=BUSY_HINT)
+
+    def _back(self) -> None:
+        self._holder = None
+        self._number += 1
+        self._recording.recorder.window(*self._recording.config.payload_window)
+
+    def _watch(self, number: int, holder: Holder) -> None:
+        """Opens no file before its client is gone: another one may be taking an image."""
+        while self._number == number:
+            if holder.is_gone:
                 with self._lock, contextlib.suppress(Exception):  # the recorder may be gone
-                    if self._number == number:
-                        self._recording.recorder.window(*self._recording.config.payload_window)
+                    if self._number == number and start_ticks() == self._ticks:  # a restored process has no client
+                        self._back()
                 return
             time.sleep(WATCH_S)
 
@@ -112,6 +168,7 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
     recorder = recording.recorder
 
     def status(_: Message) -> Message:
+        stats = recorder.stats()  # first: a call that is no longer on its way is in flight by now, or over
         return {
             "rank": recording.rank,
             "pid": recording.pid,
@@ -120,16 +177,17 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
             "lost": recording.lost,
             "parked": recorder.parked(),
             "in_flight": recorder.in_flight(),
-            **{key: value for key, value in recorder.stats().items() if key != "lost" or value},
+            **{key: value for key, value in stats.items() if key != "lost" or value},
         }
 
     def take(message: Message) -> Message:
-        park.take(float(message.get("lease_s", 60)), (int(message["holder"]), int(message["holder_ticks"])))
+        if (holder := Holder.of(message)) is None:
+            raise UsageError("park needs the client's process", hint="name it as `holder` and `holder_ticks`")
+        park.take(float(message.get("lease_s", 60)), holder)
         return {}
 
-    def close_log(_: Message) -> Message:
-        if not park.active:
-            raise UsageError("the rank is not parked", hint="ask for park first; its lease may have ended")
+    def close_log(message: Message) -> Message:
+        park.require(Holder.of(message))
         stats = recorder.stats()
         park.close_log()
         return {
@@ -139,16 +197,20 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
             "in_flight": recorder.in_flight(),
         }
 
-    def release(_: Message) -> Message:
-        park.release()
+    def release(message: Message) -> Message:
+        park.release(holder=Holder.of(message))
         return {}
 
     def window(message: Message) -> Message:
+        holder = Holder.of(message)
+        if holder is not None and message.get("back"):
+            payloads.give_back(holder)
+            return {}
         payloads.set(
             bool(message["on"]),
             int(message.get("steps", 0)),
             int(message.get("size_bytes", recording.config.window_bytes)),
-            (int(message["holder"]), int(message["holder_ticks"])) if "holder" in message else None,
+            holder,
         )
         return {}
 

@@ -50,6 +50,7 @@ class PythonRecorder:
         self._gate = threading.Condition()
         self._closed_gate = False
         self._parked = 0
+        self._entering: set[int] = set()  # threads between the gate and their call's record
         self._in_flight: dict[int, str] = {}
         self._rescuer: Rescuer | None = None
         self._events = 0
@@ -121,6 +122,7 @@ class PythonRecorder:
             "step": self._counters.step,
             "collective": self._counters.collective,
             "lost": self._lost,
+            "entering": len(self._entering),
         }
 
     def on_group(self, callback: Callable[[Any], None]) -> None:
@@ -133,13 +135,14 @@ class PythonRecorder:
     # what the kernels call
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
-        if self._closed_gate and not self._pass_gate():
+        if not self._enter():
             # handed over while parked: this call belongs to whoever is installed now
             assert kernels._interceptor is not None
             return kernels._interceptor.collective(call, redispatch)
-        if self._mode != 1:
-            return redispatch()
-        completion = self._guarded(lambda: self._issue(call))
+        try:
+            completion = self._guarded(lambda: self._issue(call)) if self._mode == 1 else None
+        finally:
+            self._leave()  # from here on it counts as in flight
         try:
             result = redispatch()
         except Exception as error:
@@ -162,6 +165,24 @@ class PythonRecorder:
         if self._mode == 1:
             self._lose(error)
         return redispatch()
+
+    def _enter(self) -> bool:
+        """Waits while parked; False when the recorder was handed over meanwhile. Until `_leave` the thread is on its
+        way to a record: a call that is on its way may be in no process image.
+
+        No lock while the gate is open: a child that is forked meanwhile would find it held.
+        """
+        me = threading.get_ident()
+        self._entering.add(me)
+        while self._closed_gate:
+            self._entering.discard(me)
+            if not self._pass_gate():
+                return False
+            self._entering.add(me)
+        return True
+
+    def _leave(self) -> None:
+        self._entering.discard(threading.get_ident())
 
     def _pass_gate(self) -> bool:
         """Waits while parked; False when the recorder was handed over meanwhile."""
@@ -218,10 +239,10 @@ class PythonRecorder:
         self, call: Call, record_id: int, source: int, failure: Failure | None, at_ns: int | None = None
     ) -> None:
         """Called once for each issue, before the program can see the outputs. `at_ns`: None for now."""
-        self._in_flight.pop(record_id, None)
         if self._mode == 1:
             now = self.now_ns() if at_ns is None else at_ns
             self._guarded(lambda: self._write_completion(call, record_id, source, failure, now))
+        self._in_flight.pop(record_id, None)
 
     def waited(self, record_id: int, began_ns: int) -> None:
         """A thread began to wait, for the first time, for what did not hold it when it was issued."""

@@ -57,7 +57,9 @@ class Recorder(Protocol):
 
     def reopen_log(self) -> None: ...
 
-    def stats(self) -> dict[str, Any]: ...
+    def stats(self) -> dict[str, Any]:
+        """`entering`: threads on their way from the gate to their call's record, hashing what it sends."""
+        ...
 
     def on_group(self, callback: Callable[[Any], None]) -> None:
         """`callback(process_group)` before the first record of each group."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,17 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, StepMark, read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
+from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import DumpReport, dump_only, report
-from prismdbg.errors import CapsuleError, FacilityError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import CapsuleError, CriuError, FacilityError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
 from prismdbg.workflows.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.workflows.costs import predict_image
-from prismdbg.workflows.ranks_alive import is_alive, start_ticks
+from prismdbg.workflows.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
 LEASE_S = 120.0
@@ -32,6 +36,10 @@ LEFTOVER = ".images-"
 DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
+ENDING_S = 2.0
+SHOWN = 4
+ENDED_HINT = "`prismdbg why RUN` reads its log; a live rank can be captured"
+ENDED_ERRNOS = (errno.ENOENT, errno.ESRCH, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 Say = Callable[[str], None]
 
@@ -86,15 +94,14 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     socket_of(folder)  # first: a rank out of reach is named as such
     remove_leftovers(request.run)
     config = RankConfig.load(request.run.config)
-    say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
+    holder = new_holder()
+    with told_of_its_end(folder):
+        say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
+        with AgentClient(socket_of(folder)) as agent:  # refused while another capture has the window
+            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **holder)
     try:
-        with AgentClient(socket_of(folder)) as agent:
-            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **_holder())
-        try:
-            taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps)
-            end = _follow(folder, taken, request, say)
-        finally:
-            _window_back(folder, config)
+        taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
+        end = _follow(folder, taken, request, say)
         return assemble(
             Ingredients(
                 run=request.run,
@@ -108,7 +115,8 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
                 last_moment=end,
             )
         )
-    finally:
+    finally:  # not before the capsule is written: a smaller window drops what it holds
+        _window_back(folder, config, holder)
         shutil.rmtree(images, ignore_errors=True)
 
 
@@ -135,10 +143,32 @@ def socket_of(folder: Path) -> Path:
     rank = read_json(folder / "rank.json")
     if rank:
         _refuse_out_of_reach(folder.name, rank)
-    if not rank or not is_alive(int(rank["pid"])):
-        hint = "`prismdbg why RUN` reads its log; a live rank can be captured"
-        raise RankLost(f"rank {folder.name} has ended", hint=hint)
+    if not still_runs(rank):
+        raise RankLost(f"rank {folder.name} has ended", hint=ENDED_HINT)
     return Path(rank["socket"])
+
+
+@contextmanager
+def told_of_its_end(folder: Path) -> Iterator[None]:
+    """What fails in here because the rank's process has ended is told as that, not as what broke at the moment."""
+    try:
+        yield
+    except (RankLost, CriuError, WaitTimeout, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in ENDED_ERRNOS:
+            raise
+        if _ends_now(folder):
+            raise RankLost(f"rank {folder.name} has ended while it was being captured", hint=ENDED_HINT) from error
+        raise
+
+
+def _ends_now(folder: Path) -> bool:
+    """A process that ends lets go of its socket a little before it is gone."""
+    deadline = time.monotonic() + ENDING_S
+    while still_runs(rank := read_json(folder / "rank.json")):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return bool(rank)
 
 
 def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
@@ -158,30 +188,68 @@ def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
         raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
 
 
-def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIENT, *, window_steps: int = 0) -> Taken:
+def take_image(
+    folder: Path,
+    images: Path,
+    say: Say,
+    patience: Patience = PATIENT,
+    *,
+    window_steps: int = 0,
+    holder: Mapping[str, Any] | None = None,
+) -> Taken:
     """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails.
 
     `window_steps`: the parameters' hash is wanted that many steps later; asked for while the rank stands, for it may
-    come there before anybody could ask.
+    come there before anybody could ask. `holder`: who captures, from `new_holder`. An image that no runtime could
+    restore is taken once more, and then refused.
     """
-    criu = bundle.find()
+    held_by, criu = holder or new_holder(), bundle.find()
+    with told_of_its_end(folder):
+        taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
+    if left := process_images.unrestorable(criu, images):
+        say(f"rank {folder.name}: the image holds {left[0]}, which no replay can restore; it is taken once more")
+        shutil.rmtree(images)
+        with told_of_its_end(folder):
+            taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
+        left = process_images.unrestorable(criu, images)
+    if left:
+        shutil.rmtree(images)
+        raise CriuError(
+            f"the process of rank {folder.name} cannot be checkpointed: it holds {', '.join(map(str, left[:SHOWN]))} "
+            "open, and no replay can open that again",
+            hint="close it in the program before the capture, or record with --window all and capture with "
+            "--origin start",
+        )
+    return taken
+
+
+def _take_once(
+    criu: Criu,
+    folder: Path,
+    images: Path,
+    say: Say,
+    patience: Patience,
+    window_steps: int,
+    holder: Mapping[str, Any],
+) -> Taken:
     pid = int(read_json(folder / "rank.json")["pid"])
     with AgentClient(socket_of(folder)) as agent:
-        agent.ask("park", lease_s=LEASE_S, **_holder())
+        agent.ask("park", lease_s=LEASE_S, **holder)
         try:
             in_flight, is_parked = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()
-            where = agent.ask("close_log")
+            where = agent.ask("close_log", **holder)
             if window_steps:
                 agent.ask("hash_at", step=int(where["step"]) + window_steps)
         except BaseException:
-            agent.ask("release")
+            with suppress(RankLost):  # it ended: what was in hand says so
+                agent.ask("release", **holder)
             raise
+        agent.leave()  # nothing of this connection is in the image
     try:
         dump_only(criu, pid, images, leave_running=True, timeout_s=DUMP_BOUND_S)
     finally:
-        with AgentClient(socket_of(folder)) as agent:
-            agent.ask("release")
+        _release(folder, holder)
     paused = time.monotonic_ns() - stands_since
     cost = report(criu, images)
     now = "the job goes on" if is_parked and not in_flight else "the rank goes on as it was"
@@ -197,13 +265,25 @@ def take_image(folder: Path, images: Path, say: Say, patience: Patience = PATIEN
     )
 
 
-def _holder() -> dict[str, int]:
-    """For whom the rank is held, and payloads are kept: when this process is gone, it goes on as before."""
-    return {"holder": os.getpid(), "holder_ticks": start_ticks(os.getpid())}
+def _release(folder: Path, holder: Mapping[str, Any]) -> None:
+    """A rank that has ended needs none, and its image may be whole."""
+    try:
+        with AgentClient(socket_of(folder)) as agent:
+            agent.ask("release", **holder)
+    except RankLost:
+        if not _ends_now(folder):
+            raise
+
+
+def new_holder() -> dict[str, Any]:
+    """For whom the rank is held, and payloads are kept: when this process is gone, it goes on as before. `token` tells
+    one capture from another."""
+    return {"holder": os.getpid(), "holder_ticks": start_ticks(os.getpid()), "token": secrets.token_hex(8)}
 
 
 def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list[int], bool]:
-    """Until a thread is parked and nothing is in flight; what does not drain is captured in flight, as a hang is.
+    """Until a thread is parked, none is on its way into a collective and nothing is in flight; what does not drain is
+    captured in flight, as a hang is.
 
     What is in flight, and whether a thread is parked: a rank that hangs elsewhere comes to no collective.
     """
@@ -211,15 +291,20 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
     drained_by = 0.0
     while True:
         status = agent.ask("status")
-        in_flight = list(status["in_flight"])
+        in_flight, on_its_way = list(status["in_flight"]), int(status.get("entering", 0))
         now = time.monotonic()
-        if status["parked"] and not in_flight:
+        if status["parked"] and not in_flight and not on_its_way:
             return [], True
-        if in_flight:
+        if in_flight and not on_its_way:
             drained_by = drained_by or now + patience.drain_s
             if now > drained_by:
                 say(f"not completed: {counted(len(in_flight), 'collective')}; captured in flight")
                 return in_flight, bool(status["parked"])
+        if now > deadline and on_its_way:
+            raise WaitTimeout(
+                f"waited {patience.park_s:g} s for {counted(on_its_way, 'thread')} on the way into a collective",
+                hint="the rank is still hashing what it sends; capture it again",
+            )
         if now > deadline:
             say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")
             return in_flight, bool(status["parked"])
@@ -236,7 +321,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
     reader, deadline = LogReader(folder), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
-        alive = Path(f"/proc/{pid}").exists()
+        alive = is_alive(pid)
         steps = [event.step for event in reader.poll() if isinstance(event, StepMark)]
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
@@ -258,11 +343,11 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         time.sleep(0.05)
 
 
-def _window_back(folder: Path, config: RankConfig) -> None:
+def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) -> None:
     """Payloads again as `record` was told."""
     on, steps, size_bytes = config.payload_window
     try:
         with AgentClient(socket_of(folder)) as agent:
-            agent.ask("window", on=on, steps=steps, size_bytes=size_bytes)
+            agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
     except RankLost:
         return  # it ended by itself: nothing to put back

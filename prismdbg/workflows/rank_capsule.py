@@ -17,7 +17,7 @@ from prismdbg.workflows.emulated_run import OWN_NAME, SHOWN, EmulatedRun, read_e
 from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.pack import read_manifest
 from prismdbg.workflows.rank_paths import files_read
-from prismdbg.workflows.ranks_alive import RankProcess, is_alive, start_ticks
+from prismdbg.workflows.ranks_alive import RankProcess, still_runs
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
 ASSUMED = "emulated: what its peers sent is made up, so what values are is said of this run alone"
@@ -39,7 +39,7 @@ def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
         rank = _only(world.ran, world.run)
     world.require_ran(rank)
     folder = world.run.latest(rank)
-    if _still_runs(folder):
+    if still_runs(read_json(folder / "rank.json")):
         raise UsageError(f"rank {rank} still runs", hint="wait until `prismdbg emulate` has ended")
     path = world.run.capsules / f"{OWN_NAME}{folder.name}"
     if _is_current(path, folder):
@@ -48,13 +48,6 @@ def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
         shutil.rmtree(path)  # ours, of an earlier run of this rank
     say(f"making the capsule of rank {rank} in {path}")
     return _made(world, rank, folder, path).path
-
-
-def _still_runs(folder: Path) -> bool:
-    """Another process may have its number by now."""
-    described = read_json(folder / "rank.json")
-    pid = int(described.get("pid", 0))
-    return pid > 0 and is_alive(pid) and start_ticks(pid) == int(described.get("started_ticks", 0))
 
 
 def _made(world: EmulatedRun, rank: int, folder: Path, path: Path) -> Capsule:

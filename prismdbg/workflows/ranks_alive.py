@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from prismdbg.capsule.log_reader import read_log, was_cut
 from prismdbg.model.moment import Moment
@@ -11,16 +13,22 @@ from prismdbg.workflows.run_folder import read_json
 
 def is_alive(pid: int) -> bool:
     """A zombie is dead: its launcher has not looked yet."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
+    return start_ticks(pid) > 0
 
 
 def start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot (proc(5), stat field 22)."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    """When a process started, in clock ticks since boot (proc(5), stat field 22); 0 where it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def still_runs(rank: Mapping[str, Any]) -> bool:
+    """The process that this rank.json describes: another may have its number by now."""
+    ticks = start_ticks(int(rank["pid"])) if rank else 0
+    return ticks > 0 and int(rank.get("started_ticks", ticks)) == ticks
 
 
 class RankProcess:
@@ -28,11 +36,12 @@ class RankProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.pid = int(read_json(folder / "rank.json")["pid"])
+        self._described = read_json(folder / "rank.json")
+        self.pid = int(self._described["pid"])
         self._last_words: frozenset[str] | None = None
 
     def is_alive(self) -> bool:
-        return is_alive(self.pid)
+        return still_runs(self._described)
 
     def ended_by_itself(self) -> bool:
         """Its program came to its end, or to an exit of its own."""

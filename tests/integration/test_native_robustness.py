@@ -39,6 +39,10 @@ def test_a_parked_rank_loses_no_record(spawn: Spawn, tmp_path: Path) -> None:
     assert len(list(one.folder.glob("events.*.seg"))) > 1, "the log never went on to a second segment"
 
 
+def test_a_thread_past_the_gate_is_on_its_way_until_it_is_recorded(spawn: Spawn, tmp_path: Path) -> None:
+    run_job(spawn, tmp_path, "on_its_way", 1)
+
+
 def test_works_outlive_their_peers_after_a_handover(spawn: Spawn, tmp_path: Path) -> None:
     run_job(spawn, tmp_path, "handover", 2)
 

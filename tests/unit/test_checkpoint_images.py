@@ -131,3 +131,17 @@ def test_an_image_without_credentials_is_damaged(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(images, "load_image", lambda criu, path: copy.deepcopy(broken[path.name]))
     with pytest.raises(CapsuleError, match="credentials"):
         images.read(CRIU, folder)
+
+
+def test_descriptors_of_processes_that_are_not_in_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = {21: "/proc/4242/stat", 22: "/proc/7/stat", 23: "/proc/meminfo", 24: "/proc/9/maps"}
+    image: dict[str, list[dict[str, Any]]] = {
+        "pstree.img": IMAGE["pstree.img"],
+        "ids-7.img": [{"files_id": 2}],
+        "fdinfo-2.img": [{"fd": number, "id": number} for number in paths],
+        "files.img": [regular(number, path) for number, path in paths.items()],
+    }
+    for name in image:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(images, "load_image", lambda criu, path: image[path.name])
+    assert [str(found) for found in images.unrestorable(CRIU, tmp_path)] == ["descriptor 21 (/proc/4242/stat)"]

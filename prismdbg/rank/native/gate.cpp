@@ -5,11 +5,11 @@
 namespace prismdbg {
 
 void Gate::enter() {
-  inside_.fetch_add(1);
+  entering_.fetch_add(1);
   while (closed_.load()) {
-    inside_.fetch_sub(1);
+    entering_.fetch_sub(1);
     wait_until_open();
-    inside_.fetch_add(1);
+    entering_.fetch_add(1);
   }
 }
 

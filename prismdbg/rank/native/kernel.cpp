@@ -18,12 +18,13 @@ namespace {
 
 const auto kBelow = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
 
-class Inside {
+// From the gate until the call is recorded: a call that is on its way may be in no process image.
+class Entering {
  public:
-  explicit Inside(Gate& gate) : gate_(gate) { gate_.enter(); }
-  ~Inside() { gate_.leave(); }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  explicit Entering(Gate& gate) : gate_(gate) { gate_.enter(); }
+  ~Entering() { gate_.leave(); }
+  Entering(const Entering&) = delete;
+  Entering& operator=(const Entering&) = delete;
 
  private:
   Gate& gate_;
@@ -61,8 +62,10 @@ void wrap_work(torch::jit::Stack& stack, const std::shared_ptr<Flight>& flight) 
   top = c10::IValue(std::move(work));
 }
 
-void record(const OpInfo& op, const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
+void record(const OpInfo& op, const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack,
+            std::optional<Entering>& entering) {
   const auto flight = begin(op, torch::jit::last(stack, handle.schema().arguments().size()));
+  entering.reset();  // from here on it counts as in flight
   if (!flight) {
     handle.redispatchBoxed(keys & kBelow, &stack);
     return;
@@ -86,14 +89,15 @@ void record(const OpInfo& op, const c10::OperatorHandle& handle, c10::DispatchKe
 
 template <size_t index>
 void kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  std::optional<Inside> inside(state().gate);
+  std::optional<Entering> entering(state().gate);
   if (is_handed_over()) {  // while this thread was parked: the call belongs to the kernels installed since
-    inside.reset();
+    entering.reset();
     handle.callBoxed(stack);
   } else if (state().recorder.mode() == 0) {
+    entering.reset();
     handle.redispatchBoxed(keys & kBelow, stack);
   } else {
-    record(kOps[index], handle, keys, *stack);
+    record(kOps[index], handle, keys, *stack, entering);
   }
 }
 

@@ -26,7 +26,7 @@ py::dict stats() {
   out["step"] = counters.step();
   out["collective"] = counters.collective();
   out["mode"] = recorder.mode();
-  out["inside"] = state().gate.inside();
+  out["entering"] = state().gate.entering();
   return out;
 }
 

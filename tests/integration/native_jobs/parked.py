@@ -30,7 +30,7 @@ for _ in range(5):
     wait_for(lambda: issued >= before + 300, 60, "the thread to issue collectives")  # noqa: B023
     native.park(True)
     wait_for(lambda: native.parked() == 1, 10, "the thread to arrive at the gate")
-    assert native.stats()["inside"] == 0
+    assert native.stats()["entering"] == 0
     assert native.in_flight() == []
     at_gate = issued
     native.close_log()

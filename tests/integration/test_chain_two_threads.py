@@ -1,0 +1,52 @@
+"""A rank with a second thread that sends large tensors is captured again and again; what holds a descriptor that no
+replay could open is refused, and is captured once it is closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chain import PARTS, Recording, assert_same, prismdbg, recording, replay, span
+from jobs import torchrun
+from waiting import wait_for
+
+pytestmark = [pytest.mark.job, pytest.mark.criu]
+
+RANK, CAPTURES = 1, 2
+
+
+@pytest.mark.parametrize("options", [(), ("--python-kernels",)], ids=["native", "python"])
+def test_a_thread_on_its_way_into_a_collective(options: tuple[str, ...], tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.mkdir()
+    capsules = [tmp_path / str(number) for number in range(CAPTURES)]
+    with recording(torchrun(PARTS / "two_threads.py", told, ranks=2), tmp_path, *options) as job:
+        job.wait_for_step(RANK, 2)
+        for capsule in capsules:
+            capture(job, capsule)
+        refused(job, told, tmp_path / "refused")
+        capture(job, tmp_path / "closed")
+        (told / "last").touch()
+        assert job.end().code == 0
+    capsules.append(tmp_path / "closed")
+    assert any(record.op == "send" for capsule in capsules for record in span(capsule))
+    for capsule in capsules:
+        assert_same(replay(capsule), capsule)
+
+
+def capture(job: Recording, output: Path) -> None:
+    said = prismdbg("capture", job.run.path, "--rank", RANK, "--window", 2, "-o", output)
+    assert said.code == 0, f"{said.err}\n{job.job.output[-3000:]}"
+
+
+def refused(job: Recording, told: Path, output: Path) -> None:
+    """While the program itself holds a descriptor of another process."""
+    (told / "hold").touch()
+    wait_for(lambda: not (told / "hold").exists(), 60, "the program to open it")
+    said = prismdbg("capture", job.run.path, "--rank", RANK, "--window", 2, "-o", output)
+    assert said.code == 4, said.err
+    assert "cannot be checkpointed" in said.err and "/stat" in said.err and "/proc/" in said.err
+    assert "taken once more" in said.err and "close it in the program" in said.err
+    assert not output.exists() and not list(job.run.path.glob(".images-*"))
+    (told / "close").touch()
+    wait_for(lambda: not (told / "close").exists(), 60, "the program to close it")
