@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +72,16 @@ class CapsuleWriter:
     def add_file(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> FileEntry:
         return self._enter(name, transfer.bring(source, self._target(name), how))
 
+    def add_edited(self, name: str, source: Path, edit: Callable[[bytes], bytes]) -> FileEntry:
+        """A copy of the file, which fits into memory, as `edit` makes it."""
+        with transfer.open_plain(source) as file:
+            data = edit(file.read())
+        with transfer.create(target := self._target(name)) as out:
+            for start in range(0, len(data), transfer.CHUNK_BYTES):
+                transfer.write_sparse(out, data[start : start + transfer.CHUNK_BYTES])
+            out.truncate(len(data))
+        return self._enter(name, transfer.hash_file(target))
+
     def add_tree(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> None:
         """Every file below `source`. Sockets are passed over; links and devices are refused."""
         for path in sorted(source.rglob("*")):
@@ -86,6 +97,11 @@ class CapsuleWriter:
             inside = path.relative_to(images).as_posix()
             name = layout.STATS_DUMP if inside == layout.STATS_DUMP else f"{layout.CHECKPOINT}/{inside}"
             self.add_file(name, path, how)
+
+    @property
+    def folder(self) -> Path:
+        """What was added so far."""
+        return self._partial
 
     def holds(self, name: str) -> bool:
         return name in self._entries

@@ -1,6 +1,7 @@
 """The files a rank reads between A and B: small ones inside the capsule by content, large ones by hash.
 
-A large file stays where it is; at replay it is bound only if it is still the same, byte for byte.
+A large file stays where it is; at replay it is bound only if it is still the same, byte for byte. So does a file of
+credentials, whatever its size: of it the capsule holds size and sha256.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from prismdbg.capsule import json_border, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.private_files import holds_a_key, is_credential, is_private
 from prismdbg.errors import CapsuleError
 
 SMALL_FILE_BYTES = 16 << 20
@@ -21,6 +23,7 @@ SMALL_FILE_BYTES = 16 << 20
 class Place(StrEnum):
     INSIDE = "inside"  # in the capsule, under its sha256
     BOUND = "bound"  # on the machine, at its path; compared by size and sha256
+    REDACTED = "redacted"  # as BOUND, for it holds credentials; a replay starts without it where it is not the same
     MISSING = "missing"  # could not be read when the capsule was made
 
 
@@ -36,16 +39,21 @@ class RankFile:
 
 
 def add_files(
-    writer: CapsuleWriter, paths: Iterable[str], *, small_bytes: int = SMALL_FILE_BYTES
+    writer: CapsuleWriter, paths: Iterable[str], *, small_bytes: int = SMALL_FILE_BYTES, homes: tuple[str, ...] = ()
 ) -> tuple[RankFile, ...]:
-    """Puts the files at `paths` into the capsule, and the index of them. Call it once."""
-    files = tuple(_add(writer, path, small_bytes) for path in sorted(set(paths)))
+    """Puts the files at `paths` into the capsule, and the index of them. Call it once. `homes`: folders whose private
+    dotfiles stay out."""
+    files = tuple(_add(writer, path, small_bytes, homes) for path in sorted(set(paths)))
+    add_index(writer, files)
+    return files
+
+
+def add_index(writer: CapsuleWriter, files: Iterable[RankFile]) -> None:
     entries = [
         {"path": f.path, "place": f.place, "size_bytes": f.size_bytes, "sha256": f.sha256, "mode": f.mode}
         for f in files
     ]
     writer.add_json(layout.FILES_INDEX, {"files": entries})
-    return files
 
 
 def read_files(capsule: Capsule) -> tuple[RankFile, ...]:
@@ -65,7 +73,7 @@ def content_path(capsule: Capsule, file: RankFile) -> Path:
 
 
 def changed(file: RankFile) -> str:
-    """Why a BOUND file cannot be bound on this machine; empty where it can."""
+    """Why a BOUND or REDACTED file cannot be bound on this machine; empty where it can."""
     path = Path(file.path)
     if not path.is_file():
         return f"{file.path} is not on this machine"
@@ -78,12 +86,14 @@ def changed(file: RankFile) -> str:
     return "" if same else f"{file.path} has other content than it had"
 
 
-def _add(writer: CapsuleWriter, path: str, small_bytes: int) -> RankFile:
+def _add(writer: CapsuleWriter, path: str, small_bytes: int, homes: tuple[str, ...]) -> RankFile:
     try:
         source = Path(path).resolve(strict=True)  # the rank's name may be a link; its content is what counts
         mode = source.stat().st_mode & 0o777
         entry = transfer.hash_file(source)
-        if entry.size_bytes > small_bytes:
+        if _is_secret(path, source, mode, entry.size_bytes, homes):
+            place = Place.REDACTED
+        elif entry.size_bytes > small_bytes:
             place = Place.BOUND
         else:
             place = Place.INSIDE
@@ -92,6 +102,14 @@ def _add(writer: CapsuleWriter, path: str, small_bytes: int) -> RankFile:
     except OSError:
         return RankFile(path=path, place=Place.MISSING)
     return RankFile(path=path, place=place, size_bytes=entry.size_bytes, sha256=entry.sha256, mode=mode)
+
+
+def _is_secret(path: str, source: Path, mode: int, size_bytes: int, homes: tuple[str, ...]) -> bool:
+    names = (path, str(source))
+    if any(is_credential(name) or is_private(name, mode, size_bytes, homes) for name in names):
+        return True
+    with transfer.open_plain(source) as file:
+        return holds_a_key(file.read(200))
 
 
 def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:

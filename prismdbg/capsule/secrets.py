@@ -1,52 +1,264 @@
-"""Which environment variables and arguments look like a secret. A capsule carries the others; of these, the names."""
+"""Which texts look like a secret: by the name they stand under, and by their own shape. Standard library only.
+
+What the rank writes and what goes into a capsule is searched by these rules. `workflows.secret_rules` adds the rules of
+detect-secrets on the host. No finding ever carries the value into a message: callers name places.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 
-# words of a name, split at `_`, `-` and `.`: KEY alone, the others also at the end of a word (HFTOKEN)
-_WORDS = re.compile(
-    r"(?:^|[_.-])(?:"
-    r"KEY|KEYS|AUTH|PRIVATE|COOKIE|COOKIES|SESSION|SIGNATURE|PWD|PASS|PIN|CERT|SALT|"
-    r"[A-Z0-9]*(?:TOKEN|TOKENS|SECRET|SECRETS|PASSWORD|PASSWORDS|PASSWD|PASSPHRASE|"
-    r"CREDENTIAL|CREDENTIALS|CREDS|APIKEY|ACCESSKEY|PRIVATEKEY)"
-    r")\d*(?=$|[_.-])"
+REDACTED = "<redacted>"
+LEAST_KNOWN = 6  # characters: a shorter value is not searched for elsewhere, for it would be found everywhere
+
+
+class Strength(IntEnum):
+    """How much a name says. WEAK: also the name of settings (`key`, `token`), so the value decides, too."""
+
+    NONE = 0
+    WEAK = 1
+    STRONG = 2
+
+
+_STRONG = re.compile(
+    r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY|ACCOUNTKEY|AUTHTOKEN)S?"
+    r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS)|[A-Z0-9]{0,8}P(?:ASS|WD?))\d*"
 )
-# Names that the rule above would take and that hold a place or a setting, no secret.
+_NOT_PASS = re.compile(r"(?:COM|BY|SUR|TRES|MULTI|SINGLE|ONE|TWO|X|OLD|LOW|HIGH|BAND|ALL)P(?:ASS|WD?)\d*")
+_WEAK = re.compile(
+    r"(?:KEYS?|AUTH|AUTHORIZATION|PRIVATE|COOKIES?|SESSION|SIGNATURE|SIG|PIN|CERT|SALT|DSN|WEBHOOK|JWT|BEARER"
+    r"|[A-Z0-9]*TOKENS?)\d*"
+)
+_KEY_OF = frozenset(
+    ("API", "ACCESS", "PRIVATE", "SECRET", "ACCOUNT", "SHARED", "SIGNING", "ENCRYPTION", "MASTER", "SERVICE")
+)
+_ID_WORDS = frozenset(("KEYS", "KEY", "AUTH", "PRIVATE", "CERT", "SALT", "PIN", "SESSION", "SIG", "COOKIE"))
+# Names that the rules above would take and that hold a place or a setting, no secret.
 _HARMLESS = frozenset(
     {
-        "PWD",
-        "OLDPWD",
-        "SSH_AUTH_SOCK",
-        "XDG_SESSION_ID",
-        "XDG_SESSION_TYPE",
-        "XDG_SESSION_CLASS",
-        "DESKTOP_SESSION",
+        "PWD", "OLDPWD", "SSH_AUTH_SOCK", "XDG_SESSION_ID", "XDG_SESSION_TYPE", "XDG_SESSION_CLASS",
+        "XDG_SESSION_DESKTOP", "DESKTOP_SESSION", "SESSION_MANAGER", "DBUS_SESSION_BUS_ADDRESS", "GDMSESSION",
     }
-)
+)  # fmt: skip
 _PLACES = re.compile(r"CERTS?$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
-_VALUES = re.compile(
-    r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"  # a password in a URL
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
-    r"|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}"  # GitHub
-    r"|\bglpat-[A-Za-z0-9_-]{18,}"  # GitLab
-    r"|\bhf_[A-Za-z0-9]{30,}"  # Hugging Face
-    r"|\bsk-[A-Za-z0-9_-]{20,}"  # OpenAI and others
-    r"|\bxox[abposr]-[A-Za-z0-9-]{10,}"  # Slack
-    r"|\bAIza[A-Za-z0-9_-]{35}"  # Google
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\."  # JSON web token
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|\b[Bb]earer [A-Za-z0-9._~+/-]{16,}"
+_SETTING = re.compile(r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]", re.IGNORECASE)
+_SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORECASE)
+_COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
+_TEMPLATE = re.compile(
+    r"[{}<>()$%\[\]\\]|\.\.\.|\*{3}|^(?:your|my|example|changeme|xxx+|placeholder|dummy)", re.IGNORECASE
 )
 
-# `--api-key=x`, `+db.password=x`; and what is a setting whatever its name: --max-tokens 4096, --pad-token=<pad>
+# What is a secret whatever stands before it: what it is, a text without which there is none (in lower case, for speed),
+# and the pattern; the value is its last group.
+_SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
+    (what, hint, re.compile(pattern))
+    for what, hint, pattern in (
+        ("password in a URL", "://", r"://[^/\s:@'\"]*:([^/\s@'\"]+)@"),
+        ("token in a URL", "://", r"://([A-Za-z0-9_-]{20,})@"),
+        (
+            "signature or token in a URL",
+            "=",
+            r"(?i)[?&;](?:x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential)|sig|signature"
+            r"|access_token|auth_token|token|api_?key|key|secret|password|pwd|awsaccesskeyid)=([^&\s\"'<>]{6,})",
+        ),
+        (
+            "webhook",
+            "https://",
+            r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{10,})"
+            r"|(?:\w+\.)?discord(?:app)?\.com/api/webhooks/([\w/-]{10,})"
+            r"|[\w.-]*(?:webhook\.office\.com|outlook\.office(?:365)?\.com)/webhook\w*/([\w@/-]{10,}))",
+        ),
+        (
+            "Authorization header",
+            "authorization",
+            r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
+            r"((?:(?:basic|bearer|token|digest|negotiate|apikey|key)\s+)?[^\s\"',}]{4,})",
+        ),
+        ("bearer token", "bearer", r"\b[Bb]earer\s+([A-Za-z0-9._~+/=-]{16,})"),
+        ("cookie", "cookie:", r"(?i)\b(?:set-)?cookie:\s*([^\r\n\"']{6,})"),
+        ("AWS key", "a", r"(A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16})(?![A-Za-z0-9])"),
+        ("GitHub token", "gh", r"(gh[pousr]_[A-Za-z0-9]{30,})"),
+        ("GitHub token", "github_pat_", r"(github_pat_[A-Za-z0-9_]{30,})"),
+        ("GitLab token", "gl", r"(gl(?:pat|ptt|cbt|dt|rt|soat)-[A-Za-z0-9_-]{18,})"),
+        ("Hugging Face token", "hf_", r"(hf_[A-Za-z0-9]{30,})"),
+        ("API key", "sk", r"(?<![A-Za-z])(sk-[A-Za-z0-9_-]{20,}|sk_(?:live|test)_[A-Za-z0-9]{16,})"),
+        ("API key", "nvapi-", r"(nvapi-[\w-]{30,})"),
+        ("API key", "r8_", r"(r8_[A-Za-z0-9]{30,})"),
+        ("Slack token", "xox", r"(xox[abeposr]-[A-Za-z0-9-]{10,})"),
+        ("Slack token", "xapp-", r"(xapp-[A-Za-z0-9-]{10,})"),
+        ("Google key", "aiza", r"(AIza[A-Za-z0-9_-]{35})"),
+        ("Google token", "ya29.", r"(ya29\.[A-Za-z0-9_-]{20,})"),
+        ("JSON web token", ".eyj", r"(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"),
+        (
+            "private key",
+            "private key",
+            r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]{0,20000}-----END [A-Z ]*-----)?)",
+        ),
+        ("age identity", "age-secret-key-1", r"(AGE-SECRET-KEY-1[A-Z0-9]{50,})"),
+        ("Telegram bot", "api.telegram.org", r"(?i)api\.telegram\.org/bot([0-9]{6,}:[\w-]{20,})"),
+    )
+)
+
+# `--api-key=x`, `"token": "x"`, `password: x`, `machine h login l password x`
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
-_SETTING = re.compile(r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]", re.IGNORECASE)
-_NEVER_A_SETTING = re.compile(r"PASSW|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|API[_.-]KEY")
-REDACTED = "<redacted>"
+_PAIR = re.compile(
+    r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*"
+    r"(?:[rbuf]{0,2}\\?\"([^\"\\\n]{1,4096})\\?\"|[rbuf]{0,2}'([^'\n]{1,4096})'|([^\s\"',;&}\])]{1,4096}))"
+)
+_NETRC = re.compile(r"\bpassword\s+(\S{4,})")
+_USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
+_NO_PASSWORD = re.compile(
+    r".{0,3}|.*[/\\:].*|\.{1,2}|[\w-]+\.[a-z]{1,5}|(?:bf|fp|tf|int|uint|float|bfloat)\d+[\w-]*|\d+-(?:mixed|true)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One secret: what it is, in words, and its value, which goes into no message. start: where, -1 if not known."""
+
+    what: str
+    value: str
+    start: int = -1
+
+
+Finder = Callable[[str], Iterable[Found]]
+
+
+@lru_cache(maxsize=4096)
+def strength(name: str) -> Strength:
+    """How much the name of a variable, an option or a field says that its value is secret."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-+~_"))
+    words = [word for word in re.split(r"[^A-Z0-9]+", spaced.upper()) if word]
+    if "PUBLIC" in words or name.upper() in _HARMLESS:
+        return Strength.NONE
+    pairs = (first in _KEY_OF and second in ("KEY", "KEYS") for first, second in pairwise(words))
+    if any(_STRONG.fullmatch(word) and not _NOT_PASS.fullmatch(word) for word in words) or any(pairs):
+        return Strength.STRONG
+    return Strength.WEAK if any(_WEAK.fullmatch(word) for word in words) else Strength.NONE
+
+
+def looks_random(value: str) -> bool:
+    """Whether nobody would write it by hand: long, letters and digits mixed, no path and no words."""
+    return (
+        len(value) >= 16
+        and re.fullmatch(r"[A-Za-z0-9_+=-]+", value) is not None
+        and sum(character.isdigit() for character in value) >= 3
+        and any(character.isalpha() for character in value)
+    )
+
+
+def is_secret_setting(name: str, value: str) -> bool:
+    """Whether a variable or an option of this name and value holds a secret."""
+    if not value or name.upper() in _HARMLESS or _names_a_place(name, value):
+        return False
+    match strength(name):
+        case Strength.STRONG:
+            return _SETTING_OF_STRONG.fullmatch(value) is None
+        case Strength.WEAK:
+            return _SETTING.fullmatch(value) is None
+    return False
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Of an environment variable: its name, or whatever is in its value."""
+    if not value:
+        return False
+    return (
+        is_secret_setting(name, value) or any(found_in(value)) or bool(redact_arguments(["", *value.split()]).redacted)
+    )
+
+
+def _names_a_place(name: str, value: str) -> bool:
+    """Where certificates or a file of secrets lie: libraries read SSL_CERT_FILE and its like in every program."""
+    return value.startswith(("/", "~", "./")) and _PLACES.search(name.upper().replace("-", "_")) is not None
+
+
+def found_in(text: str) -> Iterator[Found]:
+    """Secrets in a text of any kind: by shape, and by the names that stand before them."""
+    yield from _shapes(text)
+    for match in _PAIR.finditer(text):
+        name, value = match[1], next(group for group in match.groups()[1:] if group is not None)
+        if _is_pair(name, value, quoted=match[4] is None):
+            yield Found(f"value of {name[:60]!r}", value, match.end() - len(match[0]) + match[0].rindex(value))
+    if "machine" in text:
+        yield from (Found("password of a netrc", match[1], match.start(1)) for match in _NETRC.finditer(text))
+
+
+def _shapes(text: str) -> Iterator[Found]:
+    lowered = text.lower()
+    for what, hint, pattern in _SHAPES:
+        for match in pattern.finditer(text) if hint in lowered else ():
+            group = match.lastindex or 0
+            if what == "private key" or not _TEMPLATE.search(match[group]):
+                yield Found(what, match[group], match.start(group))
+
+
+def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
+    """In a text a name says less than in an environment: it may be prose or source code."""
+    if len(value) < 3 or _TEMPLATE.search(value) or _names_a_place(name, value) or " " in value:
+        return False
+    match strength(name):
+        case Strength.STRONG:
+            return _SETTING_OF_STRONG.fullmatch(value) is None and (quoted or _is_no_code(value))
+        case Strength.WEAK:
+            return looks_random(value) or (quoted and _is_carried(name, value))
+    return False
+
+
+def _is_no_code(value: str) -> bool:
+    """What stands without quotes may be a name of the program's: `password=password`, `secret: str`."""
+    return not re.fullmatch(r"[a-z_]+[:.]?|[A-Z][a-zA-Z]*|self\..*|[a-z_]+\.[a-z_.]+", value)
+
+
+def _is_carried(name: str, value: str) -> bool:
+    """`"token": "abc123"`; not `"key": "loss"` nor `"eos_token": "eos"`."""
+    word = re.split(r"[^A-Za-z0-9]+", name)[-1].upper()
+    return word not in _ID_WORDS and len(value) >= LEAST_KNOWN and any(c.isdigit() for c in value)
+
+
+def redact_text(text: str, known: Iterable[str] = (), find: Finder = found_in) -> str:
+    """The text with REDACTED in the place of every secret that `find` sees and of every value in `known`."""
+    shown, end = "", 0
+    for start, stop in spans(text, known, find):
+        shown, end = shown + text[end:start] + REDACTED, stop
+    return shown + text[end:]
+
+
+def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list[tuple[int, int]]:
+    """Where secrets stand in a text, in order, none within another; all places of a value that is long enough."""
+    found = list(find(text))
+    places = [(f.start, f.start + len(f.value)) for f in found if f.start >= 0]
+    for value in {f.value for f in found if len(f.value) >= LEAST_KNOWN or f.start < 0} | set(known):
+        places += [(match.start(), match.end()) for match in re.finditer(re.escape(value), text)]
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(places):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def known_values(environ: Mapping[str, str], words: Sequence[str]) -> tuple[str, ...]:
+    """The secrets of a process that are worth a search for in all else: of its variables and of its command line."""
+    values = [value for name, value in environ.items() if is_secret_setting(name, value) and _is_sure(name, value)]
+    values += [found.value for value in environ.values() for found in found_in(value)]
+    return worth_a_search([*values, *(value for _, value in _secret_words(words))])
+
+
+def worth_a_search(values: Iterable[str]) -> tuple[str, ...]:
+    """Of `values` those that say something where they are met: not `true`, not 4096, not `postgres`."""
+    return tuple(sorted({v for v in values if len(v) >= LEAST_KNOWN and not _COMMON.fullmatch(v) and "\0" not in v}))
+
+
+def _is_sure(name: str, value: str) -> bool:
+    return strength(name) is Strength.STRONG or looks_random(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +272,10 @@ class Environment:
     redacted: tuple[str, ...]
 
 
-def looks_secret(name: str, value: str) -> bool:
-    if not value:
-        return False
-    if name.upper() not in _HARMLESS and _WORDS.search(name.upper()) and not _names_a_place(name, value):
-        return True
-    return _VALUES.search(value) is not None or bool(redact_arguments(["", *value.split()]).redacted)
-
-
-def _names_a_place(name: str, value: str) -> bool:
-    """Where certificates or a file of secrets lie: libraries read SSL_CERT_FILE and its like in every program."""
-    return value.startswith("/") and _PLACES.search(name.upper()) is not None
-
-
-def redact(environ: Mapping[str, str]) -> Environment:
-    secret = {name for name, value in environ.items() if looks_secret(name, value)}
+def redact(environ: Mapping[str, str], known: Iterable[str] = ()) -> Environment:
+    """`known`: values that no variable may hold, whatever its name."""
+    known = tuple(known)
+    secret = {n for n, value in environ.items() if looks_secret(n, value) or any(k in value for k in known)}
     return Environment(
         variables={name: value for name, value in environ.items() if name not in secret},
         redacted=tuple(sorted(secret)),
@@ -89,26 +290,44 @@ class Arguments:
     redacted: tuple[str, ...]
 
 
-def redact_arguments(words: Sequence[str]) -> Arguments:
+def redact_arguments(words: Sequence[str], known: Iterable[str] = (), find: Finder = found_in) -> Arguments:
     """Of a command line; its first word is the program."""
+    secret = dict(_secret_words(words))
+    known = tuple(known)
     kept, redacted = list(words[:1]), []
     for position, (option, word) in enumerate(pairwise(words), start=1):
-        assigned = _ASSIGNMENT.fullmatch(word)
-        if assigned is not None and _is_secret_option(assigned[1], assigned[2]):
-            name, shown = assigned[1], f"{assigned[1]}={REDACTED}"
-        elif option.startswith("-") and not word.startswith("-") and _is_secret_option(option, word):
-            name, shown = option, REDACTED
-        else:
-            name, shown = f"argument {position}", _VALUES.sub(REDACTED, word)
+        name = _option_of(option, word) or f"argument {position}"
+        shown = redact_text(word, known, find)
+        if (value := secret.get(position)) is not None:
+            shown = word[: len(word) - len(value)] + REDACTED
         kept.append(shown)
         redacted += [name] if shown != word else []
     return Arguments(words=tuple(kept), redacted=tuple(redacted))
 
 
-def _is_secret_option(option: str, value: str) -> bool:
-    name = option.lstrip("-+~").upper()
-    if not value or "=" in name or name in _HARMLESS or _names_a_place(name, value):
-        return False
-    if _SETTING.fullmatch(value) and not _NEVER_A_SETTING.search(name):
-        return False
-    return _WORDS.search(name) is not None
+def _secret_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Position and value of what an option says is secret; the value is the end of the word."""
+    for position, (option, word) in enumerate(pairwise(words), start=1):
+        assigned = _ASSIGNMENT.fullmatch(word)
+        if assigned is not None and is_secret_setting(assigned[1], assigned[2]):
+            yield position, assigned[2]
+        elif option.startswith("-") and not word.startswith("-") and _is_secret_after(option, word):
+            yield position, word
+
+
+def _option_of(option: str, word: str) -> str:
+    """The name that a word of the command line stands under; empty where there is none."""
+    assigned = _ASSIGNMENT.fullmatch(word)
+    if assigned is not None and assigned[1].startswith("-"):
+        return assigned[1]
+    if assigned is not None and strength(assigned[1]):
+        return assigned[1]
+    return option if option.startswith("-") and "=" not in option and not word.startswith("-") else ""
+
+
+def _is_secret_after(option: str, word: str) -> bool:
+    if option == "-p":
+        return not (_SETTING.fullmatch(word) or _NO_PASSWORD.fullmatch(word))
+    if option in ("-u", "--user"):
+        return _USER.fullmatch(word) is not None
+    return "=" not in option and is_secret_setting(option.lstrip("-+~"), word)

@@ -133,7 +133,7 @@ def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _parts(capsule: Capsule) -> Iterator[Finding]:
-    for name in (layout.RANK, layout.ENVIRONMENT, layout.SLICE):
+    for name in (layout.RANK, layout.ENVIRONMENT, layout.SLICE, layout.SECRETS):
         if name in capsule.manifest.files:
             try:
                 json_border.read(capsule.path / name)
@@ -147,6 +147,8 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
     for file in rank_files:
         if file.place is files.Place.MISSING:
             yield Finding(Severity.NOTE, file.path, "was read by the rank and could not be kept")
+        elif file.place is files.Place.REDACTED:
+            yield Finding(Severity.NOTE, file.path, "holds credentials and was left out: --with-file lays yours there")
 
 
 def _log(capsule: Capsule) -> Iterator[Finding]:

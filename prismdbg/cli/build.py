@@ -8,21 +8,24 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.model.counted import counted
 from prismdbg.workflows.build import build_image
 from prismdbg.workflows.pack import opened
+from prismdbg.workflows.sealed import Keys
 
 
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(capsule: Path, as_json: bool) -> None:
+@archive_keys
+def command(capsule: Path, as_json: bool, keys: Keys) -> None:
     """Make the image of the installed files that the rank in CAPSULE ran on, and print its tag.
 
     No base image and no registry. The capsule itself is bound into the container at replay. To take both to another
     machine: `docker save TAG`, and `prismdbg pack CAPSULE`.
     """
-    with opened(capsule) as whole:
+    with opened(capsule, keys) as whole:
         built = build_image(whole, lambda text: render.say(f"prismdbg: {text}"))
     if as_json:
         render.emit_json(asdict(built))

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys, as_options
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment, seconds
 from prismdbg.cli.passing_line import PassingLine
@@ -23,6 +24,8 @@ from prismdbg.session.stop_line import stop_at_once
 from prismdbg.workflows.debugger import Debugger, Settings, debug
 from prismdbg.workflows.pack import opened, read_manifest
 from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.replay_plan import with_files as by_path
+from prismdbg.workflows.sealed import Keys
 from prismdbg.workflows.span import require_inside
 from prismdbg.workflows.travel import Travel, open_travel
 
@@ -43,6 +46,11 @@ from prismdbg.workflows.travel import Travel, open_travel
 @click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
 @click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
+@click.option(
+    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
+    help="Lay your own file where the capsule lacks one of credentials.",
+)  # fmt: skip
+@archive_keys
 def command(
     capsule: Path,
     rank: int | None,
@@ -53,6 +61,8 @@ def command(
     plain: bool,
     web: bool,
     port: int,
+    with_files: tuple[str, ...],
+    keys: Keys,
 ) -> int:
     """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
 
@@ -64,11 +74,17 @@ def command(
     """
     capsule = capsule_at(capsule, rank)
     if at is not None:
-        require_inside(read_manifest(capsule), at)
+        require_inside(read_manifest(capsule, keys), at)
     if web:
-        return _in_browser(capsule, runtime, allow_writes, timeout, at, port)
-    with opened(capsule) as whole:
-        request = ReplayRequest(capsule=whole, runtime=runtime or "", allow_writes=allow_writes)
+        more = [*as_options(keys), *(word for text in with_files for word in ("--with-file", text))]
+        return _in_browser(capsule, runtime, allow_writes, timeout, at, port, more)
+    with opened(capsule, keys) as whole:
+        request = ReplayRequest(
+            capsule=whole,
+            runtime=runtime or "",
+            allow_writes=allow_writes,
+            with_files=by_path(whole, with_files),
+        )
         if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
             return code
         typed = sys.stdin.isatty()
@@ -120,7 +136,13 @@ def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | N
 
 
 def _in_browser(
-    capsule: Path, runtime: str | None, allow_writes: bool, bound_s: float, at: Moment | None, port: int
+    capsule: Path,
+    runtime: str | None,
+    allow_writes: bool,
+    bound_s: float,
+    at: Moment | None,
+    port: int,
+    more: list[str],
 ) -> int:
     """Each visit runs a replay of its own."""
     from prismdbg_tui.web import serve
@@ -128,4 +150,5 @@ def _in_browser(
     options = ["--timeout", f"{bound_s:g}", *(["--runtime", runtime] if runtime else [])]
     options += ["--allow-writes"] if allow_writes else []
     options += ["--at", str(at)] if at is not None else []
+    options += more
     return serve(["debug", str(capsule.absolute()), *options], port, sys.stderr)

@@ -9,8 +9,11 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
-from prismdbg.workflows.pack import read_manifest
+from prismdbg.workflows.pack import opened, read_manifest
+from prismdbg.workflows.sealed import Keys
+from prismdbg.workflows.secret_search import report, to_json
 
 
 @click.command()
@@ -18,9 +21,18 @@ from prismdbg.workflows.pack import read_manifest
 @RANK_OF_RUN
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 @click.option("--files", is_flag=True, help="List every file too, with its size.")
-def command(capsule: Path, rank: int | None, as_json: bool, files: bool) -> None:
-    """Say what CAPSULE, a folder or a packed file, holds. Reads the manifest only; `verify` checks the rest."""
-    manifest = read_manifest(capsule_at(capsule, rank))
+@click.option("--secrets", is_flag=True, help="List secrets that were taken out of it or are kept in it, by place.")
+@archive_keys
+def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
+    """Say what CAPSULE, a folder or a packed file, holds. Reads the manifest only; `verify` checks the rest.
+
+    With --secrets the whole capsule is searched: variables, arguments, files, notes, received objects, raw memory.
+    """
+    path = capsule_at(capsule, rank)
+    if secrets:
+        _show_secrets(path, keys, as_json=as_json)
+        return
+    manifest = read_manifest(path, keys)
     if as_json:
         render.emit_json(manifest.to_json())
         return
@@ -28,6 +40,19 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool) -> None
     if files:
         rows = [(render.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
         render.emit("\n" + render.columns(("size", "file"), rows, right=("size",)))
+
+
+def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
+    with opened(path, keys) as whole:
+        found = report(whole)
+    if as_json:
+        render.emit_json({"findings": to_json(found.findings), "unsearched": list(found.unsearched)})
+        return
+    rows = [(finding.state, finding.place, finding.what) for finding in found.findings]
+    render.emit(render.columns(("state", "place", "what"), rows) if rows else "no secrets found")
+    for text in found.unsearched:
+        render.say(f"not searched whole: {text}")
+    render.say(f"{len(rows) - len(found.kept)} redacted, {len(found.kept)} kept")
 
 
 def _rows(manifest: Manifest) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import memory_text, render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.of_run import capsule_at
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
@@ -25,6 +26,7 @@ from prismdbg.workflows.memory_trace import modelled_backend, recorded_trace, tr
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.sealed import Keys
 
 _BYS = [by.value for by in By]
 
@@ -52,6 +54,7 @@ _BYS = [by.value for by in By]
 )  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="TRACE", help="Keep the trace made of a CAPSULE.")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a CAPSULE's replay.")
+@archive_keys
 def command(
     path: Path,
     rank: int | None,
@@ -70,6 +73,7 @@ def command(
     until: Moment | None,
     keep: Path | None,
     timeout: float,
+    keys: Keys,
 ) -> None:
     """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
 
@@ -80,7 +84,7 @@ def command(
     """
     if export is not None:
         check_place(export)
-    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes)
+    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys)
     trace = read.trace
     trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
@@ -128,11 +132,12 @@ def _trace(
     timeout_s: float,
     *,
     allow_writes: bool,
+    keys: Keys,
 ) -> _Found:
     folder = recorded_trace(path, rank)
     if folder is not None:
         return _Found(trace=open_trace(folder))
-    with opened(capsule_at(path, rank)) as capsule:
+    with opened(capsule_at(path, rank), keys) as capsule:
         b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:

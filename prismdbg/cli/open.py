@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys, as_options
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment
 from prismdbg.errors import UsageError
@@ -15,6 +16,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.workflows.job_view import is_job, job_view
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.sealed import Keys
 
 LONGEST_S = 600.0  # without a collective or a command
 
@@ -28,7 +30,10 @@ LONGEST_S = 600.0  # without a collective or a command
 @click.option("--at", type=moment, help="Where the cursor is at first, for instance 12.3. [default: the incident]")
 @click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
-def command(capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int) -> int:
+@archive_keys
+def command(
+    capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int, keys: Keys
+) -> int:
     """Look at CAPSULE, a folder or a packed file: its time line, collectives, stacks, and what the rank received.
 
     Of an emulated RUN, or a GRAPH that `prismdbg graph build` made, all ranks are shown, as a map by mesh coordinates
@@ -45,6 +50,7 @@ def command(capsule: Path, rank: int | None, cluster: Path | None, at: Moment | 
 
         options = ["--cluster", str(cluster.absolute())] if cluster is not None else []
         options += ["--at", str(at)] if at else []
+        options += as_options(keys)
         shown = (capsule if whole_job else capsule_at(capsule, rank)).absolute()
         return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if whole_job else "")
     if whole_job:
@@ -52,7 +58,7 @@ def command(capsule: Path, rank: int | None, cluster: Path | None, at: Moment | 
     capsule = capsule_at(capsule, rank)
     from prismdbg_tui import start
 
-    with opened(capsule) as whole:
+    with opened(capsule, keys) as whole:
         return start.look(whole, capsule.name or str(capsule), at)
 
 

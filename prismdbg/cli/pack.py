@@ -1,7 +1,9 @@
-"""`prismdbg pack`: one file of a capsule."""
+"""`prismdbg pack`: one file of a capsule, for oneself or for others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -9,22 +11,81 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.cli import render
-from prismdbg.workflows.pack import pack
+from prismdbg.errors import UsageError
+from prismdbg.model.counted import counted
+from prismdbg.workflows.pack import Seal, pack
+from prismdbg.workflows.sealed import ENCRYPTED_SUFFIX, signature_path
+from prismdbg.workflows.secret_search import report
+from prismdbg.workflows.share import masked, require_shareable
 
 
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: CAPSULE.tar.zst beside it.")
-def command(capsule: Path, output: Path | None) -> None:
+@click.option("--share", is_flag=True, help="Search for secrets first, and refuse while one is kept in it.")
+@click.option("--redact", is_flag=True, help="With --share: mask what is found in files and received objects.")
+@click.option("--share-anyway", is_flag=True, help="Pack it for others with the secrets that are kept in it.")
+@click.option(
+    "--encrypt-to", multiple=True, metavar="RECIPIENT", help="Encrypt to this age or SSH public key, or a file of them."
+)
+@click.option("--sign", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this SSH key, beside the file.")
+def command(
+    capsule: Path,
+    output: Path | None,
+    share: bool,
+    redact: bool,
+    share_anyway: bool,
+    encrypt_to: tuple[str, ...],
+    sign: Path | None,
+) -> None:
     """Make one tar.zst of CAPSULE. Every byte is compared with the manifest on the way.
 
-    Prints the path of what was made.
+    Without --share it is for yourself: it holds what CAPSULE holds, which `inspect --secrets` lists. With --share it
+    is searched for secrets, and nothing is made while one is kept in it. Memory of a process checkpoint cannot be
+    searched exhaustively: such a capsule is packed for others with --share-anyway only.
+
+    --redact changes the packed copy: where a masked value was used, a replay takes another way.
+
+    Prints the path of what was made. With --sign, the signature lies beside it, in PATH.sig.
     """
-    manifest = Capsule.open(capsule).manifest
-    target = output or capsule.resolve().with_name(capsule.resolve().name + layout.PACKED_SUFFIX)
-    with render.byte_progress("packing", manifest.size_bytes) as progress:
-        size_bytes = pack(capsule, target, progress)
-    render.say(f"{render.size(manifest.size_bytes)} packed into {render.size(size_bytes)}")
-    if manifest.contains_raw_memory:
+    if redact and not share:
+        raise UsageError("--redact is for a capsule that is shared", hint="give --share, too")
+    if share_anyway and (share or redact):
+        raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
+    whole = Capsule.open(capsule)
+    suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if encrypt_to else "")
+    target = output or capsule.resolve().with_name(capsule.resolve().name + suffix)
+    with _chosen(whole, share=share, redact=redact) as packed:
+        size_bytes = _pack(packed, target, Seal(recipients=encrypt_to, key=sign))
+    render.say(f"{render.size(whole.manifest.size_bytes)} packed into {render.size(size_bytes)}")
+    if share_anyway:
+        render.say(
+            f"it holds {counted(len(report(whole).kept), 'secret')} or places of one: prismdbg inspect --secrets"
+        )
+    elif whole.manifest.contains_raw_memory:
         render.say("it holds the rank's raw memory: give it only to those who may see what the rank knew")
+    if sign is not None:
+        render.say(f"signed: {signature_path(target)}")
     render.emit(str(target))
+
+
+@contextmanager
+def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]:
+    if not share:
+        yield capsule
+        return
+    found = report(capsule)
+    if not redact:
+        require_shareable(capsule, found)
+        yield capsule
+        return
+    with masked(capsule, found) as copy:
+        require_shareable(copy, report(copy))
+        if found.hits:
+            render.say(f"masked: {counted(len(found.hits), 'place')}; a replay that uses one takes another way")
+        yield copy
+
+
+def _pack(capsule: Capsule, target: Path, seal: Seal) -> int:
+    with render.byte_progress("packing", capsule.manifest.size_bytes) as progress:
+        return pack(capsule.path, target, progress, seal)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment as moment_type
@@ -21,6 +22,7 @@ from prismdbg.session.story import render_story
 from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import open_replay
+from prismdbg.workflows.sealed import Keys
 
 _CODES = {
     Outcome.SAME: ExitCode.OK,
@@ -63,6 +65,11 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
     "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
     help="Print what a script can say, as a JSON Schema.",
 )  # fmt: skip
+@click.option(
+    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
+    help="Lay your own file where the capsule lacks one of credentials.",
+)  # fmt: skip
+@archive_keys
 def command(
     capsule: Path,
     rank: int | None,
@@ -77,6 +84,8 @@ def command(
     timeout: float,
     bisect: bool,
     as_json: bool,
+    with_files: tuple[str, ...],
+    keys: Keys,
 ) -> int:
     """Run the rank in CAPSULE again, from A to B, with no network, no peers and no capabilities, and compare every
     collective with the record.
@@ -102,6 +111,8 @@ def command(
         bound_s=timeout,
         bisect=bisect,
         as_json=as_json,
+        with_files=with_files,
+        keys=keys,
     )
     chosen.check()
     return judged(lambda: _replayed(chosen, rank)) if bisect else _replayed(chosen, rank)
@@ -118,13 +129,13 @@ def _by_lines(chosen: Chosen, name: str) -> int:
     from prismdbg.cli.replay_lines import read_lines, replay_lines
 
     lines = read_lines(name)
-    with opened(chosen.capsule) as whole:
+    with opened(chosen.capsule, chosen.keys) as whole:
         return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=_say)
 
 
 def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
-    with opened(capsule) as whole:
+    with opened(capsule, chosen.keys) as whole:
         require_ahead(whole, chosen.until)
         with open_replay(chosen.request(whole), _say) as live:
             verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)

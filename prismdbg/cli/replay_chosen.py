@@ -14,6 +14,8 @@ from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.script.fix import CAN_RECUR
 from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.workflows.replay_plan import with_files
+from prismdbg.workflows.sealed import NO_KEYS, Keys
 from prismdbg.workflows.source_overlay import NothingMatches, make_overlay
 
 PLAIN = "plain"
@@ -35,6 +37,8 @@ class Chosen:
     bound_s: float
     bisect: bool
     as_json: bool
+    with_files: tuple[str, ...] = ()
+    keys: Keys = NO_KEYS
 
     @property
     def is_scripted(self) -> bool:
@@ -79,6 +83,7 @@ class Chosen:
             runtime=self.runtime,
             allow_writes=self.allow_writes,
             strict=self.strict,
+            with_files=with_files(capsule, self.with_files),
             overlay=make_overlay(capsule, self.source) if self.source is not None else None,
         )
 

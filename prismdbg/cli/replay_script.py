@@ -74,7 +74,7 @@ def replay_scripted(chosen: Chosen) -> int:
     result.findings.announce(script)
     overlay: Overlay | None = None
     try:
-        with opened(chosen.capsule) as whole:
+        with opened(chosen.capsule, chosen.keys) as whole:
             chosen.check_incident(whole.manifest)
             request = chosen.request(whole)
             if (overlay := request.overlay) is not None:

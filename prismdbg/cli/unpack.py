@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from prismdbg.capsule import layout
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.param_types import size
 from prismdbg.model.counted import counted
 from prismdbg.workflows.archive_reader import Limits
 from prismdbg.workflows.pack import read_manifest, unpack
+from prismdbg.workflows.sealed import ENCRYPTED_SUFFIX, Keys
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE without .tar.zst, beside it.")
 @click.option("--max-size", type=size, help="Refuse what holds more than this. Default: what the disk has free.")
-def command(file: Path, output: Path | None, max_size: int | None) -> None:
+@archive_keys
+def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -> None:
     """Make a capsule folder of FILE, which `prismdbg pack` made.
 
     Prints the path of what was made. A file that is damaged or hostile gives one error, exit code 3, and leaves
-    nothing behind.
+    nothing behind. Says who signed it, where it is signed.
     """
     target = output or _default_target(file)
-    total_bytes = read_manifest(file).size_bytes
+    total_bytes = read_manifest(file, replace(keys, say=lambda _: None)).size_bytes
     with render.byte_progress("unpacking", total_bytes) as progress:
-        capsule = unpack(file, target, Limits(total_bytes=max_size), progress)
+        capsule = unpack(file, target, Limits(total_bytes=max_size), progress, keys)
     render.say(f"{counted(len(capsule.manifest.files), 'file')}, {render.size(total_bytes)}")
     render.emit(str(target))
 
 
 def _default_target(file: Path) -> Path:
-    if not file.name.endswith(layout.PACKED_SUFFIX):
+    name = file.name.removesuffix(ENCRYPTED_SUFFIX)
+    if not name.endswith(layout.PACKED_SUFFIX):
         raise click.UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}: say with -o where to unpack it")
-    return file.with_name(file.name.removesuffix(layout.PACKED_SUFFIX))
+    return file.with_name(name.removesuffix(layout.PACKED_SUFFIX))

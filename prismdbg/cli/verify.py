@@ -8,9 +8,11 @@ import click
 
 from prismdbg.capsule.verify import Severity, findings
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.model.counted import counted
 from prismdbg.workflows.pack import opened
+from prismdbg.workflows.sealed import Keys
 
 _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "note"}
 
@@ -18,12 +20,13 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(capsule: Path, as_json: bool) -> int:
+@archive_keys
+def command(capsule: Path, as_json: bool, keys: Keys) -> int:
     """Check that CAPSULE, a folder or a packed file, is whole, unaltered and replayable.
 
     Exits 0 when it is, 3 when it is not. Notes are worth knowing and no fault.
     """
-    with opened(capsule) as whole:
+    with opened(capsule, keys) as whole:
         found = list(findings(whole.path))
     bad = sum(finding.severity is Severity.FATAL for finding in found)
     incomplete = any(finding.severity is Severity.INCOMPLETE for finding in found)

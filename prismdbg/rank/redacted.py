@@ -1,24 +1,35 @@
-"""In a replay from the start: a variable that looked like a secret is not in the capsule. Reading it says so by name.
+"""In a replay: variables that looked like a secret and files of credentials are not in the capsule. Reading one says so
+by name.
 
-Installed before the program's first import. What the program itself sets is its own again.
+Of a replay from the start it is installed before the program's first import. What the program itself sets or writes is
+its own again.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 from prismdbg.errors import PrismError
 
 REDACTED_NAMES = "PRISMDBG_REDACTED"  # for `sitecustomize`, separated by commas
+REDACTED_FILES = "PRISMDBG_REDACTED_FILES"  # likewise, a JSON list
+_WRITES = os.O_WRONLY | os.O_RDWR
 
 
 class RedactedVariable(PrismError):
     """No KeyError: `os.environ.get` would answer with its default, and the program take another way than it did."""
 
 
+class RedactedFile(PrismError):
+    """No OSError: a program that does without the file would take another way than it did."""
+
+
 _names: set[str] = set()
+_files: set[str] = set()
 
 
 class _Environ(type(os.environ)):  # type: ignore[misc]
@@ -50,6 +61,37 @@ def install(names: Iterable[str]) -> None:
     _names.update(names)
     for environ in (os.environ, os.environb):
         environ.__class__ = _Environ  # the object stays: others hold it
+
+
+def install_files(paths: Iterable[str]) -> None:
+    """Opening one of these files for reading raises; what native code opens is empty."""
+    wanted = set(paths)
+    if wanted and not _files:
+        sys.addaudithook(_refuse)
+    _files.update(wanted)
+
+
+def install_from(environ: dict[str, str]) -> None:
+    """What `sitecustomize` was told of."""
+    if names := environ.get(REDACTED_NAMES, ""):
+        install(names.split(","))
+    if files := environ.get(REDACTED_FILES, ""):
+        install_files(json.loads(files))
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or not isinstance(arguments[0], str | bytes):
+        return
+    path = os.path.abspath(os.fsdecode(arguments[0]))
+    if path not in _files and (path := os.path.realpath(path)) not in _files:
+        return
+    if isinstance(flags := arguments[2], int) and flags & _WRITES:
+        _files.discard(path)
+        return
+    raise RedactedFile(
+        f"{path} is not in this capsule: it holds credentials. Lay your own there: --with-file {path}",
+        hint=f"replay with --with-file {path}, or --with-file {path}=ANOTHER",
+    )
 
 
 def _name(key: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
 import threading
 import traceback
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
+from prismdbg.capsule.secrets import known_values, redact_text
 from prismdbg.rank.callback_error import meant
 from prismdbg.rank.program_exit import ExitCode
 
@@ -29,13 +31,14 @@ class Witness(Protocol):
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """`incident`, type, text and traceback lines of an exception, innermost frame last."""
+    """`incident`, type, text and traceback lines of an exception, innermost frame last; without secrets."""
     kind, text = meant(type(error).__qualname__, str(error))
+    known = known_values(os.environ, sys.orig_argv)
     return {
         "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
         "type": kind,
-        "text": text,
-        "traceback": traceback.format_exception(error),
+        "text": redact_text(text, known),
+        "traceback": [redact_text(line, known) for line in traceback.format_exception(error)],
     }
 
 

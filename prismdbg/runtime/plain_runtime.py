@@ -38,7 +38,7 @@ class PlainRuntime:
         if reason := self.refuses(spec):
             raise RuntimeFailure(f"{spec.name} cannot run as a plain process", hint=reason)
         for file in spec.files:
-            if not Path(file.target).exists():
+            if file.source is not None and not Path(file.target).exists():
                 raise RuntimeFailure(
                     f"{file.target} is not on this machine", hint="use Docker or namespaces, which put it there"
                 )

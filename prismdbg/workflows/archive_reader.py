@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import zstandard
 
@@ -47,25 +47,27 @@ class Member:
 
 
 class ArchiveReader:
-    """`manifest()` once, then `members()`, and of each file all of `chunks()` before the next."""
+    """`manifest()` once, then `members()`, and of each file all of `chunks()` before the next.
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    `file` is read and left open; `path` is what errors name.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path, limits: Limits) -> None:
         self.path = path
+        self._file = file
         self._limits = limits
         self._produced = 0
         self._unread = 0
 
     def __enter__(self) -> ArchiveReader:
-        self._file = self.path.open("rb")
         decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
-        self._stream = decompressor.stream_reader(self._file, read_across_frames=True)
+        self._stream = decompressor.stream_reader(self._file, read_across_frames=True, closefd=False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stream.close()  # type: ignore[no-untyped-call]
-        self._file.close()
 
     def manifest(self) -> tuple[Manifest, bytes]:
         """The first member, as a value and as its bytes."""

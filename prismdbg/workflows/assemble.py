@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
 from prismdbg.capsule.log_coverage import needs_payload
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
-from prismdbg.capsule.secrets import redact, redact_arguments
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
@@ -31,8 +30,10 @@ from prismdbg.workflows.incidents import attempt_of
 from prismdbg.workflows.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.workflows.packed_memory import add_trace
 from prismdbg.workflows.rank_paths import rank_paths
+from prismdbg.workflows.redaction import Redaction, homes_of
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.workflows.secret_search import Search, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +63,19 @@ def assemble(parts: Ingredients) -> Capsule:
     if not rank:
         raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
-        environment = redact(rank["environment"])
-        argv, orig_argv = redact_arguments(rank["argv"]), redact_arguments(rank["orig_argv"])
-        described = {
-            **rank,
-            "environment": dict(environment.variables),
-            "redacted": list(environment.redacted),
-            "argv": list(argv.words),
-            "orig_argv": list(orig_argv.words),
-            "redacted_arguments": list(orig_argv.redacted),
-        }
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
         a, b = _span(records, log, parts)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
         there = {"folders": paths.folders, "absent": paths.absent}
-        writer.add_json(layout.RANK, {**described, **origin, **there})
-        segments = _add_log(writer, parts.folder, records)
         environment_files = environment_of(parts.run, parts.folder)
-        add_files(writer, [*paths.files, *_files_of_image(parts.images, environment_files)])
+        files = add_files(
+            writer,
+            [*paths.files, *_files_of_image(parts.images, environment_files)],
+            homes=homes_of(rank["environment"]),
+        )
+        secrets = Redaction.of(rank, files, log)
+        writer.add_json(layout.RANK, {**secrets.describe(rank), **origin, **there})
+        segments = _add_log(writer, parts.folder, records, secrets.mask)
         of_it = parts.incident.kind in TAKEN_FOR
         if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
             writer.add_json(layout.STACKS, taken.to_json())
@@ -92,7 +88,12 @@ def assemble(parts: Ingredients) -> Capsule:
         left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
         notes = (*parts.notes, left_out) if left_out else parts.notes
         whole_from = replayable_from(records, log, segments) if records else a
-        return writer.finish(_manifest(replace(parts, notes=notes), log, rank, records, (a, b, whole_from)))
+        manifest = _manifest(replace(parts, notes=notes), log, rank, records, (a, b, whole_from))
+        manifest, findings = secrets.of_manifest(manifest)
+        hits = Search(writer.folder, files, replace(log, collectives=records), secrets.known).hits()
+        found = [*secrets.findings, *findings, *(hit.finding for hit in hits)]
+        writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
+        return writer.finish(manifest)
 
 
 def _records(log: RankLog, parts: Ingredients) -> list[Collective]:
@@ -110,13 +111,15 @@ def _span(records: list[Collective], log: RankLog, parts: Ingredients) -> tuple[
     return here, here
 
 
-def _add_log(writer: CapsuleWriter, folder: Path, records: list[Collective]) -> frozenset[int]:
-    """All event segments, for they define each other's texts; payload segments that A to B needs.
+def _add_log(
+    writer: CapsuleWriter, folder: Path, records: list[Collective], mask: Callable[[bytes], bytes]
+) -> frozenset[int]:
+    """All event segments, for they define each other's texts, masked; payload segments that A to B needs.
 
     Gives the payload segments that are in the capsule: of a live rank one may leave the window meanwhile.
     """
     for path in sorted(folder.glob("events.*.seg")):
-        writer.add_file(f"{layout.LOG}/{path.name}", path)
+        writer.add_edited(f"{layout.LOG}/{path.name}", path, mask)
     added = set()
     for segment in sorted({r.payload.segment for r in records if r.payload is not None}):
         path = folder / fmt.payload_segment(segment)

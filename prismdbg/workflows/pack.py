@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,9 +24,20 @@ from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import lock, partial_folder, partial_name
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.workflows.archive_reader import ArchiveReader, Limits, Member
+from prismdbg.workflows.sealed import NO_KEYS, Keys, plain, sign, signature_path, write_sealed
 
 LEVEL = 3
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """recipients: who can decrypt it, nobody's key for an open one. key: the SSH key that signs it."""
+
+    recipients: tuple[str, ...] = ()
+    key: Path | None = None
+
+
+OPEN = Seal()
 Progress = Callable[[int], None]  # bytes done since the last call
 
 
@@ -33,31 +45,45 @@ def no_progress(_more_bytes: int) -> None:
     pass
 
 
-def pack(source: Path, target: Path, progress: Progress = no_progress) -> int:
-    """Writes the capsule folder `source` as `target`, the same bytes for the same capsule. Returns the size.
+def pack(source: Path, target: Path, progress: Progress = no_progress, seal: Seal = OPEN) -> int:
+    """Writes the capsule folder `source` as `target`, the same bytes for the same capsule unless it is encrypted.
+    Returns the size. The signature goes beside it.
 
     What the manifest does not name stays behind; what it names and is altered is an error.
     """
     capsule = Capsule.open(source)
-    if target.exists():
-        raise UsageError(f"{target} is there already", hint="give another name, or remove it first")
+    signature = signature_path(target)
+    for path in (target, *([signature] if seal.key is not None else ())):
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"{path} is there already", hint="give another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_name(target, "pack")
     try:
         with transfer.create(partial) as out:
             lock(out.fileno())
-            compressor = zstandard.ZstdCompressor(level=LEVEL, threads=min(4, os.cpu_count() or 1), write_checksum=True)
-            with compressor.stream_writer(out, closefd=False) as stream:
-                _write_members(stream, capsule, progress)
+            if seal.recipients:
+                write_sealed(out, lambda stream: _write_compressed(stream, capsule, progress), seal.recipients)
+            else:
+                _write_compressed(out, capsule, progress)
             out.flush()
             os.fsync(out.fileno())
+        signed = None if seal.key is None else sign(partial, seal.key)
         partial.rename(target)
+        if signed is not None:
+            transfer.write_new(partial, signed)
+            partial.rename(signature)
     finally:
         partial.unlink(missing_ok=True)
     return target.stat().st_size
 
 
-def unpack(source: Path, target: Path, limits: Limits | None = None, progress: Progress = no_progress) -> Capsule:
+def unpack(
+    source: Path,
+    target: Path,
+    limits: Limits | None = None,
+    progress: Progress = no_progress,
+    keys: Keys = NO_KEYS,
+) -> Capsule:
     """Makes the capsule folder `target` from an archive. `CapsuleError` if it is not exactly a capsule.
 
     All is written below a temporary folder beside `target`, which is renamed at the end or removed.
@@ -68,7 +94,8 @@ def unpack(source: Path, target: Path, limits: Limits | None = None, progress: P
         raise CapsuleError(f"{source} is no file", hint="give what `prismdbg pack` made")
     try:
         with partial_folder(target) as partial:
-            manifest = _read_archive(source, partial, limits or Limits(), progress)
+            with plain(source, keys) as file:
+                manifest = _read_archive(file, source, partial, limits or Limits(), progress)
             partial.rename(target)
     except PrismError:
         raise
@@ -78,22 +105,36 @@ def unpack(source: Path, target: Path, limits: Limits | None = None, progress: P
 
 
 @contextmanager
-def opened(path: Path, progress: Progress = no_progress) -> Iterator[Capsule]:
+def opened(path: Path, keys: Keys = NO_KEYS, progress: Progress = no_progress) -> Iterator[Capsule]:
     """The capsule at `path`, a folder or packed; a packed one lies in a temporary folder meanwhile."""
     path = path.absolute()  # a replayed rank has a working directory of its own
     if path.is_dir() or not path.exists():
+        require_no_signers(path, keys)
         yield Capsule.open(path)
         return
     with tempfile.TemporaryDirectory(prefix="prismdbg-capsule-") as folder:
-        yield unpack(path, Path(folder) / "capsule", progress=progress)
+        yield unpack(path, Path(folder) / "capsule", progress=progress, keys=keys)
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path, keys: Keys = NO_KEYS) -> Manifest:
     """Of a folder or an archive; of an archive only the first member is read."""
     if path.is_dir() or not path.exists():
+        require_no_signers(path, keys)
         return Capsule.open(path).manifest
-    with ArchiveReader(path, Limits()) as archive:
+    with plain(path, keys) as file, ArchiveReader(file, path, Limits()) as archive:
         return archive.manifest()[0]
+
+
+def require_no_signers(path: Path, keys: Keys) -> None:
+    """Only archives are signed: a folder that must be is one that nobody vouches for."""
+    if keys.signers is not None and path.is_dir():
+        raise CapsuleError(f"{path} is not signed: it is a folder", hint="give the packed capsule and its signature")
+
+
+def _write_compressed(out: BinaryIO, capsule: Capsule, progress: Progress) -> None:
+    compressor = zstandard.ZstdCompressor(level=LEVEL, threads=min(4, os.cpu_count() or 1), write_checksum=True)
+    with compressor.stream_writer(out, closefd=False) as stream:
+        _write_members(stream, capsule, progress)
 
 
 def _write_members(stream: BinaryIO, capsule: Capsule, progress: Progress) -> None:
@@ -138,8 +179,8 @@ def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]
         raise CapsuleError(f"{name} is not what the manifest says", hint="`prismdbg verify` says all that is wrong")
 
 
-def _read_archive(source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
-    with ArchiveReader(source, limits) as archive:
+def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
+    with ArchiveReader(file, source, limits) as archive:
         manifest, data = archive.manifest()
         _check_total(source, manifest, folder, limits)
         for name in layout.FOLDERS:

@@ -50,6 +50,7 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     capsule = request.capsule
     require_replayable(capsule.manifest)
     check_content(capsule)
+    say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
         plan = make_plan(request, session, own)
@@ -87,6 +88,15 @@ def redacted_arguments(capsule: Capsule) -> str:
     return f"not in this capsule, for they looked like a secret: the values of {names}; the program gets {REDACTED!r}"
 
 
+def say_missing(request: ReplayRequest, say: Say) -> None:
+    """Files of credentials that the capsule lacks, and how to bring them."""
+    if missing := request.missing_files:
+        say(
+            f"not in this capsule, for they hold credentials: {', '.join(missing)}; "
+            "a program that opens one fails, unless --with-file PATH lays yours there"
+        )
+
+
 def connect(plan: Plan, running: RunningRank) -> AgentClient:
     try:
         return connect_when_ready(
@@ -109,17 +119,21 @@ def _last_words(output: Output) -> str:
 def take_over(client: AgentClient, request: ReplayRequest) -> int:
     """A rank that stands at A is told how it is replayed: a restored one changes over to virtual peers, one that may
     leave the record learns so. The number of the first record to come."""
-    first = _change_over(client, request.capsule)
+    first = _change_over(client, request)
     if request.may_depart:
         client.ask("depart", peers=list(request.peers))
     return first
 
 
-def _change_over(client: AgentClient, capsule: Capsule) -> int:
+def _change_over(client: AgentClient, request: ReplayRequest) -> int:
+    capsule = request.capsule
     if capsule.manifest.origin is not Origin.IMAGE:
         return 0
     in_flight = [int(number) for number in capsule.rank().get("in_flight", [])]
-    taken = client.ask("replay", log=str(capsule.log), in_flight=in_flight, timeout_s=CHANGE_OVER_BOUND_S)
+    missing = list(request.missing_files)
+    taken = client.ask(
+        "replay", log=str(capsule.log), in_flight=in_flight, redacted_files=missing, timeout_s=CHANGE_OVER_BOUND_S
+    )
     return min([*in_flight, int(taken["record_id"])])
 
 

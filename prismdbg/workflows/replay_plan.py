@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from prismdbg.capsule import layout
@@ -15,9 +18,9 @@ from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.checkpoint.images import OpenFile
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
-from prismdbg.rank.redacted import REDACTED_NAMES
+from prismdbg.rank.redacted import REDACTED_FILES, REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
@@ -31,7 +34,8 @@ from prismdbg.workflows.source_overlay import Overlay
 class ReplayRequest:
     """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
     captured ones; `peers`: what is assumed of them, as `rank.what_if` reads it. With either the rank may leave the
-    record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid, a time) count."""
+    record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid, a time) count.
+    with_files: by the rank's path, files of the user's for those of credentials, which the capsule lacks."""
 
     capsule: Capsule
     runtime: str = ""
@@ -40,6 +44,12 @@ class ReplayRequest:
     overlay: Overlay | None = None
     peers: tuple[dict[str, Any], ...] = ()
     strict: bool = False
+    with_files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        """Files of credentials that the rank read, the capsule lacks and this machine has not as they were."""
+        return tuple(f.path for f in _redacted(self.capsule) if f.path not in self.with_files and changed(f))
 
     @property
     def may_depart(self) -> bool:
@@ -102,7 +112,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
             Bind(source=_rank_half(capsule, session), target=f"{rank['inject']}/prismdbg"),
             *_native(f"{rank['inject']}/native"),
         ),
-        files=_laid(capsule, image.files),
+        files=_laid(request, image.files),
         folders=(*image.folders, *_paths(rank, "folders")),
         absent=_paths(rank, "absent"),
         addresses=image.addresses,
@@ -135,7 +145,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         origin=ProgramOrigin(
             executable=str(rank["executable"]),
             argv=tuple(rank["orig_argv"]),
-            env=_program_environment(rank, given, config),
+            env=_program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)},
             cwd=str(rank["cwd"]),
         ),
         session=session,
@@ -143,7 +153,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=_native(str(cache_dir() / "native")),
-        files=request.overlay.over(_laid(capsule, ())) if request.overlay is not None else _laid(capsule, ()),
+        files=request.overlay.over(_laid(request, ())) if request.overlay is not None else _laid(request, ()),
         folders=_paths(rank, "folders"),
         absent=_paths(rank, "absent"),
         hostname=str(rank["hardware"].get("node", "")),
@@ -201,11 +211,32 @@ def _paths(rank: dict[str, Any], name: str) -> tuple[str, ...]:
     return tuple(path for path in found if path.startswith("/") and os.path.normpath(path) == path)
 
 
-def _laid(capsule: Capsule, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:
+def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
+    """Of `--with-file PATH` and `PATH=MINE`, by PATH. `UsageError` names the files that can be given."""
+    wanted = {file.path for file in _redacted(capsule)}
+    given: dict[str, Path] = {}
+    for text in chosen:
+        path = next((path for path in wanted if text == path or text.startswith(f"{path}=")), None)
+        if path is None:
+            can = ", ".join(sorted(wanted)) or "none"
+            raise UsageError(f"--with-file {text}: the capsule lacks no such file", hint=f"files it lacks: {can}")
+        mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
+        if not mine.is_file():
+            raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")
+        given[path] = mine
+    return given
+
+
+def _redacted(capsule: Capsule) -> tuple[RankFile, ...]:
+    return tuple(file for file in read_files(capsule) if file.place is Place.REDACTED)
+
+
+def _laid(request: ReplayRequest, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:
     """The rank's files at the paths it knows; large ones from this machine, if they are still the same."""
+    capsule = request.capsule
     sizes = {file.path: file.size_bytes for file in open_files}
     kept = [file for file in read_files(capsule) if file.place is not Place.MISSING]
-    laid = [_lay(capsule, file, sizes.get(file.path)) for file in kept]
+    laid = [_lay(request, file, sizes.get(file.path)) for file in kept]
     known = {file.path for file in kept}
     for file in open_files:
         if file.is_written and not file.is_mapped and file.path not in known:
@@ -213,9 +244,14 @@ def _laid(capsule: Capsule, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile,
     return tuple(laid)
 
 
-def _lay(capsule: Capsule, file: RankFile, size_bytes: int | None) -> LaidFile:
+def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> LaidFile:
     if file.place is Place.INSIDE:
-        return LaidFile(source=content_path(capsule, file), target=file.path, mode=file.mode, size_bytes=size_bytes)
+        source = content_path(request.capsule, file)
+        return LaidFile(source=source, target=file.path, mode=file.mode, size_bytes=size_bytes)
+    if (mine := request.with_files.get(file.path)) is not None:
+        return LaidFile(source=mine, target=file.path, mode=file.mode, size_bytes=size_bytes)
+    if file.place is Place.REDACTED and changed(file):  # empty, so that it is there: opening it says why it is
+        return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
     if reason := changed(file):
         raise CapsuleError(
             f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was"

@@ -24,7 +24,7 @@ from prismdbg.runtime.spec import RANK, RunningRank, Runtime
 from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
 from prismdbg.session.checkpoint import Checkpoint
-from prismdbg.workflows.replay import Say, connect, last_record, start, take_over
+from prismdbg.workflows.replay import Say, connect, last_record, say_missing, start, take_over
 from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan, require_replayable
 from prismdbg.workflows.runtimes import choose
 from prismdbg.workflows.saved_images import SavedImages, error_of, with_saving
@@ -219,6 +219,7 @@ def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     """Everything that is made for it is removed at the end, images too, however it ends."""
     require_replayable(request.capsule.manifest)
     check_content(request.capsule)
+    say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own, image_folder() as images:
         runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)
         plan, why_not = with_saving(make_plan(request, session, own), runtime, images)

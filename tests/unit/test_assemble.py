@@ -123,6 +123,6 @@ def test_secrets_of_the_command_line_and_the_environment_stay_out(tmp_path: Path
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
     rank = capsule.rank()
     assert rank["argv"] == rank["orig_argv"][1:] and rank["argv"][4:] == ["--lr", "0.1"]
-    assert (rank["redacted"], rank["redacted_arguments"]) == (["MY_TOKEN"], ["--api-key", "argument 4"])
+    assert (rank["redacted"], rank["redacted_arguments"]) == (["MY_TOKEN"], ["--api-key", "--url"])
     said = redacted_arguments(capsule)
-    assert "the values of --api-key, argument 4; the program gets '<redacted>'" in said
+    assert "the values of --api-key, --url; the program gets '<redacted>'" in said

@@ -60,10 +60,11 @@ class _AfterTorch:
 
 if os.environ.get("PRISMDBG_CONFIG"):
     sys.meta_path.insert(0, _AfterTorch())
-if names := os.environ.pop("PRISMDBG_REDACTED", ""):  # in a replay: before anything can read them
+told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
+if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank import redacted
 
-    redacted.install(names.split(","))
+    redacted.install_from(told)
 try:
     _run_shadowed()
 except Exception as error:
