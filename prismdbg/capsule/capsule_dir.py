@@ -87,6 +87,10 @@ class CapsuleWriter:
             name = layout.STATS_DUMP if inside == layout.STATS_DUMP else f"{layout.CHECKPOINT}/{inside}"
             self.add_file(name, path, how)
 
+    def written(self, name: str) -> Path:
+        """Where a part that was added lies until the capsule is whole."""
+        return self._partial / name
+
     def holds(self, name: str) -> bool:
         return name in self._entries
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import Event, LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.errors import PrismError
+from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.model.counted import counted
 from prismdbg.workflows import checkpoints
 from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
@@ -163,6 +163,8 @@ class Supervisor:
             return
         try:
             self._ledger.capsule(entry, freeze(self._run, wanted))
+        except NotReplayable as error:
+            self._ledger.evidence(entry, error)
         except PrismError as error:
             self._ledger.problem(str(error), error.hint)
 
@@ -213,8 +215,11 @@ class Supervisor:
             incident = Incident(kind=IncidentKind.HANG, text=report.text, moment=report.moment)
             folders = [self._run.latest(rank) for rank in report.ranks]
             entry = self._ledger.incident(incident, [folder.name for folder in folders])
-            for rank in report.ranks:
-                self._capture_live(entry, rank, incident)
+            for rank, folder in zip(report.ranks, folders, strict=True):
+                if has_past(self._run, folder):
+                    self._freeze(entry, Wanted(folder=folder.name, incident=incident))
+                else:
+                    self._capture_live(entry, rank, incident)
 
     def _capture_live(self, entry: Entry, rank: int, incident: Incident) -> None:
         if not self._ledger.has_room():
@@ -231,6 +236,8 @@ class Supervisor:
         )
         try:
             self._ledger.capsule(entry, capture(request, self._say))
+        except NotReplayable as error:
+            self._ledger.evidence(entry, error)
         except PrismError as error:
             self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
 
