@@ -68,11 +68,17 @@ def test_until_a_moment(fixture: str, request: pytest.FixtureRequest) -> None:
     records = span(capsule)
     target = records[len(records) // 2]
     verdict = replay(capsule, "--until", target.moment)
-    assert (verdict["outcome"], verdict["moment"]) == ("stopped", str(target.moment))
+    assert (verdict["outcome"], verdict["moment"]) == ("identical", str(target.moment))
     assert verdict["tally"]["compared"] == len(records) // 2 + 1
     shown = prismdbg("replay", capsule, "--runtime", "local", "--until", str(target.moment))
     assert shown.code == 0
-    assert shown.out.startswith(f"stopped: at {target.moment}")
+    assert shown.out.startswith(f"identical up to {target.moment}: {len(records) // 2 + 1} collectives compared")
+    end = Capsule.open(capsule).manifest.moment_b
+    past = prismdbg("replay", capsule, "--runtime", "local", "--until", f"{end.step + 2}.9")
+    assert past.code == 2
+    assert (
+        f"ends at {end}, but --until is {end.step + 2}.9" in past.err and f"--until {end}, or leave it out" in past.err
+    )
 
 
 def test_out_of_time(nan_from_start: Taken) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chain import INCIDENTS, PARTS, Recording, Taken, assert_identical, prismdbg, recording, replay, span
+from chain import INCIDENTS, PARTS, Recording, Taken, altered, assert_identical, prismdbg, recording, replay, span
 from jobs import EXAMPLES, torchrun
 from waiting import wait_for
 
@@ -160,6 +160,44 @@ def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[i
     verdict = replay(capsules[2], code=7)
     assert verdict["outcome"] == "inconclusive"
     assert "the rank issued no collective between the start and the end moment" in verdict["summary"]
+
+
+def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> None:
+    script = INCIDENTS / "hang" / "train.py"
+    options = ("--checkpoint-every", 5, "--trigger", "hang=5s")
+    with recording(torchrun(script, "--out", tmp_path / "out", ranks=4), tmp_path, *options) as job:
+        job.wait_for(lambda: len(job.capsules) == 2, 180, "both sides of the hang to be captured")
+        assert job.stop().code != 0
+        made = {Capsule.open(path).manifest.rank: path for path in job.capsules}
+    never_came = made.pop(2)
+    (waiting,) = made.values()
+    for path in (never_came, waiting):
+        manifest = Capsule.open(path).manifest
+        assert manifest.origin is Origin.IMAGE and manifest.moment_a.step + 1 < manifest.moment_b.step
+        assert prismdbg("verify", path).code == 0
+        verdict = replay(path)
+        assert (verdict["outcome"], verdict["moment"]) == ("identical", str(manifest.moment_b)), verdict
+        assert verdict["tally"]["compared"] == len(span(path)) > 1 and verdict["strength"]["whole_steps"] >= 1
+        ends = "it hangs again" if path == never_came else "un-hung: what the rank waited in"
+        assert any(note.startswith(ends) for note in verdict["notes"]), verdict["notes"]
+
+
+def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
+    """The rank ends itself without a word; an earlier end of the replayed one is another end."""
+    with recording(torchrun(PARTS / "incidents.py", "exit", ranks=2), tmp_path, "--window", "all") as job:
+        assert job.end().code == 1
+        (capsule,) = job.capsules
+    assert Capsule.open(capsule).manifest.incident.kind is IncidentKind.LOST
+    verdict = replay(capsule)
+    assert_identical(verdict, capsule)
+    assert "the rank died here, as it did when it was recorded" in verdict["notes"]
+    facts = Capsule.open(capsule).rank()
+    for number, step in enumerate((9, 99)):  # dies earlier; comes past the place
+        changed = {**facts["environment"], "GOES_WRONG_AT": str(step)}
+        other = altered(capsule, tmp_path / f"other{number}", environment=changed)
+        verdict = replay(other, code=6 if step == 9 else 0)
+        assert verdict["outcome"] == ("rank lost" if step == 9 else "identical"), verdict
+        assert ("the rank died here, as it did when it was recorded" in verdict["notes"]) is False
 
 
 def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:
