@@ -129,7 +129,7 @@ WALKS: dict[str, Incident] = {
         ),
     ),
     "hang": Incident(
-        options=("--checkpoint-every", "5", "--trigger", "hang=10s"),
+        options=("--trigger", "hang=10s"),
         walks=(
             Walk(
                 capsule="hang-rank[013]-*",

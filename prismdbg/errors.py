@@ -3,6 +3,7 @@
     PrismError
     ├── UsageError           the request makes no sense as given                    exit 2
     ├── CapsuleError         a capsule or a run's log is damaged, hostile, newer    exit 3
+    │   └── NotReplayable    evidence was kept that no replay can start from
     ├── FacilityError        this machine lacks something                           exit 4
     │   ├── CriuError        criu refused; carries the decisive line of its log
     │   └── RuntimeFailure   the container or namespace could not be made or died
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from traceback import extract_tb
 
 
@@ -37,6 +39,14 @@ class UsageError(PrismError):
 
 class CapsuleError(PrismError):
     exit_code = 3
+
+
+class NotReplayable(CapsuleError):
+    """`evidence`: the folder of what was kept."""
+
+    def __init__(self, message: str, *, hint: str = "", evidence: Path) -> None:
+        super().__init__(message, hint=hint)
+        self.evidence = evidence
 
 
 class FacilityError(PrismError):

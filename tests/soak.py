@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integration"), str(Path(__file__).parents[1])]
 
 import psutil
-from chain import assert_same, parameters, prismdbg, recording, replay
+from chain import assert_identical, parameters, prismdbg, recording, replay
 from jobs import EXAMPLES, plain_environment, run, torchrun
 
 from prismdbg.workflows.session_folder import sessions_base
@@ -82,7 +82,7 @@ def once(home: Path, ranks: int, rank: int, runtime: str, expected: list[tuple[s
     assert parameters(ended) == expected, f"another end than the bare run's: {parameters(ended)}"
     assert not processes, f"ranks are left: {processes}"
     verdict = replay(capsule, runtime=runtime)
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)
     assert [state["equal"] for state in verdict["states"]] == [True], verdict["states"]
     left = [path for path in sessions_base().iterdir() if path.is_dir() and _mentions(path, capsule)]
     assert not left, f"sessions are left: {left}"

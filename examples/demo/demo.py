@@ -91,7 +91,7 @@ def main() -> None:
             run(PRISMDBG, "build", capsule)
     with Chapter(f"the rank again, alone, its peers virtual ({runtime})"):
         verdict = json.loads(ask(PRISMDBG, "replay", capsule, "--runtime", runtime, "--json"))
-        print(f"    {verdict['outcome']}: {verdict['tally']['compared']} collectives compared, to {verdict['moment']}")
+        print(f"    {verdict['summary']}")
         for note in verdict["notes"]:
             print(f"    {note}")
 

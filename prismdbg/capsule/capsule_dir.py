@@ -76,7 +76,17 @@ class CapsuleWriter:
         """A copy of the file, which fits into memory, as `edit` makes it."""
         with transfer.open_plain(source) as file:
             data = edit(file.read())
-        with transfer.create(target := self._target(name)) as out:
+        return self._write(name, self._target(name), data)
+
+    def edit(self, name: str, edit: Callable[[bytes], bytes]) -> FileEntry:
+        """Makes of a part that was added, and fits into memory, what `edit` makes of it."""
+        target = self._partial / name
+        data = edit(target.read_bytes())
+        target.unlink()
+        return self._write(name, target, data)
+
+    def _write(self, name: str, target: Path, data: bytes) -> FileEntry:
+        with transfer.create(target) as out:
             for start in range(0, len(data), transfer.CHUNK_BYTES):
                 transfer.write_sparse(out, data[start : start + transfer.CHUNK_BYTES])
             out.truncate(len(data))

@@ -1,27 +1,131 @@
-"""Does a log hold what a replay from A to B needs: every collective, and what each of them received?"""
+"""Does a log hold what a replay needs: every collective, and what each of them received? One rule for all who ask:
+who makes a capsule, who verifies it, and who replays it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from prismdbg.capsule import json_border, layout
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.model.collective import Collective, Group, State
+from prismdbg.model.collective import Collective, Group, PayloadRef, State
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 
 _SHOWN = 3
+Holds = Callable[[PayloadRef], bool]
 
 
-def gaps(log: RankLog, folder: Path, manifest: Manifest) -> Iterator[str]:
-    """One sentence for each thing that is missing between A and B."""
-    yield from _missing_records(log.collectives, manifest.moment_a, manifest.moment_b)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPoint:
+    """Where the rank stood at the start moment. past_records: how many collectives it had issued; in_flight: which of
+    these were not complete, and so are answered in the replay."""
+
+    past_records: int = 0
+    in_flight: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What a replay goes through. records: the collectives from the start to the end moment, in the order of issue;
+    in_flight: those issued before and answered in it. goes_on: the log holds a collective after the end moment."""
+
+    past_records: int
+    records: tuple[Collective, ...]
+    in_flight: tuple[Collective, ...]
+    goes_on: bool
+
+    @property
+    def end_record(self) -> int:
+        return self.records[-1].record_id if self.records else self.past_records - 1
+
+    @property
+    def answered(self) -> bool:
+        """Whether all of it was complete when the record ended."""
+        return all(record.state is not State.SCHEDULED for record in (*self.in_flight, *self.records))
+
+    def whole_steps(self, end: Moment) -> int:
+        """How many steps before the one of `end` are in it from their first collective on."""
+        if not self.records:
+            return 0
+        first = self.records[0].moment
+        return max(end.step - first.step - (first.collective > 1), 0)
+
+
+def span_of(log: RankLog, start: StartPoint, end: Moment | None) -> Span:
+    """`end`: None for the whole log."""
+    issued = sorted(log.collectives, key=lambda c: c.record_id)  # threads may write in another order than they issue
+    mine = [c for c in issued if c.record_id >= start.past_records]
+    records = tuple(c for c in mine if end is None or c.moment <= end)
+    in_flight = set(start.in_flight)
+    return Span(
+        past_records=start.past_records,
+        records=records,
+        in_flight=tuple(c for c in issued if c.record_id < start.past_records and c.record_id in in_flight),
+        goes_on=len(records) < len(mine),
+    )
+
+
+def capsule_span(capsule: Capsule, log: RankLog) -> Span:
+    """Of the capsule whose log this is. `CapsuleError` where it does not say where the rank stood."""
+    rank = json_border.read(capsule.path / layout.RANK)
+    start = StartPoint(
+        past_records=rank.integer("past_records") if rank.has("past_records") else 0,
+        in_flight=rank.integers("in_flight") if rank.has("in_flight") else (),
+    )
+    return span_of(log, start, capsule.manifest.moment_b)
+
+
+def gaps(log: RankLog, span: Span, folder: Path, manifest: Manifest) -> Iterator[str]:
+    """One sentence for each thing that is missing between the start and the end moment."""
+    yield from _missing_records(span, manifest.moment_a, manifest.moment_b)
     start = max(manifest.moment_a, manifest.replayable_from)
-    wanted = [c for c in log.collectives if start <= c.moment <= manifest.moment_b and needs_payload(c, log)]
-    yield from _missing_payloads(wanted, folder)
+    wanted = [c for c in span.records if start <= c.moment]
+    if manifest.replayable_from <= manifest.moment_a:
+        wanted = [*span.in_flight, *wanted]
+    yield from _missing_payloads(lacking(wanted, log, held_in(folder)))
+
+
+def replayable_from(log: RankLog, span: Span, here: Moment, holds: Holds) -> Moment:
+    """The first moment from which everything the rank received is held; past the end moment where nothing is. `here`:
+    where the rank stands if the span has no collective."""
+    moments = [record.moment for record in span.records] or [here]
+    last = moments[-1]
+    starts = [*moments, Moment(last.step, last.collective + 1)]
+    lost = [number for number, c in enumerate(span.records, 1) if _lacks(c, log, holds)]
+    if any(_lacks(c, log, holds) for c in span.in_flight):
+        lost.append(1)
+    return starts[max(lost, default=0)]
+
+
+def held_in(folder: Path) -> Holds:
+    """Whether the payload is in a segment of this folder."""
+
+    @cache
+    def size_bytes(segment: int) -> int:
+        path = folder / fmt.payload_segment(segment)
+        return path.stat().st_size if path.is_file() else 0
+
+    return lambda ref: size_bytes(ref.segment) >= ref.offset + ref.size_bytes
+
+
+def lacking(collectives: Sequence[Collective], log: RankLog, holds: Holds) -> list[Collective]:
+    """Those that cannot be answered as they were."""
+    return [c for c in collectives if _lacks(c, log, holds)]
+
+
+def needs_payload(collective: Collective, log: RankLog) -> bool:
+    """Whether a replay can answer it only with the bytes that were received."""
+    if collective.state is not State.COMPLETED or collective.can_be_made_again:
+        return False
+    return receives(collective, log.rank, log.groups.get(collective.group))
 
 
 def receives(collective: Collective, rank: int, group: Group | None) -> bool:
@@ -36,16 +140,26 @@ def receives(collective: Collective, rank: int, group: Group | None) -> bool:
     return True
 
 
-def _missing_records(collectives: Sequence[Collective], first: Moment, last: Moment) -> Iterator[str]:
-    """A itself may be issued before the origin or be its first call: the record after A is enough."""
-    in_order = sorted(collectives, key=lambda c: c.record_id)  # threads may write in another order than they issue
-    window = [c for c in in_order if first <= c.moment <= last]
-    if window and window[0].moment != first and window[0].moment.collective != _next(first, window[0].moment):
-        yield f"begins at {window[0].moment}, not at {first}"
-    for before, after in pairwise(window):
+def _lacks(collective: Collective, log: RankLog, holds: Holds) -> bool:
+    return needs_payload(collective, log) and (collective.payload is None or not holds(collective.payload))
+
+
+def _missing_records(span: Span, first: Moment, last: Moment) -> Iterator[str]:
+    """The start moment itself may be issued before the origin or be its first call: the record after it is enough."""
+    records = span.records
+    if not records:
+        if last != first:
+            yield f"holds no collective after {first}, and ends at {last}"
+        return
+    begin = records[0]
+    if begin.moment != first and begin.moment.collective != _next(first, begin.moment):
+        yield f"begins at {begin.moment}, not at {first}"
+    if lost := begin.record_id - span.past_records:
+        yield f"lacks {counted(lost, 'collective')} before {begin.moment}"
+    for before, after in pairwise(records):
         if lost := after.record_id - before.record_id - 1:
             yield f"lacks {counted(lost, 'collective')} between {before.moment} and {after.moment}"
-    end = in_order[-1].moment if in_order else Moment(0)
+    end = records[-1].moment
     if last.collective and end < Moment(last.step, last.collective):
         yield f"ends at {end}, before {last}"
 
@@ -54,23 +168,7 @@ def _next(moment: Moment, found: Moment) -> int:
     return moment.collective + 1 if found.step == moment.step else 1
 
 
-def needs_payload(collective: Collective, log: RankLog) -> bool:
-    """Whether a replay can answer it only with the bytes that were received."""
-    if collective.state is not State.COMPLETED or collective.can_be_made_again:
-        return False
-    return receives(collective, log.rank, log.groups.get(collective.group))
-
-
-def _missing_payloads(collectives: Sequence[Collective], folder: Path) -> Iterator[str]:
-    sizes: dict[int, int] = {}
-    missing: list[Moment] = []
-    for collective in collectives:
-        ref = collective.payload
-        if ref is not None and ref.segment not in sizes:
-            path = folder / fmt.payload_segment(ref.segment)
-            sizes[ref.segment] = path.stat().st_size if path.is_file() else 0
-        if ref is None or sizes[ref.segment] < ref.offset + ref.size_bytes:
-            missing.append(collective.moment)
-    if missing:
-        shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
-        yield f"lacks what {counted(len(missing), 'collective')} received: {shown}"
+def _missing_payloads(collectives: Sequence[Collective]) -> Iterator[str]:
+    if collectives:
+        shown = ", ".join(str(c.moment) for c in collectives[:_SHOWN]) + (", ..." if len(collectives) > _SHOWN else "")
+        yield f"lacks what {counted(len(collectives), 'collective')} received: {shown}"

@@ -94,12 +94,13 @@ class Manifest:
 
     @property
     def not_replayable(self) -> str:
-        """Why a replay from A cannot be, in a few words; empty where it can."""
+        """Why a replay from the start moment is impossible, in a few words; empty where it is not."""
         if self.replayable_from <= self.moment_a:
             return ""
         if self.replayable_from > self.moment_b:
             return "not replayable: nothing of what the rank received is there"
-        return f"not replayable before {self.replayable_from}: what the rank received from A on is not all there"
+        start = self.replayable_from
+        return f"not replayable before {start}: what the rank received from the start moment on is not all there"
 
     @property
     def size_bytes(self) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prismdbg.capsule import files, json_border, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import gaps
+from prismdbg.capsule.log_coverage import capsule_span, gaps
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
@@ -40,10 +40,23 @@ def verify(path: Path) -> list[Finding]:
     return _not_fatal(path, findings(path))
 
 
-def check_content(capsule: Capsule) -> None:
-    """Before anything in it is run: every part is there and is what the manifest says. `CapsuleError` where not."""
-    _not_fatal(capsule.path, _missing_parts(capsule.manifest))
-    _not_fatal(capsule.path, _tree(capsule))
+def require_replayable(capsule: Capsule) -> None:
+    """Before anything in it is run: `CapsuleError` where `verify` finds it damaged or incomplete."""
+    check_manifest(capsule)
+    for finding in _not_fatal(capsule.path, findings(capsule.path)):
+        if finding.severity is Severity.INCOMPLETE:
+            raise CapsuleError(f"{capsule.path} cannot be replayed: {finding}", hint="`prismdbg open` shows the record")
+
+
+def check_manifest(capsule: Capsule) -> None:
+    """What the manifest alone says: a replay starts at the start moment, so what was received from there on must be
+    there."""
+    manifest = capsule.manifest
+    if manifest.not_replayable:
+        raise CapsuleError(
+            f"the capsule starts at {manifest.moment_a} and is {manifest.not_replayable}",
+            hint="record with a larger --window, or with --checkpoint-every within it; `prismdbg open` shows the rest",
+        )
 
 
 def _not_fatal(path: Path, found: Iterable[Finding]) -> list[Finding]:
@@ -149,17 +162,22 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, file.path, "was read by the rank and could not be kept")
         elif file.place is files.Place.REDACTED:
             yield Finding(Severity.NOTE, file.path, "holds credentials and was left out: --with-file lays yours there")
+        elif file.place is files.Place.BOUND and (reason := files.changed(file)):
+            yield Finding(Severity.INCOMPLETE, file.path, f"is needed and not in the capsule: {reason}")
 
 
 def _log(capsule: Capsule) -> Iterator[Finding]:
+    if layout.RANK not in capsule.manifest.files:  # said already
+        return
     try:
         log = read_log(capsule.log)
+        span = capsule_span(capsule, log)
     except CapsuleError as error:
         yield Finding(Severity.FATAL, layout.LOG, str(error))
         return
     if log.rank != capsule.manifest.rank:
         yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, wanted {capsule.manifest.rank}")
-    for text in gaps(log, capsule.log, capsule.manifest):
+    for text in gaps(log, span, capsule.log, capsule.manifest):
         yield Finding(Severity.FATAL, layout.LOG, text)
 
 

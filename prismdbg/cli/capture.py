@@ -38,6 +38,8 @@ def command(run: Path, rank: int, window: int, origin: str, timeout: float, outp
 
     The rank stands still only while its image is taken. `--origin start` needs no image and no privilege: the
     capsule replays from the program's first line, if RUN was recorded with --window all.
+
+    Exits 3 when what was kept cannot be replayed; it is kept as CAPSULE.evidence.
     """
     request = CaptureRequest(
         run=RunFolder.existing(run),
@@ -52,6 +54,4 @@ def command(run: Path, rank: int, window: int, origin: str, timeout: float, outp
     render.say(
         f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {render.size(manifest.size_bytes)}"
     )
-    if manifest.not_replayable:
-        render.say(f"warning: {manifest.not_replayable}; record with a larger --window-bytes, or capture fewer steps")
     render.emit(str(output))

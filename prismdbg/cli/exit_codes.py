@@ -13,6 +13,7 @@ class ExitCode(IntEnum):
     LACKING = 4  # this machine lacks something
     DIVERGED = 5
     RANK_LOST = 6
+    INCONCLUSIVE = 7  # a replay that can be said neither to be identical nor to differ
     TIMEOUT = 124
     CANNOT_TELL = 125  # --bisect: `git bisect run` skips this commit
     NO_VERDICT = 128  # --bisect: wrong usage; `git bisect run` takes 1 to 127 for bad and stops here

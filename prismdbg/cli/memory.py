@@ -21,12 +21,13 @@ from prismdbg.memory.peak import peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.compare import Outcome
+from prismdbg.workflows.compare import require_inside
 from prismdbg.workflows.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.sealed import Keys
+from prismdbg.workflows.verdict import Outcome
 
 _BYS = [by.value for by in By]
 
@@ -138,6 +139,7 @@ def _trace(
     if folder is not None:
         return _Found(trace=open_trace(folder))
     with opened(capsule_at(path, rank), keys) as capsule:
+        require_inside(capsule, until)
         b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:

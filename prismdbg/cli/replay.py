@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -19,19 +19,19 @@ from prismdbg.cli.replay_script import replay_scripted
 from prismdbg.cli.stop_text import source_lines
 from prismdbg.model.moment import Moment
 from prismdbg.session.story import render_story
-from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
+from prismdbg.workflows.compare import Verdict, require_inside, run_to_end
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.replay import open_replay
 from prismdbg.workflows.sealed import Keys
+from prismdbg.workflows.verdict import Outcome
 
 _CODES = {
-    Outcome.SAME: ExitCode.OK,
-    Outcome.UNHUNG: ExitCode.OK,
-    Outcome.NOTHING: ExitCode.OK,
-    Outcome.STOPPED: ExitCode.OK,
+    Outcome.IDENTICAL: ExitCode.OK,
     Outcome.DIVERGED: ExitCode.DIVERGED,
+    Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     Outcome.RANK_LOST: ExitCode.RANK_LOST,
 }
+_NO_VERDICT = (ExitCode.RANK_LOST, ExitCode.INCONCLUSIVE)
 OUTPUT_SHOWN_BYTES = 4000
 
 
@@ -87,16 +87,17 @@ def command(
     with_files: tuple[str, ...],
     keys: Keys,
 ) -> int:
-    """Run the rank in CAPSULE again, from A to B, with no network, no peers and no capabilities, and compare every
-    collective with the record.
+    """Run the rank in CAPSULE again, from the start to the end moment, with no network, no peers and no capabilities,
+    and compare every collective with the record.
 
-    Exits 0 when it was the run that was, or when a rank that hung was un-hung; 5 when it diverged, 3 for a bad
-    capsule, 4 when this machine lacks something, 124 when the time is over. With --script it exits 1 when an
+    Exits 0 when the replay is identical to the recorded run up to the end moment, 5 when it diverged, 7 when it is
+    inconclusive: nothing was compared, or the record does not say enough. Exits 3 for a bad capsule, 4 when this
+    machine lacks something, 6 when the process died, 124 when the time is over. With --script it exits 1 when an
     expectation failed. With --source, where the program may leave the record: 0 when the incident does not happen
-    again, 1 when it does.
+    again, 1 when it does, 7 when that cannot be decided.
 
     With --bisect, as `git bisect run` wants it: 125, which skips the commit, when the program fails otherwise or
-    nothing can be told; 128, which ends the search, for wrong usage, --bisect without --source among it.
+    the replay is inconclusive; 128, which ends the search, for wrong usage, --bisect without --source among it.
     """
     chosen = Chosen(
         capsule=capsule,
@@ -136,7 +137,7 @@ def _by_lines(chosen: Chosen, name: str) -> int:
 def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
     with opened(capsule, chosen.keys) as whole:
-        require_ahead(whole, chosen.until)
+        require_inside(whole, chosen.until)
         with open_replay(chosen.request(whole), _say) as live:
             verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
             output = live.output.text()
@@ -150,7 +151,7 @@ def _compare(chosen: Chosen) -> int:
         if kept:
             render.say(f"its whole output: {kept}")
     code = _CODES[verdict.outcome]
-    return ExitCode.CANNOT_TELL if chosen.bisect and code is ExitCode.RANK_LOST else code
+    return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
 
 
 def _keep_output(capsule: Path, output: str) -> Path | None:
@@ -179,6 +180,8 @@ def _say(text: str) -> None:
 def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
     return {
         "outcome": verdict.outcome,
+        "why": verdict.why or None,
+        "strength": {**asdict(verdict.strength), "thin": verdict.strength.is_thin},
         "summary": verdict.summary,
         "moment": verdict.moment,
         "went_on_to": verdict.went_on_to or None,
@@ -206,17 +209,19 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         render.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:
         render.emit(verdict.summary)
-    if verdict.outcome in (Outcome.SAME, Outcome.UNHUNG):
+    if verdict.outcome in (Outcome.IDENTICAL, Outcome.INCONCLUSIVE):
         render.say(f"recorded as: {incident}")
     for note in verdict.notes:
         render.say(note)
     if tally.get("again"):
-        render.say("emulated: what its peers sent was made up, now as then; what values are is said of this run alone")
+        render.say(
+            "emulated: the peers' answers are synthesized, as they were when it ran; values hold for this run alone"
+        )
     if tally.get("object_notes"):
         render.say(f"{tally['object_notes']} pickled objects differ, as a pid or a time does; --strict counts them")
     if tally.get("synthesized"):
         render.say(
-            f"{tally['synthesized']} answers were synthesized: nothing was recorded there; what follows is assumed"
+            f"{tally['synthesized']} answers were synthesized: nothing was recorded there; what follows rests on them"
         )
     for state in verdict.states:
         render.say(

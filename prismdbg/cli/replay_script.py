@@ -20,11 +20,12 @@ from prismdbg.script.language import NO_SCRIPT
 from prismdbg.script.reader import read_file
 from prismdbg.script.scripted import Scripted, run_scripted
 from prismdbg.session.story import render_story
-from prismdbg.workflows.compare import Outcome as Compared
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.source_overlay import Overlay
+from prismdbg.workflows.verdict import Outcome as Compared
 
 MAX_NAMED = 8
+_FIX_CODES = {Judgement.GONE: ExitCode.OK, Judgement.UNKNOWN: ExitCode.INCONCLUSIVE}
 _MARKS = {Outcome.HELD: "held     ", Outcome.FAILED: "FAILED   ", Outcome.UNDECIDED: "undecided"}
 
 
@@ -49,8 +50,10 @@ def exit_code(result: Scripted, *, scripted: bool, bisect: bool) -> int:
             return ExitCode.TIMEOUT
         case Ending.LOST if result.verdict is None or result.verdict.outcome is Compared.RANK_LOST:
             return _lost(fix, bisect)
+        case Ending.INCONCLUSIVE:
+            return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
     if fix is not None and not scripted:
-        return ExitCode.OK if fix.judgement is Judgement.GONE else ExitCode.FAILED
+        return _FIX_CODES.get(fix.judgement, ExitCode.FAILED)
     return ExitCode.OK
 
 
@@ -109,6 +112,7 @@ def to_json(result: Scripted, code: int, overlay: Overlay | None) -> dict[str, A
         "records": [record.to_json() for record in findings.records],
         "notes": [*findings.notes, *(verdict.notes if verdict is not None else ())],
         "outcome": verdict.outcome if verdict is not None else None,
+        "why": (verdict.why or None) if verdict is not None else None,
         "story": verdict.story if verdict is not None else None,
         "fix": result.fix.to_json() if result.fix is not None else None,
         "source": _overlay_json(overlay) if overlay is not None else None,
@@ -160,6 +164,8 @@ def show(result: Scripted, capsule: Path) -> None:
     verdict = result.verdict
     if verdict is not None and verdict.story is not None:
         render.say(render_story(verdict.story))
+    elif verdict is not None:
+        render.say(verdict.summary)
     for note in verdict.notes if verdict is not None else ():
         render.say(note)
     if result.fix is not None:

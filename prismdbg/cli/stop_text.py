@@ -36,7 +36,7 @@ Json = dict[str, Any]
 _WHY = {
     "start": "before the first line that follows `import torch`",
     "parked": "where it was captured; nothing can be looked at before it goes on",
-    "end of the log": "the record ends here; whoever answers from now on is synthesized",
+    "end of the log": "the record ends here; from here on peers' answers are synthesized",
 }
 _ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
@@ -102,11 +102,12 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
 
 
 def tally_text(tally: Json) -> str:
-    parts = [f"{counted(tally['compared'], 'collective')} ({tally['fingerprints']} with what they send)"]
+    fingerprints = tally["fingerprints"] - tally.get("object_notes", 0)
+    parts = [f"{counted(tally['compared'], 'collective')} compared, {fingerprints} with their payload fingerprints"]
     if tally.get("object_notes"):
         parts.append(f"{tally['object_notes']} pickled objects that differ")
     again = tally.get("again", 0)
-    parts.append(f"{again} made up as when it was emulated" if again else f"{tally['synthesized']} synthesized")
+    parts.append(f"{again} synthesized as when it was emulated" if again else f"{tally['synthesized']} synthesized")
     if again and tally["synthesized"]:
         parts.append(f"{tally['synthesized']} otherwise")
     if tally.get("missing"):

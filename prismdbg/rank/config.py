@@ -54,9 +54,11 @@ class RankConfig:
 
     @property
     def payload_window(self) -> tuple[bool, int, int]:
-        """on, steps (0: no limit), bytes. With checkpoints the supervisor says from which step to keep."""
-        steps = 1 if self.checkpoint_every else max(self.window_steps, 0)
-        return bool(self.checkpoint_every or self.window_steps), steps, self.window_bytes
+        """on, steps (0: no limit), bytes. With checkpoints at least what follows the older one is kept, too: the
+        supervisor says from which step on."""
+        on = bool(self.checkpoint_every or self.window_steps)
+        steps = 0 if self.window_steps < 0 else max(self.window_steps, int(on))
+        return on, steps, self.window_bytes
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from prismdbg.capsule.log_coverage import needs_payload
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.call import Call, Redispatch
@@ -65,6 +66,7 @@ class Replayer:
         self.halts = Halts(gate, publish)
         self.events: Events | None = None
         self._served = threading.Condition()
+        self._all_told = False
         self._threads: dict[int, int] = {}  # this process's threads, as the record numbers them
 
     @property
@@ -163,6 +165,10 @@ class Replayer:
             self.tally.served.add(record.record_id)
             self._threads[threading.get_ident()] = record.thread_id
             self._served.notify_all()
+            done = not self._all_told and len(self.tally.served) > self.end - self.first and not self.missing()
+            self._all_told |= done
+        if done:  # told before the program goes on: it may end without another word
+            self._publish("all_compared", moment=str(record.moment), tally=self.tally_json())
 
     def _behind(self, record: Collective | None) -> list[Collective]:
         """What is missing where this thread comes past B. What another thread issued in the recorded run was issued
@@ -291,7 +297,7 @@ class Replayer:
             if record is not None and record.payload is not None:
                 self._recorded.fill(outputs, record.payload)
                 return True
-            if record is not None and record.time_completed_ns is not None:
+            if record is not None and record.state is State.COMPLETED and not needs_payload(record, self._log):
                 return True
         except PrismError as error:
             self._publish("note", text=str(error))

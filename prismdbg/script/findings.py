@@ -27,6 +27,7 @@ class Ending(StrEnum):
     NOT_STARTED = "not started"
     COMPLETE = "complete"  # to run_to, to B, or to the program's end
     DIVERGED = "diverged"
+    INCONCLUSIVE = "inconclusive"  # it came to its end, and can be said neither to be identical nor to differ
     LOST = "rank lost"
     TIMEOUT = "out of time"
     BROKEN = "broken off"  # by an error, or from outside

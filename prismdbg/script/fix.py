@@ -16,6 +16,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending
 from prismdbg.session.notices import Departed, ProgramRaised
 from prismdbg.session.story import headline
+from prismdbg.workflows.verdict import MAY_DIE, Recorded
 
 # the incidents that a run is seen to have again; a hang, say, is answered in every replay
 CAN_RECUR = frozenset([IncidentKind.NAN, IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST])
@@ -25,7 +26,7 @@ class Judgement(StrEnum):
     GONE = "gone"  # the incident does not happen any more
     RECURS = "recurs"
     OTHER = "another failure"  # the program fails, but otherwise than it did
-    UNKNOWN = "unknown"
+    UNKNOWN = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Run:
     affected: Moment | None = None
     first_nan: Moment | None = None
     raised: ProgramRaised | None = None
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +63,9 @@ class FixVerdict:
         }
 
 
-def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Moment]) -> FixVerdict:
-    """`end`: B. `recorded`: the moments from A to B."""
-    judgement, why = _judged(run, incident)
+def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Moment], known: Recorded) -> FixVerdict:
+    """`end`: the end moment. `recorded`: the moments up to it. `known`: what the record says of its end."""
+    judgement, why = _judged(run, incident, end, known)
     left = run.departed.moment if run.departed is not None else None
     decisive = run.first_nan or min(incident.moment or end, run.reached)
     on_record = run.affected is None or run.affected >= decisive
@@ -76,9 +78,9 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
     return FixVerdict(judgement=judgement, text="; ".join(parts), left=left, affected=run.affected, on_record=on_record)
 
 
-def _judged(run: Run, incident: Incident) -> tuple[Judgement, str]:
+def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple[Judgement, str]:
     if run.ending is Ending.LOST:
-        if incident.kind in (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY):
+        if incident.kind in MAY_DIE and run.reached >= (incident.moment or end):
             return Judgement.RECURS, "the rank died, as it did when it was recorded"
         return Judgement.OTHER, "the rank died"
     if run.raised is not None:
@@ -92,6 +94,14 @@ def _judged(run: Run, incident: Incident) -> tuple[Judgement, str]:
         return (Judgement.RECURS, f"{text}, as when it was recorded") if again else (Judgement.OTHER, text)
     if run.ending is not Ending.COMPLETE:
         return Judgement.UNKNOWN, str(run.ending)
+    if run.exit_code not in (None, 0, known.exit_code):
+        return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
+    if run.reached < min(incident.moment or end, end):
+        return Judgement.UNKNOWN, f"inconclusive, the program ended before {incident.moment or end}, where it happened"
+    if incident.kind is IncidentKind.HANG and not known.answered:
+        return Judgement.UNKNOWN, "inconclusive, the answer that it hung for is synthesized in every replay"
+    if incident.kind is IncidentKind.HANG and run.reached <= end:
+        return Judgement.UNKNOWN, "inconclusive, it issued no collective after the place where it hung"
     if incident.kind is IncidentKind.HANG:
         return Judgement.GONE, "it went past the place where it hung; no exception, no NaN"
     return Judgement.GONE, "no exception, no NaN"
@@ -111,7 +121,7 @@ def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:
         return f"the program sends what the recorded one sent, up to {min(run.reached, end)}"
     left, story = run.departed.moment, run.departed.story
     before = max((moment for moment in recorded if moment < left), default=None)
-    same = f"same up to {before}" if before is not None else "nothing is as recorded"
+    same = f"identical up to {before}" if before is not None else "nothing is as recorded"
     if story.get("assumed"):
         return f"{same}; from {left} on peers are assumed to send something else"
     differs = f"from {left} on what it sends differs ({headline(story)})"

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.script.findings import Finding, Findings, Outcome
+from prismdbg.script.findings import Ending, Finding, Findings, Outcome
 
+REPLAY = "the replay is identical to the recorded run"
 # what XML 1.0 has no place for, not even escaped
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -21,15 +22,15 @@ Look = Callable[[Moment | None], str]
 
 def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look) -> bytes:
     """`look`: the command that opens the replay at a moment."""
-    checks = findings.checks
+    checks, inconclusive = findings.checks, findings.ending is Ending.INCONCLUSIVE
     root = ElementTree.Element("testsuites")
     head = ElementTree.SubElement(
         root,
         "testsuite",
         name=_text(suite),
-        tests=str(len(checks)),
+        tests=str(len(checks) + inconclusive),
         failures=str(len(findings.failed)),
-        errors=str(len(findings.undecided)),
+        errors=str(len(findings.undecided) + inconclusive),
         skipped="0",
         time=f"{elapsed_s:.3f}",
     )
@@ -41,6 +42,10 @@ def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look) -> by
         ElementTree.SubElement(listed, "property", name=_text(name), value=_text(value))
     for check in checks:
         _case(head, check, findings, suite, look)
+    if inconclusive:
+        case = ElementTree.SubElement(head, "testcase", classname=_text(suite), name=REPLAY)
+        why = _text(f"{findings.ending}: {findings.cut_short}")
+        ElementTree.SubElement(case, "error", type=str(findings.ending), message=why).text = _came(findings.reached)
     ElementTree.indent(root)
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import capsule_span
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Findings
@@ -20,11 +22,13 @@ from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
 from prismdbg.session.stop_check import check, check_value, doubt
 from prismdbg.session.stops import StopKind, StopSpec
-from prismdbg.workflows.compare import Outcome, Verdict, judge
+from prismdbg.workflows import compare
+from prismdbg.workflows.compare import Verdict, judge
 from prismdbg.workflows.debugger import Debugger, Settings, debug
 from prismdbg.workflows.known_names import known_names
 from prismdbg.workflows.replay import ReplayRequest, Say
 from prismdbg.workflows.travel import Travel, open_travel
+from prismdbg.workflows.verdict import End, Outcome
 
 END_BOUND_S = 10.0
 
@@ -37,6 +41,7 @@ class Listener:
     departed: notices.Departed | None = None
     raised: notices.ProgramRaised | None = None
     first_nan: Moment | None = None
+    exit_code: int | None = None
     nan_stop: int = 0
     runner: Runner | None = None
 
@@ -46,23 +51,38 @@ class Listener:
             case notices.Departed():
                 self.departed = self.departed or notice
             case notices.Diverged():
-                verdict.outcome, verdict.story = Outcome.DIVERGED, notice.story
+                self._ends(End.DIFFERED)
+                verdict.story = notice.story
             case notices.ProgramRaised():
                 self.raised = notice
-                verdict.raised = {"type": notice.kind, "text": notice.text}
+                verdict.take({"type": notice.kind, "text": notice.text, "thread": notice.in_thread})
+            case notices.Synthesized():
+                verdict.synthesized.append({"moment": str(notice.moment), "collective": notice.collective})
+            case notices.AllCompared():
+                verdict.is_covered, verdict.tally = True, notice.tally
             case notices.StateCompared():
                 state = {"moment": str(notice.moment), "equal": notice.equal}
                 verdict.states.append({**state, "expected": notice.expected, "actual": notice.actual})
             case notices.EndOfLog():
-                verdict.tally, verdict.went_on_to = notice.tally, str(notice.moment)
+                if self._ends(End.NEXT_CALL):
+                    verdict.tally, verdict.went_on_to = notice.tally, str(notice.moment)
             case notices.Finished():
-                verdict.tally, verdict.exit_code = notice.tally, notice.code
+                self.exit_code = notice.code
+                if self._ends(End.FINISHED):
+                    verdict.tally, verdict.exit_code = notice.tally, notice.code
             case notices.Hit() if notice.stop == self.nan_stop:
                 self.first_nan = self.first_nan or notice.moment
             case notices.StopFailed() if self.runner is not None:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():
                 verdict.notes.append(notice.text)
+
+    def _ends(self, end: End) -> bool:
+        """The first of them is how the replay ended: what follows is synthesized, or a way back."""
+        if self.verdict.end is not End.NOT_RUN:
+            return False
+        self.verdict.end = end
+        return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,21 +186,26 @@ def _judge(
         affected=affected,
         first_nan=listener.first_nan,
         raised=listener.raised,
+        exit_code=listener.exit_code,
     )
     if may_depart:
-        result.fix = judge_fix(seen, manifest.incident, manifest.moment_b, recorded)
+        log = read_log(capsule.log)
+        known = compare.recorded(manifest.incident.kind, log, capsule_span(capsule, log))
+        result.fix = judge_fix(seen, manifest.incident, manifest.moment_b, recorded, known)
         return
     if findings.ending in (Ending.TIMEOUT, Ending.BROKEN):
         return
-    if findings.ending is Ending.LOST:
-        verdict.outcome = Outcome.RANK_LOST
-    if script.run_to is None or findings.ending is not Ending.COMPLETE:
-        judge(capsule, verdict)
-    else:
-        verdict.outcome = Outcome.STOPPED
+    if verdict.end is End.NOT_RUN:
+        verdict.end = End.DIED if findings.ending is Ending.LOST else End.UNTIL
+    judge(capsule, verdict)
     result.verdict = verdict
     if verdict.outcome is Outcome.DIVERGED:
         findings.ending = Ending.DIVERGED
+    elif verdict.outcome is Outcome.INCONCLUSIVE:
+        findings.ending, findings.cut_short = Ending.INCONCLUSIVE, verdict.why
+    elif verdict.outcome is Outcome.IDENTICAL and findings.ending is Ending.LOST:  # it died where the recorded one did
+        findings.ending = Ending.COMPLETE
+        findings.close()
 
 
 class _Affected:
@@ -201,6 +226,8 @@ class _Affected:
             tally: dict[str, Any] = self._debugger.tally()
         except PrismError:
             tally = self._listener.verdict.tally
+        if self._listener.verdict.end is End.NOT_RUN:
+            self._listener.verdict.tally = tally
         text = tally.get("affected")
         self.moment = Moment.parse(text) if text else None
 

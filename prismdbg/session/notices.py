@@ -71,15 +71,24 @@ class Departed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesized:
-    """A peer's answer was made up, for nothing was recorded."""
+    """A peer's answer was synthesized: no recording of it exists."""
 
     moment: Moment
     op: str
+    collective: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfLog:
     """Everything recorded was replayed; a stop follows, and from then on peers are synthesized."""
+
+    moment: Moment
+    tally: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllCompared:
+    """The last recorded collective was compared and answered; the rank goes on."""
 
     moment: Moment
     tally: Json
@@ -97,12 +106,13 @@ class StateCompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRaised:
-    """An exception that nothing in the program caught."""
+    """An exception that nothing in the program caught. in_thread: it ends that thread alone."""
 
     moment: Moment
     kind: str
     text: str
     traceback: tuple[str, ...]
+    in_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +202,7 @@ Notice = (
     | Departed
     | Synthesized
     | EndOfLog
+    | AllCompared
     | StateCompared
     | ProgramRaised
     | Finished
@@ -225,7 +236,11 @@ def _parse(event: Json) -> Notice:
             return Departed(moment=moment, story=event)
         case "synthesized":
             collective = event["collective"]
-            return Synthesized(moment=moment, op=str(collective.get("profiling_name", collective.get("op", ""))))
+            return Synthesized(
+                moment=moment,
+                op=str(collective.get("profiling_name", collective.get("op", ""))),
+                collective=dict(collective),
+            )
         case "end_of_log":
             return EndOfLog(moment=moment, tally=dict(event["tally"]))
         case "state":
@@ -233,7 +248,15 @@ def _parse(event: Json) -> Notice:
             return StateCompared(moment=moment, equal=bool(event["equal"]), expected=expected, actual=actual)
         case "exception":
             traceback = tuple(str(line) for line in event["traceback"])
-            return ProgramRaised(moment=moment, kind=str(event["type"]), text=str(event["text"]), traceback=traceback)
+            return ProgramRaised(
+                moment=moment,
+                kind=str(event["type"]),
+                text=str(event["text"]),
+                traceback=traceback,
+                in_thread=bool(event.get("thread")),
+            )
+        case "all_compared":
+            return AllCompared(moment=moment, tally=dict(event["tally"]))
         case "finished":
             return Finished(moment=moment, code=int(event["code"]), tally=dict(event["tally"]))
         case "hit":

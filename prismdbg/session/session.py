@@ -202,7 +202,7 @@ class Session:
         self._asked_beyond = True
         if not insists:
             raise UsageError(
-                "the record ends here: whoever answers from now on is synthesized, and so is every later value",
+                "the record ends here: from here on peers' answers are synthesized, and later values rest on them",
                 hint="once more, or continue!, goes on",
             )
 

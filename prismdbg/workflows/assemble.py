@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,14 @@ from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
-from prismdbg.capsule.log_coverage import needs_payload
+from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, span_of
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.graph.slice import build_slice
-from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.runtime.environment import Environment
@@ -56,15 +54,18 @@ class Ingredients:
 
 
 def assemble(parts: Ingredients) -> Capsule:
-    """Writes the capsule whole or not at all. Segments that the live rank still writes are copied as they are."""
-    log = read_log(parts.folder)
-    records = _records(log, parts)
+    """Writes the capsule whole or not at all. Segments that the live rank still writes are copied as they are.
+
+    `NotReplayable` where a replay from the start moment is impossible: what there is stands under another name then.
+    """
     rank = read_json(parts.folder / "rank.json")
     if not rank:
         raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
+        log = _add_events(writer, parts.folder)
+        span = span_of(log, StartPoint(past_records=parts.past_records, in_flight=parts.in_flight), parts.last_moment)
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
-        a, b = _span(records, log, parts)
+        a, b = _ends(log, span)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
         there = {"folders": paths.folders, "absent": paths.absent}
         environment_files = environment_of(parts.run, parts.folder)
@@ -75,7 +76,9 @@ def assemble(parts: Ingredients) -> Capsule:
         )
         secrets = Redaction.of(rank, files, log)
         writer.add_json(layout.RANK, {**secrets.describe(rank), **origin, **there})
-        segments = _add_log(writer, parts.folder, records, secrets.mask)
+        for path in sorted(parts.folder.glob("events.*.seg")):
+            writer.edit(f"{layout.LOG}/{path.name}", secrets.mask)
+        ends = _add_payloads(writer, parts.folder, span)
         of_it = parts.incident.kind in TAKEN_FOR
         if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
             writer.add_json(layout.STACKS, taken.to_json())
@@ -87,46 +90,63 @@ def assemble(parts: Ingredients) -> Capsule:
         after_b = min((r.moment for r in log.collectives if r.moment > b), default=None)
         left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
         notes = (*parts.notes, left_out) if left_out else parts.notes
-        whole_from = replayable_from(records, log, segments) if records else a
-        manifest = _manifest(replace(parts, notes=notes), log, rank, records, (a, b, whole_from))
+        whole_from = replayable_from(log, span, a, lambda ref: ends.get(ref.segment, 0) >= ref.offset + ref.size_bytes)
+        manifest = _manifest(replace(parts, notes=notes), log, rank, span, (a, b, whole_from))
         manifest, findings = secrets.of_manifest(manifest)
-        hits = Search(writer.folder, files, replace(log, collectives=records), secrets.known).hits()
+        hits = Search(writer.folder, files, replace(log, collectives=list(span.records)), secrets.known).hits()
         found = [*secrets.findings, *findings, *(hit.finding for hit in hits)]
         writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
-        return writer.finish(manifest)
+        capsule = writer.finish(manifest)
+    return _require_replayable(capsule)
 
 
-def _records(log: RankLog, parts: Ingredients) -> list[Collective]:
-    """The collectives from A to B."""
-    last = parts.last_moment
-    issued = sorted(log.collectives, key=lambda record: record.record_id)  # threads may write in another order
-    return [r for r in issued if r.record_id >= parts.past_records and (last is None or r.moment <= last)]
+def _require_replayable(capsule: Capsule) -> Capsule:
+    lack = capsule.manifest.not_replayable
+    if not lack:
+        return capsule
+    kept = _evidence_name(capsule.path)
+    capsule.path.rename(kept)
+    raise NotReplayable(
+        f"evidence kept in {kept}, which cannot be replayed: {lack}",
+        hint="`prismdbg open` reads it; record with a larger --window or --window-bytes, or with --checkpoint-every",
+        evidence=kept,
+    )
 
 
-def _span(records: list[Collective], log: RankLog, parts: Ingredients) -> tuple[Moment, Moment]:
-    if records:
-        return records[0].moment, records[-1].moment
-    past = [r.moment for r in log.collectives if r.record_id < parts.past_records]
+def _evidence_name(path: Path) -> Path:
+    kept, number = path.with_name(f"{path.name}.evidence"), 1
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.evidence-{number}")
+    return kept
+
+
+def _ends(log: RankLog, span: Span) -> tuple[Moment, Moment]:
+    """The start and the end moment."""
+    if span.records:
+        return span.records[0].moment, span.records[-1].moment
+    past = [r.moment for r in log.collectives if r.record_id < span.past_records]
     here = past[-1] if past else Moment(0)
     return here, here
 
 
-def _add_log(
-    writer: CapsuleWriter, folder: Path, records: list[Collective], mask: Callable[[bytes], bytes]
-) -> frozenset[int]:
-    """All event segments, for they define each other's texts, masked; payload segments that A to B needs.
-
-    Gives the payload segments that are in the capsule: of a live rank one may leave the window meanwhile.
-    """
+def _add_events(writer: CapsuleWriter, folder: Path) -> RankLog:
+    """All event segments, for they define each other's texts. What they hold then is the capsule's log: a live rank
+    writes on."""
     for path in sorted(folder.glob("events.*.seg")):
-        writer.add_edited(f"{layout.LOG}/{path.name}", path, mask)
-    added = set()
-    for segment in sorted({r.payload.segment for r in records if r.payload is not None}):
+        writer.add_file(f"{layout.LOG}/{path.name}", path)
+    return read_log(writer.folder / layout.LOG)
+
+
+def _add_payloads(writer: CapsuleWriter, folder: Path, span: Span) -> dict[int, int]:
+    """The payload segments that a replay needs. Gives the size of those in the capsule: of a live rank one may
+    leave the window meanwhile."""
+    sizes = {}
+    for segment in sorted({r.payload.segment for r in (*span.in_flight, *span.records) if r.payload is not None}):
         path = folder / fmt.payload_segment(segment)
         with contextlib.suppress(FileNotFoundError):
-            writer.add_file(f"{layout.LOG}/{path.name}", path)
-            added.add(segment)
-    return frozenset(added)
+            sizes[segment] = writer.add_file(f"{layout.LOG}/{path.name}", path).size_bytes
+    return sizes
 
 
 def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
@@ -143,17 +163,6 @@ def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
     ]
 
 
-def replayable_from(records: list[Collective], log: RankLog, segments: Container[int]) -> Moment:
-    """The first moment from which everything the rank received is in `segments`; past B where nothing is."""
-    last = records[-1].moment
-    start = Moment(last.step, last.collective + 1)
-    for record in reversed(records):
-        if needs_payload(record, log) and (record.payload is None or record.payload.segment not in segments):
-            break
-        start = record.moment
-    return start
-
-
 def kept_from_the_start(log: RankLog, folder: Path) -> bool:
     """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
     for record in sorted(log.collectives, key=lambda record: record.record_id):
@@ -166,16 +175,16 @@ def _manifest(
     parts: Ingredients,
     log: RankLog,
     rank: dict[str, Any],
-    records: list[Collective],
-    span: tuple[Moment, Moment, Moment],
+    span: Span,
+    moments: tuple[Moment, Moment, Moment],
 ) -> Manifest:
-    """`span`: A, B, and from where on it can be replayed."""
-    a, b, whole_from = span
+    """`moments`: the start, the end, and from where on it can be replayed."""
+    a, b, whole_from = moments
     notes = list(parts.notes)
     if whole_from > a:
         where = "" if whole_from > b else f" before {whole_from}"
         notes.append(f"not replayable{where}: what the rank received until then fell out of the window")
-    devices = {t.device.split(":")[0] for r in records for t in (*r.inputs, *r.outputs)}
+    devices = {t.device.split(":")[0] for r in span.records for t in (*r.inputs, *r.outputs)}
     return Manifest(
         created_ns=time.time_ns(),
         job=parts.run.path.name,

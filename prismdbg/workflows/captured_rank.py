@@ -21,7 +21,6 @@ from prismdbg.predict.entries import Entries, Provenance
 from prismdbg.predict.folding import first_difference, shape_of
 from prismdbg.predict.job_graph import JobGraph, RankClass, position
 from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows.compare import Outcome
 from prismdbg.workflows.memory_trace import traced_replay
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
@@ -29,6 +28,7 @@ from prismdbg.workflows.recorded_step import RecordedStep, recorded_step, traced
 from prismdbg.workflows.replay import ReplayRequest, Say
 from prismdbg.workflows.slice_entries import Source, entries_of
 from prismdbg.workflows.spreading import spread
+from prismdbg.workflows.verdict import Outcome
 
 WORLD = "world"
 
@@ -135,7 +135,7 @@ def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, 
     )
     if replayed.verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST):
         raise RankLost(
-            f"the replay is not the run that was, {replayed.verdict.summary}",
+            f"the replay is not identical to the recorded run: {replayed.verdict.summary}",
             hint="see `prismdbg replay`; --no-replay builds the graph from the log alone",
         )
     return traced_step(replayed.trace, recorded.step)

@@ -1,4 +1,4 @@
-"""The images of `--checkpoint-every`: two a rank, the older is dropped when the newer is whole."""
+"""The images of `--checkpoint-every`: the newest two of a rank, and what it takes to replay a whole step before now."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class Checkpoint:
     def images(self) -> Path:
         return self.path / "images"
 
+    def leads_to(self, step: int) -> bool:
+        """Whether a replay from here goes through a whole step before `step`."""
+        return self.moment.step + (self.moment.collective > 0) < step
+
 
 def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
     """Of one rank's attempt, oldest first."""
@@ -50,7 +54,7 @@ def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
 
 
 def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -> Checkpoint:
-    """A new checkpoint of a live rank; whole or not there. Drops what is older than the last two."""
+    """A new checkpoint of a live rank; whole or not there. Drops the older ones that no incident needs."""
     home = run.checkpoints / folder.name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = home / f".partial-{secrets.token_hex(4)}"
@@ -80,7 +84,10 @@ def _describe(taken: Taken) -> dict[str, object]:
 
 
 def _drop_old(run: RunFolder, folder: Path) -> list[Checkpoint]:
+    """Gives those that stay: an incident in the step of the newest one still has a whole step before it."""
     known = list_checkpoints(run, folder)
-    for checkpoint in known[:-KEPT]:
+    lead = [number for number, one in enumerate(known) if one.leads_to(known[-1].moment.step)]
+    first = min(max(len(known) - KEPT, 0), max(lead, default=0))
+    for checkpoint in known[:first]:
         shutil.rmtree(checkpoint.path, ignore_errors=True)
-    return known[-KEPT:]
+    return known[first:]

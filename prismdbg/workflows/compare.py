@@ -1,4 +1,4 @@
-"""`prismdbg replay`: runs the rank from A to B and says whether it was the run that was."""
+"""`prismdbg replay`: runs the rank from the start to the end moment and compares it with the record."""
 
 from __future__ import annotations
 
@@ -6,28 +6,42 @@ import contextlib
 import signal
 import time
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import Span, capsule_span
+from prismdbg.capsule.log_reader import Note, RankLog, read_log
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.workflows.replay import LiveReplay, Say, redacted_arguments
+from prismdbg.workflows.verdict import End, Outcome, Recorded, Seen, decide
 
 SOURCE_BOUND_S = 10.0
+HANGS_AGAIN_S = 10.0  # after everything recorded of a rank that hung was compared
 
 
-class Outcome(StrEnum):
-    SAME = "same"
-    UNHUNG = "un-hung"  # what the rank waited in was answered and it went on; nothing recorded was left to compare
-    NOTHING = "nothing to compare"  # between A and B there is no collective
-    DIVERGED = "diverged"
-    STOPPED = "stopped"
-    RANK_LOST = "rank lost"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strength:
+    """What a verdict rests on: collectives compared, of these with their payload fingerprints, and the whole steps
+    before the step in which the replay ended."""
+
+    collectives: int = 0
+    fingerprints: int = 0
+    whole_steps: int = 0
+
+    @property
+    def is_thin(self) -> bool:
+        return self.collectives == 1
+
+    def __str__(self) -> str:
+        whose = "its payload fingerprint" if self.is_thin else "their payload fingerprints"
+        thin = ": thin evidence" if self.is_thin else ""
+        return f"{counted(self.collectives, 'collective')} compared, {self.fingerprints} with {whose}{thin}"
 
 
 @dataclass(slots=True)
@@ -36,16 +50,22 @@ class Verdict:
 
     `story`: the divergence event, `source`: what stands there, as the agent's verb of that name gives it.
 
-    `raised`: the exception that ended the program, if one did.
+    `why`: for an outcome that needs a reason. `raised`: the exception that ended the program, if one did; `end`: how
+    the replay ended; `is_covered`: all recorded collectives were compared; `strength`: what the verdict rests on.
     """
 
-    outcome: Outcome = Outcome.SAME
+    outcome: Outcome = Outcome.INCONCLUSIVE
+    why: str = ""
     moment: str = ""
+    end: End = End.NOT_RUN
     went_on_to: str = ""
     tally: dict[str, Any] = field(default_factory=dict)
+    strength: Strength = field(default_factory=Strength)
+    is_covered: bool = False
     story: Message | None = None
     source: Message | None = None
     raised: Message | None = None
+    raised_in_thread: Message | None = None
     states: list[Message] = field(default_factory=list)
     synthesized: list[Message] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -53,65 +73,76 @@ class Verdict:
     elapsed_ns: int = 0
 
     @property
-    def compared(self) -> str:
-        collectives, sent = self.tally.get("compared", 0), self.tally.get("fingerprints", 0)
-        return f"{counted(collectives, 'collective')} compared, {sent} by what the rank sent"
-
-    @property
     def summary(self) -> str:
         """In one line; of a divergence the story says more."""
-        match self.outcome:
-            case Outcome.SAME:
-                return f"same: the run that was, to {self.moment} ({self.compared})"
-            case Outcome.UNHUNG:
-                synthesized = self.tally.get("synthesized")
-                answer = "a synthesized peer's answer" if synthesized else "its recorded answer"
-                there = f"went on to {self.went_on_to}" if self.went_on_to else "came to its end"
-                return f"un-hung: what the rank waited in at {self.moment} got {answer}, and it {there}"
-            case Outcome.NOTHING:
-                return f"nothing to compare: the rank issued no collective between A and B, {self.moment}"
-        return f"{self.outcome}: at {self.moment} ({self.compared})"
+        why = f": {self.why}" if self.why else ""
+        if self.outcome is Outcome.IDENTICAL:
+            return f"identical up to {self.moment}: {self.strength}"
+        if self.outcome is Outcome.INCONCLUSIVE:
+            return f"inconclusive{why} ({self.strength})"
+        return f"{self.outcome} at {self.moment}{why} ({self.strength})"
+
+    def take(self, raised: Message) -> None:
+        """An exception that nothing caught."""
+        if raised.get("thread"):
+            self.raised_in_thread = raised
+        else:
+            self.raised = raised
 
 
-def require_ahead(capsule: Capsule, until: Moment | None) -> None:
-    """`UsageError` where `until` lies before the place at which the capsule begins. A bare step is its first call."""
-    first = capsule.manifest.moment_a
-    if until is not None and until < first and until != Moment(first.step):
+def require_inside(capsule: Capsule, until: Moment | None) -> None:
+    """`UsageError` where `until` lies outside of the capsule. A bare step is its first call."""
+    first, last = capsule.manifest.moment_a, capsule.manifest.moment_b
+    if until is None:
+        return
+    name = capsule.path.name
+    if until < first and until != Moment(first.step):
         raise UsageError(
-            f"{until} is before the capsule's beginning; it goes from {first} to {capsule.manifest.moment_b}",
-            hint="give a later moment, or none: then it runs to the end",
+            f"capsule {name} begins at {first}, but --until is {until}", hint=f"--until {first}, or leave it out"
+        )
+    if Moment(until.step, until.collective) > last:
+        raise UsageError(
+            f"capsule {name} ends at {last}, but --until is {until}", hint=f"--until {last}, or leave it out"
         )
 
 
 def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:
-    """Resumes the rank once and follows it to B, to `until`, or to its own end."""
+    """Resumes the rank once and follows it to the end moment, to `until`, or to its own end."""
     started = time.monotonic_ns()
-    if live.end_record < live.first_record:
-        verdict = Verdict(outcome=Outcome.NOTHING, moment=str(live.capsule.manifest.moment_b))
-        verdict.notes.append("it was brought back to A and stands there: look at it with `prismdbg debug`")
-        return verdict
-    live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
     verdict = Verdict()
-    deadline = time.monotonic() + timeout_s
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise WaitTimeout(f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}")
-        try:
-            event = live.client.next_event(left, "the replayed rank")
-        except WaitTimeout:
-            continue
-        except RankLost:
-            _lost(live, verdict)
-            break
-        if _take(event, verdict, live, say):
-            break
+    if live.end_record < live.first_record:
+        verdict.notes.append("the rank stands at the start moment: look at it with `prismdbg debug`")
+    else:
+        live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
+        _follow(live, verdict, timeout_s)
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
     other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
     if other_end and (text := redacted_arguments(live.capsule)):
         verdict.notes.append(text)
     return verdict
+
+
+def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise WaitTimeout(f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}")
+        over = hangs and verdict.is_covered
+        try:
+            event = live.client.next_event(min(left, HANGS_AGAIN_S) if over else left, "the replayed rank")
+        except WaitTimeout:
+            if over and left > HANGS_AGAIN_S:
+                verdict.end = End.SILENT
+                return
+            continue
+        except RankLost:
+            _lost(live, verdict)
+            return
+        if _take(event, verdict, live):
+            return
 
 
 def _where(live: LiveReplay) -> str:
@@ -121,32 +152,34 @@ def _where(live: LiveReplay) -> str:
         return "an unknown moment"
 
 
-def _take(event: Message, verdict: Verdict, live: LiveReplay, say: Say) -> bool:
+def _take(event: Message, verdict: Verdict, live: LiveReplay) -> bool:
     """Adds one event to the verdict; True when it is the last."""
     kind = event["event"]
     verdict.moment = str(event.get("moment", verdict.moment))
     verdict.tally = event.get("tally", verdict.tally)
     if kind == "diverged":
-        verdict.outcome, verdict.story = Outcome.DIVERGED, event
+        verdict.end, verdict.story = End.DIFFERED, event
         verdict.source = _source(live, event)
         return True
     if kind == "exception":
-        verdict.raised = event
+        verdict.take(event)
     elif kind == "state":
         verdict.states.append(event)
     elif kind == "synthesized":
         verdict.synthesized.append(event)
     elif kind == "note":
         verdict.notes.append(str(event["text"]))
+    elif kind == "all_compared":
+        verdict.is_covered = True
     elif kind == "stopped" and event["reason"] == "until":
-        verdict.outcome = Outcome.STOPPED
+        verdict.end = End.UNTIL
         verdict.tally = live.client.ask("progress")["tally"]
         return True
     elif kind == "end_of_log":
-        verdict.moment, verdict.went_on_to = str(live.capsule.manifest.moment_b), str(event["moment"])
+        verdict.end, verdict.went_on_to = End.NEXT_CALL, str(event["moment"])
         return True
     elif kind == "finished":
-        verdict.exit_code = int(event["code"])
+        verdict.end, verdict.exit_code = End.FINISHED, int(event["code"])
         return True
     return False
 
@@ -163,8 +196,7 @@ def _source(live: LiveReplay, story: Message) -> Message | None:
 def _lost(live: LiveReplay, verdict: Verdict) -> None:
     """The process is gone without its last word: os._exit, a signal, out of memory."""
     verdict.exit_code = live.running.wait(30)
-    verdict.outcome = Outcome.RANK_LOST
-    verdict.moment = verdict.moment or str(live.capsule.manifest.moment_a)
+    verdict.end = End.DIED
     verdict.notes.append(f"its process ended without a last word: {ended_by(verdict.exit_code)}")
 
 
@@ -176,44 +208,105 @@ def ended_by(code: int) -> str:
 
 
 def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:
-    """The recorded end decides what the replayed one must be."""
-    incident = capsule.manifest.incident
-    if verdict.outcome is Outcome.RANK_LOST and incident.kind in (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY):
-        verdict.outcome = Outcome.SAME
-        verdict.notes.append("the rank died here, as it did when it was recorded")
-    if verdict.outcome is not Outcome.SAME:
-        return
-    if until is not None:
-        verdict.notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
-    if incident.kind is IncidentKind.NAN:
-        verdict.notes.append(f"the NaN is there again, bit for bit: {incident.text}")
-    if verdict.raised is not None and incident.kind not in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY):
-        verdict.notes.append(f"the program raised {verdict.raised['type']}: {verdict.raised['text']}")
-    differing = [s for s in verdict.states if not s["equal"]]
-    if differing:
-        verdict.outcome = Outcome.DIVERGED
-        verdict.notes.append(f"the parameters at {differing[0]['moment']} are not the recorded ones")
-    if verdict.exit_code is not None and verdict.tally.get("missing"):
-        verdict.outcome = Outcome.DIVERGED
-        missing = counted(verdict.tally["missing"], "collective")
-        verdict.notes.append(f"the program ended {missing} before the recorded one did")
-    if verdict.raised is not None and incident.kind is IncidentKind.EXCEPTION:
-        text = f"{verdict.raised['type']}: {verdict.raised['text']}"
-        if text != incident.text:
-            verdict.outcome = Outcome.DIVERGED
-            verdict.notes.append(f"another exception than the recorded one: {text}")
-    elif incident.kind is IncidentKind.EXCEPTION and verdict.exit_code == 0:
-        verdict.outcome = Outcome.DIVERGED
-        verdict.notes.append("the recorded exception was not raised")
-    if verdict.outcome is Outcome.SAME and verdict.tally.get("compared") == 0:
-        _judge_uncompared(capsule, verdict)
+    """Fills in the outcome, why, its strength and the moment it reaches to."""
+    manifest = capsule.manifest
+    log = read_log(capsule.log)
+    span = capsule_span(capsule, log)
+    stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
+    seen = _seen(verdict, span, log)
+    decision = decide(recorded(manifest.incident.kind, log, span, stopped), seen)
+    verdict.outcome, verdict.why = decision.outcome, decision.why
+    verdict.is_covered = not seen.missing
+    if verdict.end in (End.NEXT_CALL, End.FINISHED, End.DIED, End.SILENT) and verdict.is_covered:
+        verdict.moment = str(manifest.moment_b)
+    verdict.moment = verdict.moment or str(manifest.moment_a)
+    tally = verdict.tally
+    verdict.strength = Strength(
+        collectives=seen.compared,
+        fingerprints=tally.get("fingerprints", 0) - tally.get("object_notes", 0),
+        whole_steps=span.whole_steps(Moment.parse(verdict.moment)),
+    )
+    verdict.notes += _notes(capsule, span, verdict, until)
 
 
-def _judge_uncompared(capsule: Capsule, verdict: Verdict) -> None:
-    """ "Same" would rest on nothing: the rank was captured in works that did not complete, or A is B."""
-    verdict.moment = str(capsule.manifest.moment_b)
-    if not capsule.rank().get("in_flight"):
-        verdict.outcome = Outcome.NOTHING
-        return
-    verdict.outcome = Outcome.UNHUNG
-    verdict.notes.append("nothing recorded was left to compare; what follows the answer never was")
+def recorded(kind: IncidentKind, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
+    """What the log says of the end of the span; `stopped`: of a replay that stops on its way."""
+    end = span.records[-1].moment if span.records else Moment(0)
+    notes = [n for n in log.notes if n.kind == "incident" and (not span.goes_on or _moment_of(n) <= end)]
+    codes = [int(n.data.get("code", 0)) for n in log.notes if n.kind == "exit"]
+    return Recorded(
+        incident=kind,
+        required=len([r for r in span.records if stopped is None or r.moment <= stopped]),
+        goes_on=span.goes_on,
+        answered=span.answered,
+        exit_code=codes[-1] if codes and not span.goes_on else None,
+        raised=next((_exception(n.data) for n in notes if not n.data.get("thread")), ""),
+        raised_in_thread=next((_exception(n.data) for n in notes if n.data.get("thread")), ""),
+    )
+
+
+def _moment_of(note: Note) -> Moment:
+    return Moment.parse(str(note.data.get("moment", "0.0")))
+
+
+def _exception(told: dict[str, Any] | None) -> str:
+    return f"{told.get('type')}: {told.get('text')}" if told is not None else ""
+
+
+def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:
+    compared = int(verdict.tally.get("compared", 0))
+    missing = int(verdict.tally.get("missing", 0))
+    if verdict.end is End.DIED:  # without a last word its last tally is not known
+        compared = len(span.records) if verdict.is_covered else compared
+        missing = 0 if verdict.is_covered or not span.records else max(len(span.records) - compared, 1)
+    differing = (str(state["moment"]) for state in verdict.states if not state["equal"])
+    return Seen(
+        end=verdict.end,
+        compared=compared,
+        missing=0 if verdict.end is End.UNTIL else missing,
+        lacking=_lacking(verdict.synthesized, log),
+        exit_code=verdict.exit_code,
+        raised=_exception(verdict.raised),
+        raised_in_thread=_exception(verdict.raised_in_thread),
+        parameters_differ_at=next(differing, ""),
+    )
+
+
+def _lacking(synthesized: list[Message], log: RankLog) -> int:
+    """Of these answers, how many the recorded rank had received: what it never received it did not go by."""
+    complete: set[object] = set()
+    for record in log.collectives:
+        if record.state is not State.SCHEDULED:
+            complete |= {record.record_id, str(record.identity)}
+    calls = (event["collective"] for event in synthesized)  # what was in flight at the start has no identity
+    return sum(call.get("identity", call.get("record_id")) in complete for call in calls)
+
+
+def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None) -> list[str]:
+    """What else is worth knowing of the end."""
+    manifest, notes = capsule.manifest, []
+    if verdict.end is End.UNTIL and verdict.moment != str(until):
+        notes.append(f"there is no {until} in this run: the replay stopped at {verdict.moment}")
+    elif until is not None and verdict.end is not End.UNTIL:
+        notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
+    if verdict.strength.collectives:
+        notes.append(
+            f"compared from {manifest.moment_a} to {verdict.moment}: "
+            f"{counted(verdict.strength.whole_steps, 'whole step')} before the one in which it ends"
+        )
+    if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
+        there = f"went on to {verdict.went_on_to}" if verdict.went_on_to else "came to its end"
+        kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
+        notes.append(f"un-hung: what the rank waited in at {verdict.moment} got {kind}, and it {there}")
+    if verdict.outcome is not Outcome.IDENTICAL or until is not None:
+        return notes
+    match manifest.incident.kind:
+        case IncidentKind.NAN:
+            notes.append(f"the NaN is there again, bit for bit: {manifest.incident.text}")
+        case IncidentKind.LOST if verdict.end is End.DIED:
+            notes.append("the rank died here, as it did when it was recorded")
+        case IncidentKind.LOST:
+            notes.append("the recorded rank died here; nothing in the replay ends it")
+        case IncidentKind.HANG if verdict.end is End.SILENT:
+            notes.append(f"it hangs again: no further collective within {HANGS_AGAIN_S:g} s")
+    return notes

@@ -321,6 +321,7 @@ def _is_old_news(notice: Notice) -> bool:
         | notices.Synthesized
         | notices.StateCompared
         | notices.EndOfLog
+        | notices.AllCompared
         | notices.ProgramRaised
         | notices.Hit
         | notices.StopFailed

@@ -59,14 +59,16 @@ def wanted_now(folder: Path, incident: Incident) -> Wanted:
 
 
 def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -> Checkpoint | None:
-    """The newest checkpoint that lies before the incident."""
+    """The newest checkpoint from which a replay goes through a whole step before the incident's; where none does, the
+    newest before the incident."""
     moment = wanted.incident.moment
     if moment is None or not log.collectives:
         return None
     at = [r.record_id for r in log.collectives if r.moment >= moment]
     incident = min(at) if at else log.collectives[-1].record_id + 1
     before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
-    return before[-1] if before else None
+    best = [c for c in before if c.leads_to(moment.step)] or before
+    return best[-1] if best else None
 
 
 def _free_name(capsules: Path, wanted: Wanted) -> Path:

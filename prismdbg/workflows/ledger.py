@@ -8,6 +8,7 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident
+from prismdbg.errors import NotReplayable
 from prismdbg.workflows.run_folder import write_json
 
 Entry = dict[str, Any]
@@ -24,7 +25,13 @@ class Ledger:
         self._keep = keep
         self._say = say
         self._unsaved = False
-        self._state: dict[str, Any] = {"job_pid": job_pid, "incidents": [], "capsules": [], "problems": []}
+        self._state: dict[str, Any] = {
+            "job_pid": job_pid,
+            "incidents": [],
+            "capsules": [],
+            "evidence": [],
+            "problems": [],
+        }
 
     def incident(self, incident: Incident, folders: Sequence[str]) -> Entry:
         """`folders`: the logs of the ranks it is about; their names hold rank and attempt."""
@@ -43,7 +50,7 @@ class Ledger:
 
     def has_room(self) -> bool:
         """Whether one more capsule may be made; that there is none is a problem."""
-        if len(self._state["capsules"]) < self._keep:
+        if len(self._state["capsules"]) + len(self._state["evidence"]) < self._keep:
             return True
         self.problem(f"no further capsule is made: {self._keep} is the most that are kept", "raise --keep")
         return False
@@ -53,8 +60,12 @@ class Ledger:
         self._state["capsules"].append(str(capsule.path))
         self._say(f"capsule: {capsule.path}")
         self.save()
-        if lack := capsule.manifest.not_replayable:
-            self.problem(f"{capsule.path.name} is {lack}", "record with a larger --window or --window-bytes")
+
+    def evidence(self, entry: Entry, found: NotReplayable) -> None:
+        """What was kept instead of a capsule."""
+        entry.setdefault("evidence", []).append(str(found.evidence))
+        self._state["evidence"].append(str(found.evidence))
+        self.problem(str(found), found.hint)
 
     def problem(self, text: str, hint: str = "") -> None:
         if text not in self._state["problems"]:

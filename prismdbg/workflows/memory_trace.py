@@ -16,11 +16,12 @@ from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.runtime.rank_folder import RankFolder
-from prismdbg.workflows.compare import Outcome, Verdict, require_ahead, run_to_end
+from prismdbg.workflows.compare import Verdict, run_to_end
 from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.replay import ReplayRequest, Say, open_replay
 from prismdbg.workflows.run_folder import RunFolder, rank_of
+from prismdbg.workflows.verdict import End
 
 
 def recorded_trace(path: Path, rank: int | None) -> Path | None:
@@ -62,7 +63,7 @@ class TracedReplay:
     @property
     def stands(self) -> Moment | None:
         """Where the rank was stopped on its way."""
-        return Moment.parse(self.verdict.moment) if self.verdict.outcome is Outcome.STOPPED else None
+        return Moment.parse(self.verdict.moment) if self.verdict.end is End.UNTIL else None
 
 
 def traced_replay(
@@ -78,7 +79,6 @@ def traced_replay(
     copied to. `waits`: the trace also tells where works were waited for."""
     if keep is not None and keep.exists():
         raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
-    require_ahead(request.capsule, until)
     with open_replay(request, say) as live:
         began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
         verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)

@@ -142,6 +142,8 @@ def _newest_by_rank(run: RunFolder) -> dict[int, Path]:
             manifest = read_manifest(path)
         except (PrismError, OSError):
             continue  # a partial one; `list` names those
+        if manifest.not_replayable:
+            continue  # evidence
         found[manifest.rank] = max(found.get(manifest.rank, (0, path)), (manifest.created_ns, path))
     return {rank: path for rank, (_, path) in found.items()}
 

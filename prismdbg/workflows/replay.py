@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import capsule_span
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets import REDACTED
-from prismdbg.capsule.verify import check_content
+from prismdbg.capsule.verify import require_replayable
 from prismdbg.errors import FacilityError, RankLost
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.spec import RANK, RunningRank, Runtime
-from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan, require_replayable
+from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.workflows.runtimes import choose
 from prismdbg.workflows.session_folder import session_folder
 
@@ -48,8 +49,7 @@ class LiveReplay:
 def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     """Everything that is made for the replay is removed at the end, however it ends."""
     capsule = request.capsule
-    require_replayable(capsule.manifest)
-    check_content(capsule)
+    require_replayable(capsule)
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
@@ -138,8 +138,5 @@ def _change_over(client: AgentClient, request: ReplayRequest) -> int:
 
 
 def last_record(capsule: Capsule) -> int:
-    """B as a record number: the last collective up to the manifest's moment B."""
-    manifest = capsule.manifest
-    past = int(capsule.rank().get("past_records", 0))
-    inside = [r.record_id for r in read_log(capsule.log).collectives if r.moment <= manifest.moment_b]
-    return max(inside, default=past - 1)
+    """The end moment as a record number: the last collective up to it."""
+    return capsule_span(capsule, read_log(capsule.log)).end_record

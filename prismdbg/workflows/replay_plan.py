@@ -13,7 +13,8 @@ from typing import Any
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
-from prismdbg.capsule.manifest import Manifest, Origin
+from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.criu_log import explain
@@ -65,18 +66,9 @@ class Plan:
     agent: str
 
 
-def require_replayable(manifest: Manifest) -> None:
-    """A replay starts at A, so what the rank received from A on must be there."""
-    if manifest.not_replayable:
-        raise CapsuleError(
-            f"the capsule starts at {manifest.moment_a} and is {manifest.not_replayable}",
-            hint="record with a larger --window, or with --checkpoint-every within it; `prismdbg open` shows the rest",
-        )
-
-
 def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     """Writes what the start needs into the session's folders, of which `own` is the rank's."""
-    require_replayable(request.capsule.manifest)
+    check_manifest(request.capsule)
     make_folders(session)
     if request.capsule.manifest.origin is Origin.IMAGE:
         return _plan_image(request, session, own)

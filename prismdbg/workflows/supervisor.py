@@ -19,7 +19,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import Event, LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks
-from prismdbg.errors import PrismError
+from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.model.counted import counted
 from prismdbg.workflows import checkpoints
 from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
@@ -174,6 +174,8 @@ class Supervisor:
             return
         try:
             self._ledger.capsule(entry, freeze(self._run, wanted))
+        except NotReplayable as error:
+            self._ledger.evidence(entry, error)
         except PrismError as error:
             self._ledger.problem(str(error), error.hint)
 
@@ -225,8 +227,11 @@ class Supervisor:
             incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
             folders = [self._run.latest(rank) for rank in report.ranks]
             entry = self._ledger.incident(incident, [folder.name for folder in folders])
-            for rank in report.ranks:
-                self._capture_live(entry, rank, incident)
+            for rank, folder in zip(report.ranks, folders, strict=True):
+                if has_past(self._run, folder):
+                    self._freeze(entry, Wanted(folder=folder.name, incident=incident))
+                else:
+                    self._capture_live(entry, rank, incident)
 
     def _where(self, never_came: Sequence[int]) -> str:
         """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
@@ -261,6 +266,8 @@ class Supervisor:
         )
         try:
             self._ledger.capsule(entry, capture(request, self._say))
+        except NotReplayable as error:
+            self._ledger.evidence(entry, error)
         except PrismError as error:
             self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
-from prismdbg.capsule.verify import check_content
+from prismdbg.capsule.verify import require_replayable
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
@@ -25,7 +25,7 @@ from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.workflows.replay import Say, connect, last_record, say_missing, start, take_over
-from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan, require_replayable
+from prismdbg.workflows.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.workflows.runtimes import choose
 from prismdbg.workflows.saved_images import SavedImages, error_of, with_saving
 from prismdbg.workflows.session_folder import image_folder, session_folder
@@ -217,8 +217,7 @@ def _is_image(name: str) -> bool:
 @contextmanager
 def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     """Everything that is made for it is removed at the end, images too, however it ends."""
-    require_replayable(request.capsule.manifest)
-    check_content(request.capsule)
+    require_replayable(request.capsule)
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own, image_folder() as images:
         runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)

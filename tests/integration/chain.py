@@ -72,11 +72,11 @@ def replay(capsule: Path, *options: object, runtime: str = "local", code: int = 
     return said.json
 
 
-def assert_same(verdict: dict[str, Any], capsule: Path) -> None:
+def assert_identical(verdict: dict[str, Any], capsule: Path) -> None:
     """The whole span was compared, by what the rank sent, and nothing was made up."""
     records = span(capsule)
     tally = verdict["tally"]
-    assert verdict["outcome"] == "same", verdict
+    assert verdict["outcome"] == "identical", verdict
     assert (tally["compared"], tally["missing"], tally["synthesized"]) == (len(records), 0, 0), verdict
     assert tally["fingerprints"] == sum(r.fingerprint is not None for r in records) > 0, verdict
     assert verdict["story"] is None

@@ -86,7 +86,7 @@ def late_bytes(found: Peak) -> int:
     return int(trace.size_bytes[rows].sum())
 
 
-def assert_same_peak(emulated: Peak, real: Peak) -> None:
+def assert_identical_peak(emulated: Peak, real: Peak) -> None:
     """To the byte, but for what gloo's threads were late with."""
     assert 0 <= real.size_bytes - emulated.size_bytes <= late_bytes(real)
     assert real.moment == emulated.moment

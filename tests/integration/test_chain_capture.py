@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from chain import Taken, assert_same, parameters, prismdbg, replay, span
+from chain import Taken, assert_identical, parameters, prismdbg, replay, span
 from jobs import Ended
 
 from prismdbg.capsule.log_reader import RankLog
@@ -60,7 +60,7 @@ def test_the_capsule_holds_the_window_that_was_asked_for(live: Taken) -> None:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_rank_runs_again_alone(live: Taken, runtime: str) -> None:
     verdict = replay(live.capsule, runtime=runtime)
-    assert_same(verdict, live.capsule)
+    assert_identical(verdict, live.capsule)
     assert verdict["runtime"] == runtime
     assert [state["equal"] for state in verdict["states"]] == [True]
     assert verdict["states"][0]["moment"].startswith(f"{live.manifest.moment_b.step}.")
@@ -69,7 +69,7 @@ def test_the_rank_runs_again_alone(live: Taken, runtime: str) -> None:
 def test_the_same_capsule_again_and_again(captured_live_native: Taken) -> None:
     verdicts = [replay(captured_live_native.capsule) for _ in range(3)]
     for verdict in verdicts:
-        assert_same(verdict, captured_live_native.capsule)
+        assert_identical(verdict, captured_live_native.capsule)
     assert len({verdict["states"][0]["actual"] for verdict in verdicts}) == 1
 
 
@@ -77,7 +77,7 @@ def test_two_replays_at_once(captured_live_native: Taken) -> None:
     with ThreadPoolExecutor(2) as pool:
         verdicts = list(pool.map(lambda _: replay(captured_live_native.capsule), range(2)))
     for verdict in verdicts:
-        assert_same(verdict, captured_live_native.capsule)
+        assert_identical(verdict, captured_live_native.capsule)
 
 
 def test_a_packed_capsule_is_replayed(captured_live_native: Taken, tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_a_packed_capsule_is_replayed(captured_live_native: Taken, tmp_path: Pat
     said = prismdbg("pack", captured_live_native.capsule, "-o", packed)
     assert said.code == 0, said.err
     assert packed.stat().st_size < captured_live_native.manifest.size_bytes / 2
-    assert_same(replay(packed), captured_live_native.capsule)
+    assert_identical(replay(packed), captured_live_native.capsule)

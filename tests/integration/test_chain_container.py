@@ -15,7 +15,7 @@ from typing import Any
 import docker
 import psutil
 import pytest
-from chain import CLI, PARTS, assert_same, prismdbg, recording, replay
+from chain import CLI, PARTS, assert_identical, prismdbg, recording, replay
 from jobs import ROOT, plain_environment, torchrun
 from waiting import wait_for
 
@@ -205,7 +205,7 @@ def test_what_the_rank_writes_is_thrown_away(
         assert not (out / "rank0.pt").exists()
     finally:
         (out / "aside").rename(out / "rank0.pt")
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)
     assert {name: (out / name).read_bytes() for name in kept} == kept
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
 

@@ -1,4 +1,4 @@
-"""What `prismdbg replay` says, and exits with, when the replay is not the run that was, or cannot be made."""
+"""What `prismdbg replay` says, and exits with, when a replay diverges, or cannot be made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chain import INCIDENTS, Taken, altered, assert_same, prismdbg, replay, span
+from chain import INCIDENTS, Taken, altered, assert_identical, prismdbg, replay, span
 from jobs import plain_environment
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -43,7 +43,7 @@ def test_a_divergence_is_told_with_its_story(other_rate: Path, first_difference:
     assert "the last of group 0, as recorded:" in said.out
     assert re.search(r"incidents/nan/train\.py:\d+", said.out)
     assert re.search(r"^-> +\d+ +dist\.all_reduce\(mean\)", said.out, re.MULTILINE)
-    assert not said.out.startswith("same")
+    assert not said.out.startswith("identical")
 
 
 def test_the_story_as_json(other_rate: Path, first_difference: str) -> None:
@@ -68,11 +68,17 @@ def test_until_a_moment(fixture: str, request: pytest.FixtureRequest) -> None:
     records = span(capsule)
     target = records[len(records) // 2]
     verdict = replay(capsule, "--until", target.moment)
-    assert (verdict["outcome"], verdict["moment"]) == ("stopped", str(target.moment))
+    assert (verdict["outcome"], verdict["moment"]) == ("identical", str(target.moment))
     assert verdict["tally"]["compared"] == len(records) // 2 + 1
     shown = prismdbg("replay", capsule, "--runtime", "local", "--until", str(target.moment))
     assert shown.code == 0
-    assert shown.out.startswith(f"stopped: at {target.moment}")
+    assert shown.out.startswith(f"identical up to {target.moment}: {len(records) // 2 + 1} collectives compared")
+    end = Capsule.open(capsule).manifest.moment_b
+    past = prismdbg("replay", capsule, "--runtime", "local", "--until", f"{end.step + 2}.9")
+    assert past.code == 2
+    assert (
+        f"ends at {end}, but --until is {end.step + 2}.9" in past.err and f"--until {end}, or leave it out" in past.err
+    )
 
 
 def test_out_of_time(nan_from_start: Taken) -> None:
@@ -115,4 +121,4 @@ def test_a_plain_process_repeats_side_effects_only_where_it_may(nan_from_start: 
     assert refused.code == 4
     assert "--allow-writes" in refused.err
     verdict = replay(nan_from_start.capsule, "--allow-writes", runtime="plain")
-    assert_same(verdict, nan_from_start.capsule)
+    assert_identical(verdict, nan_from_start.capsule)

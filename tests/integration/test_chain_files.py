@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chain import PARTS, assert_same, prismdbg, recording, replay
+from chain import PARTS, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
@@ -50,7 +50,7 @@ def test_the_rank_finds_what_it_found(resumable: tuple[Path, Path, Path], origin
     capsule = image if origin == "image" else start
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     verdict = replay(capsule, runtime=runtime)
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)
     if origin == "start":
         assert "rate 0.1" in verdict["output"] and "goes on from" not in verdict["output"]
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chain import INCIDENTS, PARTS, Recording, Taken, assert_same, prismdbg, recording, replay, span
+from chain import INCIDENTS, PARTS, Recording, Taken, altered, assert_identical, prismdbg, recording, replay, span
 from jobs import EXAMPLES, torchrun
 from waiting import wait_for
 
@@ -63,7 +63,7 @@ def test_a_nan_capsule_from_the_start_holds_no_memory(nan_from_start: Taken) -> 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_rank_is_replayed_to_its_nan(nan: Taken, runtime: str) -> None:
     verdict = replay(nan.capsule, runtime=runtime)
-    assert_same(verdict, nan.capsule)
+    assert_identical(verdict, nan.capsule)
     assert verdict["moment"] == str(Moment(NAN_STEP, 1))
     assert any("the NaN is there again, bit for bit" in note for note in verdict["notes"])
 
@@ -74,7 +74,7 @@ def test_an_exception_is_raised_again(exception_with_checkpoints: Taken) -> None
     assert (manifest.rank, manifest.incident.kind, manifest.origin) == (1, IncidentKind.EXCEPTION, Origin.IMAGE)
     assert manifest.incident.text.startswith("UnicodeDecodeError: 'utf-8' codec can't decode byte 0x86")
     verdict = replay(capsule)
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)
     assert f"{verdict['raised']['type']}: {verdict['raised']['text']}" == manifest.incident.text
     assert "UnicodeDecodeError" in verdict["output"]
     shown = prismdbg("replay", capsule, "--runtime", "local")
@@ -99,7 +99,7 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     capsule = found[IncidentKind.LOST]
     assert Capsule.open(capsule).manifest.rank == 1
     verdict = replay(capsule)
-    assert verdict["outcome"] == "same" and verdict["story"] is None
+    assert verdict["outcome"] == "identical" and verdict["story"] is None
     assert verdict["tally"]["compared"] > 0
     assert verdict["tally"]["missing"] == 0
     unanswered = [r for r in span(capsule) if r.time_completed_ns is None]
@@ -137,25 +137,67 @@ def test_both_sides_of_a_hang_are_captured(hung: tuple[Recording, dict[int, Path
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_waiting_rank_is_unhung_and_it_is_said(hung: tuple[Recording, dict[int, Path]], runtime: str) -> None:
+def test_a_hang_without_a_past_is_inconclusive_and_it_is_said(
+    hung: tuple[Recording, dict[int, Path]], runtime: str
+) -> None:
     _, capsules = hung
     (waiting,) = (path for rank, path in capsules.items() if rank != 2)
     assert Capsule.open(waiting).rank()["in_flight"]
-    verdict = replay(waiting, runtime=runtime)
-    assert (verdict["outcome"], verdict["tally"]["compared"]) == ("un-hung", 0)
+    verdict = replay(waiting, runtime=runtime, code=7)
+    assert (verdict["outcome"], verdict["tally"]["compared"]) == ("inconclusive", 0)
     assert verdict["tally"]["synthesized"] == len(verdict["synthesized"]) > 0
     assert verdict["tally"]["missing"] == 0
     shown = prismdbg("replay", waiting, "--runtime", runtime)
-    assert shown.code == 0
-    assert shown.out.startswith("un-hung: what the rank waited in at") and "a synthesized peer's answer" in shown.out
-    assert "answers were synthesized: nothing was recorded there; what follows is assumed" in shown.err
+    assert shown.code == 7
+    assert shown.out.startswith("inconclusive: no collective was compared")
+    assert re.search("^un-hung: what the rank waited in at .* got a synthesized answer", shown.err, re.MULTILINE)
+    assert "answers were synthesized: nothing was recorded there; what follows rests on them" in shown.err
 
 
 def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[int, Path]]) -> None:
     _, capsules = hung
-    verdict = replay(capsules[2])
-    assert verdict["outcome"] == "nothing to compare"
-    assert "the rank issued no collective between A and B" in verdict["summary"]
+    assert prismdbg("verify", capsules[2]).code == 0
+    verdict = replay(capsules[2], code=7)
+    assert verdict["outcome"] == "inconclusive"
+    assert "the rank issued no collective between the start and the end moment" in verdict["summary"]
+
+
+def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> None:
+    script = INCIDENTS / "hang" / "train.py"
+    options = ("--checkpoint-every", 5, "--trigger", "hang=5s")
+    with recording(torchrun(script, "--out", tmp_path / "out", ranks=4), tmp_path, *options) as job:
+        job.wait_for(lambda: len(job.capsules) == 2, 180, "both sides of the hang to be captured")
+        assert job.stop().code != 0
+        made = {Capsule.open(path).manifest.rank: path for path in job.capsules}
+    never_came = made.pop(2)
+    (waiting,) = made.values()
+    for path in (never_came, waiting):
+        manifest = Capsule.open(path).manifest
+        assert manifest.origin is Origin.IMAGE and manifest.moment_a.step + 1 < manifest.moment_b.step
+        assert prismdbg("verify", path).code == 0
+        verdict = replay(path)
+        assert (verdict["outcome"], verdict["moment"]) == ("identical", str(manifest.moment_b)), verdict
+        assert verdict["tally"]["compared"] == len(span(path)) > 1 and verdict["strength"]["whole_steps"] >= 1
+        ends = "it hangs again" if path == never_came else "un-hung: what the rank waited in"
+        assert any(note.startswith(ends) for note in verdict["notes"]), verdict["notes"]
+
+
+def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
+    """The rank ends itself without a word; an earlier end of the replayed one is another end."""
+    with recording(torchrun(PARTS / "incidents.py", "exit", ranks=2), tmp_path, "--window", "all") as job:
+        assert job.end().code == 1
+        (capsule,) = job.capsules
+    assert Capsule.open(capsule).manifest.incident.kind is IncidentKind.LOST
+    verdict = replay(capsule)
+    assert_identical(verdict, capsule)
+    assert "the rank died here, as it did when it was recorded" in verdict["notes"]
+    facts = Capsule.open(capsule).rank()
+    for number, step in enumerate((9, 99)):  # dies earlier; comes past the place
+        changed = {**facts["environment"], "GOES_WRONG_AT": str(step)}
+        other = altered(capsule, tmp_path / f"other{number}", environment=changed)
+        verdict = replay(other, code=6 if step == 9 else 0)
+        assert verdict["outcome"] == ("rank lost" if step == 9 else "identical"), verdict
+        assert ("the rank died here, as it did when it was recorded" in verdict["notes"]) is False
 
 
 def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:
@@ -171,7 +213,7 @@ def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:
     for capsule in capsules.values():
         assert Capsule.open(capsule).manifest.incident.kind is IncidentKind.SIGNAL
         assert len({record.moment.step for record in span(capsule)}) >= 1
-        assert_same(replay(capsule), capsule)
+        assert_identical(replay(capsule), capsule)
 
 
 def test_a_signal_freezes_what_was_kept_before_it(tmp_path: Path) -> None:
@@ -187,7 +229,7 @@ def test_a_signal_freezes_what_was_kept_before_it(tmp_path: Path) -> None:
     for capsule in capsules:
         manifest = Capsule.open(capsule).manifest
         assert (manifest.incident.kind, manifest.origin) == (IncidentKind.SIGNAL, Origin.IMAGE)
-        assert_same(replay(capsule), capsule)
+        assert_identical(replay(capsule), capsule)
 
 
 def test_an_allocation_that_fails(tmp_path: Path) -> None:
@@ -198,7 +240,7 @@ def test_an_allocation_that_fails(tmp_path: Path) -> None:
     assert (manifest.rank, manifest.incident.kind) == (1, IncidentKind.OUT_OF_MEMORY)
     assert "can't allocate memory" in manifest.incident.text
     verdict = replay(capsule)
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)
     assert verdict["raised"]["incident"] == "oom"
 
 
@@ -210,7 +252,7 @@ def test_a_step_that_takes_too_long(tmp_path: Path) -> None:
     manifest = Capsule.open(capsule).manifest
     assert (manifest.incident.kind, manifest.moment_b.step) == (IncidentKind.SLOW, 14)
     assert "step 14 took 4." in manifest.incident.text
-    assert_same(replay(capsule), capsule)
+    assert_identical(replay(capsule), capsule)
 
 
 def test_nothing_is_an_incident_where_nothing_happens(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from chain import CLI, PARTS, Recording, assert_same, prismdbg, recording, replay
+from chain import CLI, PARTS, Recording, assert_identical, prismdbg, recording, replay
 from jobs import ROOT, Ended, plain_environment, run, torchrun
 from waiting import wait_for
 
@@ -93,7 +93,7 @@ def test_an_interrupted_capture_harms_nobody(tmp_path: Path) -> None:
         assert job.supervisor["incidents"] == job.supervisor["problems"] == []
     assert ended.code == 0, ended.output[-3000:]
     assert results(ended) == results(bare(tmp_path, results(ended)[0][2]))
-    assert_same(replay(last), last)
+    assert_identical(replay(last), last)
 
 
 def interrupt(job: Recording, output: Path, with_signal: signal.Signals, point: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from chain import PARTS, Taken, assert_same, prismdbg, recording, replay, span
+from chain import PARTS, Taken, assert_identical, prismdbg, recording, replay, span
 from jobs import EXAMPLES, torchrun
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
@@ -48,5 +48,5 @@ def taken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_it_runs_again_alone(taken: Taken, runtime: str) -> None:
     assert len(span(taken.capsule)) >= 3
     verdict = replay(taken.capsule, runtime=runtime)
-    assert_same(verdict, taken.capsule)
+    assert_identical(verdict, taken.capsule)
     assert [state["equal"] for state in verdict["states"]] == [True]

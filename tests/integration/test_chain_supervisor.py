@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chain import PARTS, assert_same, parameters, prismdbg, recording, replay
+from chain import PARTS, assert_identical, parameters, prismdbg, recording, replay
 from jobs import EXAMPLES, Ended, torchrun
 from waiting import wait_for
 
@@ -48,7 +48,7 @@ def test_a_job_outlives_its_supervisor_and_can_still_be_captured(recorder: str, 
         found = parameters(Ended(code=0, output=job.job.output))
         assert [rank for rank, _ in found] == ["0", "1"] and found[0][1] == found[1][1]
         assert prismdbg("why", job.run.path).code == 0
-    assert_same(replay(capsule), capsule)
+    assert_identical(replay(capsule), capsule)
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -95,4 +95,4 @@ def test_a_restarted_job_has_logs_of_each_attempt(tmp_path: Path) -> None:
         assert incident["capsules"] == [str(capsule)]
     verdict = replay(capsule)
     assert verdict["raised"]["text"] == "the first attempt fails"
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)

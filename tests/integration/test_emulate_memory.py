@@ -18,7 +18,7 @@ from emulated import (
     JOBS,
     PROGRAMS,
     PairOf,
-    assert_same_peak,
+    assert_identical_peak,
     emulate,
     emulated,
     peak_of,
@@ -58,7 +58,7 @@ def test_two_real_runs_have_the_same_peaks(pair_of: PairOf, tmp_path: Path) -> N
 def test_the_programs_own_peak_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
     pair = pair_of(name, ranks)
     for rank in ranks:
-        assert_same_peak(peak_of(pair.emulated, rank), peak_of(pair.real.run, rank))
+        assert_identical_peak(peak_of(pair.emulated, rank), peak_of(pair.real.run, rank))
 
 
 # the backend's own
@@ -191,7 +191,7 @@ def test_tokens_arrive_as_an_earlier_run_recorded_it(experts: Recorded, tmp_path
 def test_with_every_value_of_the_earlier_run_the_rank_is_that_rank(experts: Recorded, tmp_path: Path) -> None:
     found = routed(tmp_path / "run", "--donor", experts.run.path, "--peers", "donor")
     assert found == said_by(experts.ended.output, 2)
-    assert_same_peak(peak_of(RunFolder((tmp_path / "run").resolve()), 2), peak_of(experts.run, 2))
+    assert_identical_peak(peak_of(RunFolder((tmp_path / "run").resolve()), 2), peak_of(experts.run, 2))
 
 
 def test_balanced_tokens_come_in_equal_shares(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_it_runs_again_as_it_was(run: tuple[Path, str]) -> None:
     made = {record.made for record in log_of(path, 1).collectives}
     assert made >= {made_up.ECHO, made_up.NOISE, made_up.DONOR}
     verdict = prismdbg("replay", path, "--rank", 1, "--runtime", "local", "--json").json
-    assert verdict["outcome"] == "same"
+    assert verdict["outcome"] == "identical"
     assert verdict["output"].strip() == said
     tally, states = verdict["tally"], verdict["states"]
     assert (tally["again"], tally["synthesized"], tally["missing"]) == (tally["compared"], 0, 0)
@@ -99,4 +99,4 @@ def test_what_failed_under_a_cap_fails_again_at_the_same_allocation(tmp_path: Pa
     failed = emulate(tmp_path / "run", 64, "dp=64", "--ranks", 7, "--memory-cap", "1MiB", program=program)
     assert failed.returncode == 6 and "its own blocks hold 1000000 at 0.10.1, in aten::empty" in failed.stderr
     verdict = prismdbg("replay", tmp_path / "run", "--rank", 7, "--runtime", "local", "--json").json
-    assert verdict["outcome"] == "same" and "its own blocks hold 1000000 at 0.10.1" in verdict["raised"]["text"]
+    assert verdict["outcome"] == "identical" and "its own blocks hold 1000000 at 0.10.1" in verdict["raised"]["text"]

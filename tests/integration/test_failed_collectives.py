@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain import assert_same, recording
+from chain import assert_identical, recording
 from chain import replay as verdict_on
 from jobs import record, replay
 
@@ -56,5 +56,5 @@ def test_a_failure_that_ends_the_rank_is_an_incident_that_replays(tmp_path: Path
         (incident,) = job.supervisor["incidents"]
     assert incident["kind"] == "exception" and "third_party/gloo" in incident["text"]
     verdict = verdict_on(capsule)
-    assert_same(verdict, capsule)
+    assert_identical(verdict, capsule)
     assert f"{verdict['raised']['type']}: {verdict['raised']['text']}" == incident["text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chain import INCIDENTS, Taken, assert_same, prismdbg, recording, replay
+from chain import INCIDENTS, Taken, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
 
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -93,7 +93,7 @@ def test_the_rank_alone_comes_to_the_same_allocation_and_shows_what_it_keeps(tak
 
 def test_it_is_the_run_that_was(taken: Taken) -> None:
     verdict = replay(taken.capsule)
-    assert_same(verdict, taken.capsule)
+    assert_identical(verdict, taken.capsule)
     assert verdict["raised"]["incident"] == "oom"
 
 

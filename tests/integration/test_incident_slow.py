@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chain import INCIDENTS, Taken, assert_same, prismdbg, recording, replay
+from chain import INCIDENTS, Taken, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
 
 from prismdbg.capsule.manifest import IncidentKind
@@ -57,4 +57,4 @@ def test_the_first_operator_of_the_step_is_in_the_data_set(taken: Taken) -> None
 
 
 def test_it_is_the_run_that_was(taken: Taken) -> None:
-    assert_same(replay(taken.capsule), taken.capsule)
+    assert_identical(replay(taken.capsule), taken.capsule)

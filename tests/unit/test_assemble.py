@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.capsule.verify import Severity, findings
+from prismdbg.capsule.verify import Severity, findings, require_replayable
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
 from prismdbg.workflows.assemble import Ingredients, assemble
@@ -25,6 +26,10 @@ SECRET = "hunter2"
 
 
 def run_folder(path: Path) -> RunFolder:
+    return written_run(path)[0]
+
+
+def written_run(path: Path) -> tuple[RunFolder, TinyLog]:
     """One rank, two steps of three collectives, each with a payload segment of its own."""
     run = RunFolder(path)
     log = TinyLog(run.ranks / "0")
@@ -43,7 +48,7 @@ def run_folder(path: Path) -> RunFolder:
     facts |= {"orig_argv": ["python", *argv]}
     write_json(log.folder / "rank.json", {**facts, "versions": {}, "hardware": {}})
     write_json(run.environment, Environment(()).to_json())
-    return run
+    return run, log
 
 
 def made(path: Path, lost: range) -> Capsule:
@@ -57,6 +62,15 @@ def made(path: Path, lost: range) -> Capsule:
     )
 
 
+def kept(path: Path, lost: range) -> Capsule:
+    """The evidence where a replay is impossible, else the capsule."""
+    try:
+        return made(path, lost)
+    except NotReplayable as error:
+        assert not (path / "capsule").exists() and error.evidence == path / "capsule.evidence"
+        return Capsule.open(error.evidence)
+
+
 @pytest.mark.parametrize(
     ("lost", "whole_from", "said"),
     [
@@ -68,7 +82,8 @@ def made(path: Path, lost: range) -> Capsule:
     ],
 )
 def test_from_where_on_it_can_be_replayed(lost: range, whole_from: Moment, said: str, tmp_path: Path) -> None:
-    capsule = made(tmp_path, lost)
+    capsule = kept(tmp_path, lost)
+    assert capsule.path.name == ("capsule.evidence" if said else "capsule")
     manifest = Capsule.open(capsule.path).manifest
     assert (manifest.moment_a, manifest.moment_b) == (Moment(0, 1), Moment(1, 3))
     assert manifest.replayable_from == whole_from
@@ -79,7 +94,7 @@ def test_from_where_on_it_can_be_replayed(lost: range, whole_from: Moment, said:
 
 
 def test_it_is_said_wherever_the_capsule_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(made(tmp_path, range(2)).path)
+    path = str(kept(tmp_path, range(2)).path)
     assert main.run(["inspect", path]) == ExitCode.OK
     assert "not replayable before 0.3" in capsys.readouterr().out
     assert main.run(["verify", path]) == ExitCode.BAD_CAPSULE
@@ -90,7 +105,7 @@ def test_it_is_said_wherever_the_capsule_is_looked_at(tmp_path: Path, capsys: py
 
 
 def test_a_replay_of_it_is_refused_before_anything_is_started(tmp_path: Path) -> None:
-    capsule = made(tmp_path, LOST)
+    capsule = kept(tmp_path, LOST)
     with (
         pytest.raises(CapsuleError, match="not replayable: nothing of what the rank received is there"),
         open_replay(ReplayRequest(capsule=capsule), print),
@@ -102,8 +117,6 @@ def test_a_segment_that_leaves_the_window_meanwhile_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a live rank: the first is copied and goes, the second is gone before it is copied."""
-    from prismdbg.capsule.capsule_dir import CapsuleWriter
-
     add = CapsuleWriter.add_file
 
     def add_and_lose(self: CapsuleWriter, name: str, source: Path, *how: object) -> object:
@@ -114,7 +127,43 @@ def test_a_segment_that_leaves_the_window_meanwhile_does_not_count(
         return entry
 
     monkeypatch.setattr(CapsuleWriter, "add_file", add_and_lose)
-    assert made(tmp_path, range(0)).manifest.replayable_from == Moment(0, 3)
+    assert kept(tmp_path, range(0)).manifest.replayable_from == Moment(0, 3)
+
+
+def test_evidence_is_never_written_over(tmp_path: Path) -> None:
+    for number in range(3):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        with pytest.raises(NotReplayable, match=r"evidence kept in .*, which cannot be replayed: not replayable"):
+            made(tmp_path, LOST)
+        assert len(list(tmp_path.glob("capsule.evidence*"))) == number + 1
+
+
+def test_the_log_of_a_capsule_is_the_one_that_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a live rank: an answer that is written while the log is copied is in it, or what it brought is asked for."""
+    run, log = written_run(tmp_path / "run")
+    folder = run.ranks / "0"
+    add = CapsuleWriter.add_file
+
+    def answered_meanwhile(self: CapsuleWriter, name: str, source: Path, *how: object) -> object:
+        if source.name == fmt.event_segment(0) and not (folder / fmt.payload_segment(9)).exists():
+            record = log.issue(1, 4)
+            (folder / fmt.payload_segment(9)).write_bytes(bytes(16))
+            body = fmt.COMPLETE.pack(record, 3000, 0, 16, 9, -1, fmt.Status.OK, fmt.CompleteFlag.PAYLOAD, 0, 0)
+            log.append(fmt.Kind.COMPLETE, body)
+        return add(self, name, source, *how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CapsuleWriter, "add_file", answered_meanwhile)
+    capsule = assemble(
+        Ingredients(
+            run=run,
+            folder=folder,
+            output=tmp_path / "capsule",
+            origin=Origin.START,
+            incident=Incident(kind=IncidentKind.REQUEST, text="by hand"),
+        )
+    )
+    assert capsule.manifest.moment_b == Moment(1, 4)
+    require_replayable(capsule)
 
 
 def test_secrets_of_the_command_line_and_the_environment_stay_out(tmp_path: Path) -> None:

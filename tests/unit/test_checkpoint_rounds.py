@@ -11,13 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tiny_log import TinyLog
 
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.checkpoint.criu import DumpReport
 from prismdbg.model.moment import Moment
-from prismdbg.workflows import checkpoints
+from prismdbg.workflows import checkpoints, freeze
 from prismdbg.workflows.capture import PATIENT, Patience, Taken
 from prismdbg.workflows.checkpoints import KEPT, Checkpoint, list_checkpoints
 from prismdbg.workflows.hangs import HangWatch
+from prismdbg.workflows.incidents import Wanted
 from prismdbg.workflows.run_folder import RunFolder
 from prismdbg.workflows.supervisor import Policy, Supervisor
 
@@ -77,6 +81,47 @@ def test_a_second_one_at_the_same_moment_takes_the_firsts_place(rank: list[Momen
     assert [one.moment for one in list_checkpoints(run, folder)] == [Moment(8, 2), Moment(12, 2)]
     assert len(list_checkpoints(run, folder)) == KEPT
     assert Agent.asked[-1] == ("keep_from", {"step": 8})
+
+
+EVERY_STEP = [Moment(4, 2), Moment(5, 2), Moment(6, 2), Moment(7, 2)]
+FROM_A_BEGIN = [Moment(4), Moment(5), Moment(6), Moment(7)]
+
+
+@pytest.mark.parametrize(
+    ("moments", "kept"),
+    [(EVERY_STEP, ["5.2", "6.2", "7.2"]), (FROM_A_BEGIN, ["6.0", "7.0"]), (MOMENTS, ["8.2", "12.2"])],
+    [(EVERY_STEP, ["5.2", "6.2", "7.2"]), (FROM_A_BEGIN, ["6.0", "7.0"]), (MOMENTS, ["8.2", "12.2"])],
+)
+def test_an_incident_in_the_step_of_the_newest_has_a_whole_step_before_it(
+    rank: list[Moment], tmp_path: Path, moments: list[Moment], kept: list[str]
+) -> None:
+    rank[:] = moments
+    run = RunFolder(tmp_path)
+    for _ in moments:
+        checkpoints.take(run, run.ranks / "0", print)
+    left = list_checkpoints(run, run.ranks / "0")
+    assert [str(one.moment) for one in left] == kept
+    assert any(one.leads_to(moments[-1].step) for one in left)
+    assert Agent.asked[-1] == ("keep_from", {"step": left[0].moment.step}), "payloads, too"
+
+
+@pytest.mark.parametrize(("incident", "origin"), [("9.1", "4.2"), ("10.1", "8.2"), ("8.3", "4.2"), ("5.1", "4.2")])
+def test_a_capsule_begins_a_whole_step_before_its_incident(
+    rank: list[Moment], tmp_path: Path, incident: str, origin: str
+) -> None:
+    """Of two checkpoints the newer, unless the incident is in its step or the next."""
+    rank[:] = [Moment(4, 2), Moment(8, 2)]
+    run = RunFolder(tmp_path)
+    folder = run.ranks / "0"
+    for _ in rank:
+        checkpoints.take(run, folder, print)
+    log = TinyLog(folder)
+    for step in range(11):
+        for collective in range(1, 11):
+            log.issue(step, collective)
+    wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
+    found = freeze._origin_before(run, folder, wanted, read_log(folder))
+    assert found is not None and str(found.moment) == origin
 
 
 class Watched:

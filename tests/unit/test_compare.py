@@ -6,30 +6,37 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import capsules
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
+from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
-from prismdbg.workflows.compare import Outcome, Verdict, ended_by, run_to_end
+from prismdbg.model.moment import Moment
+from prismdbg.workflows import compare
+from prismdbg.workflows.compare import Verdict, ended_by, run_to_end
 from prismdbg.workflows.replay import LiveReplay
+from prismdbg.workflows.verdict import End, Outcome
 
 NONE = {"compared": 0, "fingerprints": 0, "synthesized": 0, "missing": 0}
 END = {"event": "end_of_log", "moment": "3.1"}
+REQUEST = Incident(kind=IncidentKind.REQUEST, text="by hand")
 HANG = Incident(kind=IncidentKind.HANG, text="rank 0 waited 5 s")
 
 
 class PlayedRank:
     """Says these events after `resume`, then is silent, or gone."""
 
+    tally: ClassVar[dict[str, Any]] = NONE
+
     def __init__(self, events: list[dict[str, Any]], gone: bool = False) -> None:
         self._events, self._gone = deque(events), gone
 
     def ask(self, verb: str, **_: Any) -> dict[str, Any]:
-        return {"moment": "2.2", "tally": NONE} if verb == "progress" else {}
+        return {"moment": "2.2", "tally": self.tally} if verb == "progress" else {}
 
     def next_event(self, _timeout_s: float, what: str) -> dict[str, Any]:
         if self._events:
@@ -50,56 +57,152 @@ def judged(
     records: range = range(1),
     gone: bool = False,
     manifest: Manifest = IMAGE,
+    past: int = 0,
+    until: Moment | None = None,
 ) -> Verdict:
-    monkeypatch.setattr(capsules, "RANK", {**RANK, "in_flight": list(in_flight), "redacted_arguments": ["--key"]})
+    """`past`: of the log's six collectives, how many lie before the start."""
+    where = {"in_flight": list(in_flight), "past_records": past}
+    monkeypatch.setattr(capsules, "RANK", {**RANK, **where, "redacted_arguments": ["--key"]})
+    tmp_path.mkdir(exist_ok=True)
     capsule = make_capsule(tmp_path / "capsule", replace(manifest, incident=incident))
     rank = PlayedRank(list(events), gone)
     first, last = records.start, records.stop - 1
     live = SimpleNamespace(capsule=capsule, client=rank, running=rank, first_record=first, end_record=last)
-    return run_to_end(cast(LiveReplay, live), until=None, strict=False, timeout_s=0.2, say=lambda _: None)
+    return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=0.2, say=lambda _: None)
 
 
-def test_same_rests_on_collectives_that_were_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = judged(tmp_path, monkeypatch, {**END, "tally": {**NONE, "compared": 3, "fingerprints": 2}})
-    assert verdict.outcome is Outcome.SAME
-    assert verdict.summary == "same: the run that was, to 2.2 (3 collectives compared, 2 by what the rank sent)"
+ALL = {**NONE, "compared": 6, "fingerprints": 6}
+COVERED = {"event": "all_compared", "moment": "2.2", "tally": ALL}
 
 
-def test_a_hang_that_a_synthesized_peer_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answered = {"event": "synthesized", "moment": "2.2", "collective": {"op": "allreduce_", "record_id": 7}}
-    end = {**END, "tally": {**NONE, "synthesized": 1}}
-    verdict = judged(tmp_path, monkeypatch, answered, end, in_flight=(7,))
-    assert verdict.outcome is Outcome.UNHUNG
+def test_identical_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tally = {**ALL, "object_notes": 1}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, past=0)
+    assert verdict.outcome is Outcome.IDENTICAL
+    assert verdict.summary == ("identical up to 2.2: 6 collectives compared, 5 with their payload fingerprints")
+    assert verdict.strength.whole_steps == 2 and not verdict.strength.is_thin
+    assert "compared from 0.1 to 2.2: 2 whole steps before the one in which it ends" in verdict.notes
+
+
+def test_one_collective_is_thin_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tally = {**NONE, "compared": 1, "fingerprints": 1}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, past=5)
     assert verdict.summary == (
-        "un-hung: what the rank waited in at 2.2 got a synthesized peer's answer, and it went on to 3.1"
+        "identical up to 2.2: 1 collective compared, 1 with its payload fingerprint: thin evidence"
     )
-    assert any("nothing recorded was left to compare" in note for note in verdict.notes)
+
+
+def test_fewer_than_were_recorded_are_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": {**ALL, "compared": 5}}, incident=REQUEST, past=0)
+    assert verdict.summary == (
+        "inconclusive: only 5 of 6 collectives were compared "
+        "(5 collectives compared, 6 with their payload fingerprints)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome"),
+    [
+        ({"identity": "group 0 #3", "record_id": 40}, Outcome.INCONCLUSIVE),
+        ({"identity": "group 0 #6", "record_id": 2}, Outcome.IDENTICAL),  # never answered when it was recorded
+        ({"op": "allreduce_", "record_id": 3}, Outcome.INCONCLUSIVE),  # in flight at the start
+    ],
+)
+def test_an_answer_that_the_recorded_rank_had_must_be_the_recorded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: dict[str, Any], outcome: Outcome
+) -> None:
+    told = {"event": "synthesized", "moment": "1.2", "collective": call}
+    verdict = judged(tmp_path, monkeypatch, told, {**END, "tally": ALL}, incident=REQUEST, past=0)
+    assert verdict.outcome is outcome
+
+
+def test_a_hang_that_a_synthesized_peer_answered_is_inconclusive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capsules, "write_training", hung_training)
+    answered = {"event": "synthesized", "moment": "2.2", "collective": {"op": "allreduce_", "record_id": 6}}
+    end = {**END, "tally": {**NONE, "synthesized": 1}}
+    verdict = judged(tmp_path, monkeypatch, answered, end, in_flight=(6,), past=7)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.summary.startswith("inconclusive: no collective was compared")
+    assert "un-hung: what the rank waited in at 2.2 got a synthesized answer, and it went on to 3.1" in verdict.notes
+
+
+def hung_training(*arguments: Any, **more: Any) -> TinyLog:
+    """With a call at its end that is not answered."""
+    log = write_training(*arguments, **more)
+    log.issue(2, 3)
+    return log
 
 
 def test_a_hang_whose_answer_came_after_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished = {"event": "finished", "code": 0, "moment": "2.2", "tally": NONE}
-    verdict = judged(tmp_path, monkeypatch, finished, in_flight=(7,))
-    assert verdict.summary == (
-        "un-hung: what the rank waited in at 2.2 got its recorded answer, and it came to its end"
-    )
+    verdict = judged(tmp_path, monkeypatch, finished, in_flight=(5,), past=6)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_hang_that_goes_on_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WaitTimeout, match=r"did not reach its end within 0.2 s; it was at 2.2"):
-        judged(tmp_path, monkeypatch, in_flight=(7,))
+        judged(tmp_path, monkeypatch, in_flight=(5,), past=6)
 
 
-def test_nothing_between_a_and_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = judged(tmp_path, monkeypatch, records=range(1, 1))
-    assert verdict.outcome is Outcome.NOTHING
-    assert verdict.summary == "nothing to compare: the rank issued no collective between A and B, 2.2"
+def test_a_rank_that_hangs_again_after_the_last_recorded_collective(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "HANGS_AGAIN_S", 0.05)
+    verdict = judged(tmp_path, monkeypatch, COVERED, past=0)
+    assert (verdict.outcome, verdict.end) == (Outcome.IDENTICAL, End.SILENT)
+    assert "it hangs again: no further collective within 0.05 s" in verdict.notes
+    with pytest.raises(WaitTimeout):
+        judged(tmp_path / "other", monkeypatch, COVERED, incident=REQUEST, past=0)
 
 
-def test_a_rank_that_is_lost_without_a_tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_between_the_start_and_the_end_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = judged(tmp_path, monkeypatch, records=range(1, 1), past=6)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.summary.startswith(
+        "inconclusive: the rank issued no collective between the start and the end moment"
+    )
+
+
+@pytest.mark.parametrize(
+    ("past", "events", "outcome"),
+    [
+        (0, (COVERED,), Outcome.IDENTICAL),  # at the recorded place
+        (0, (), Outcome.RANK_LOST),  # anywhere before it
+        (6, (), Outcome.INCONCLUSIVE),  # and there is nothing to compare
+    ],
+)
+def test_a_death_counts_only_at_the_recorded_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, past: int, events: tuple[Any, ...], outcome: Outcome
+) -> None:
     died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
-    verdict = judged(tmp_path, monkeypatch, gone=True, incident=died)
-    assert (verdict.outcome, verdict.exit_code) == (Outcome.SAME, 137)
+    verdict = judged(tmp_path, monkeypatch, *events, gone=True, incident=died, past=past)
+    assert (verdict.outcome, verdict.exit_code) == (outcome, 137)
     assert "its process ended without a last word: SIGKILL (exit code 137)" in verdict.notes
+    assert ("the rank died here, as it did when it was recorded" in verdict.notes) is (outcome is Outcome.IDENTICAL)
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(3, Outcome.IDENTICAL), (0, Outcome.DIVERGED)])
+def test_the_recorded_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, outcome: Outcome) -> None:
+    def training(*arguments: Any, **more: Any) -> TinyLog:
+        log = write_training(*arguments, **more)
+        log.note("exit", code=3, moment="2.2")
+        return log
+
+    monkeypatch.setattr(capsules, "write_training", training)
+    finished = {"event": "finished", "code": code, "moment": "2.2", "tally": ALL}
+    assert judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0).outcome is outcome
+
+
+def test_what_stops_on_its_way_is_compared_up_to_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = {"event": "stopped", "reason": "until", "moment": "1.1"}
+    monkeypatch.setattr(PlayedRank, "tally", {**NONE, "compared": 3, "fingerprints": 3, "missing": 4})
+    verdict = judged(tmp_path, monkeypatch, stopped, incident=REQUEST, past=0, until=Moment(1, 1))
+    assert verdict.summary == ("identical up to 1.1: 3 collectives compared, 3 with their payload fingerprints")
+    monkeypatch.setattr(PlayedRank, "tally", {**NONE, "compared": 2, "missing": 5})
+    verdict = judged(tmp_path / "b", monkeypatch, stopped, incident=REQUEST, past=0, until=Moment(1, 1))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -116,7 +219,6 @@ def test_a_redacted_argument_is_named_where_the_end_is_another(
     """A restored process still knows it."""
     raised = {"event": "exception", "moment": "0.0", "type": "ValueError", "text": "no such key"}
     finished = {"event": "finished", "code": 1, "moment": "0.0", "tally": {**NONE, "missing": 4}}
-    request = Incident(kind=IncidentKind.REQUEST, text="by hand")
-    verdict = judged(tmp_path, monkeypatch, raised, finished, incident=request, manifest=manifest)
+    verdict = judged(tmp_path, monkeypatch, raised, finished, incident=REQUEST, manifest=manifest)
     assert verdict.outcome is Outcome.DIVERGED
     assert any("the values of --key; the program gets '<redacted>'" in note for note in verdict.notes) is named

@@ -22,7 +22,7 @@ from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session import answers, notices
 from prismdbg.session.stop_line import parse_stop
 from prismdbg.session.stops import StopList
-from prismdbg.workflows.compare import require_ahead
+from prismdbg.workflows.compare import require_inside
 from prismdbg.workflows.debugger import Debugger, Settings
 
 Told = list[notices.Notice]
@@ -125,11 +125,17 @@ def allocation(**changed: Any) -> Event:
 
 
 @pytest.mark.parametrize("command", ["replay", "memory"])
-def test_a_replay_until_before_the_beginning_is_refused(
+def test_a_replay_until_outside_of_the_capsule_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, moment_a=Moment(1, 2), replayable_from=Moment(1, 2)))
-    assert main.run([command, str(capsule.path), "--until", "1.1"]) == ExitCode.USAGE
-    assert "1.1 is before the capsule's beginning; it goes from 1.2 to " in capsys.readouterr().err
-    require_ahead(capsule, Moment(1))
-    require_ahead(capsule, Moment(1, 2))
+    for until, said, instead in (
+        ("1.1", "begins at 1.2, but --until is 1.1", "1.2"),
+        ("2.3", "ends at 2.2, but --until is 2.3", "2.2"),
+        ("3", "ends at 2.2, but --until is 3.0", "2.2"),
+    ):
+        assert main.run([command, str(capsule.path), "--until", until]) == ExitCode.USAGE
+        shown = capsys.readouterr().err
+        assert f"error: capsule capsule {said}" in shown and f"--until {instead}, or leave it out" in shown
+    for inside in (Moment(1), Moment(1, 2), Moment(2), Moment(2, 2), Moment(2, 2, 9)):
+        require_inside(capsule, inside)

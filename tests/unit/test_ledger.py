@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from capsules import MANIFEST, make_capsule
+from capsules import make_capsule
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.errors import NotReplayable
 from prismdbg.model.moment import Moment
 from prismdbg.workflows import supervisor
 from prismdbg.workflows.capture import CaptureRequest, Say
@@ -50,13 +50,17 @@ def test_no_more_capsules_than_were_asked_for_and_it_is_said_once(tmp_path: Path
     assert said[2:] == ["no further capsule is made: 1 is the most that are kept; raise --keep"]
 
 
-def test_a_capsule_that_cannot_be_replayed_is_a_problem(tmp_path: Path) -> None:
+def test_evidence_that_cannot_be_replayed_is_no_capsule(tmp_path: Path) -> None:
     said: list[str] = []
     ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
-    lacking = replace(MANIFEST, replayable_from=Moment(1, 1))
-    ledger.capsule(ledger.incident(HANG, ["0"]), make_capsule(tmp_path / "a", lacking))
-    (problem,) = read_json(tmp_path / "supervisor.json")["problems"]
-    assert problem.startswith("a is not replayable before 1.1: ") and said[-1].startswith(problem)
+    kept = tmp_path / "a.evidence"
+    found = NotReplayable(f"evidence kept in {kept}, which cannot be replayed: why", hint="record more", evidence=kept)
+    ledger.evidence(ledger.incident(HANG, ["0"]), found)
+    state = read_json(tmp_path / "supervisor.json")
+    assert (state["capsules"], state["evidence"], state["problems"]) == ([], [str(kept)], [str(found)])
+    assert (state["incidents"][0]["capsules"], state["incidents"][0]["evidence"]) == ([], [str(kept)])
+    assert said[-1] == f"{found}; record more"
+    assert not ledger.has_room(), "it takes the place of a capsule"
 
 
 def test_a_folder_that_takes_nothing_is_said_once(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from prismdbg.rank.config import Mode, RankConfig
 from prismdbg.rank.log_writer import PayloadWriter
 
 SEGMENT = 1 << 20
@@ -21,6 +24,26 @@ def test_a_limit_below_one_segment_holds(tmp_path: Path) -> None:
         assert window.total_bytes <= limit
     assert window.total_bytes > limit // 2, "the window is not emptied by removing one segment"
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= limit
+
+
+@pytest.mark.parametrize(
+    ("window_steps", "checkpoint_every", "window"),
+    [
+        (0, 0, (False, 0)),
+        (3, 0, (True, 3)),
+        (-1, 0, (True, 0)),  # all: no limit
+        (0, 50, (True, 1)),  # and what follows the older checkpoint
+        (3, 50, (True, 3)),
+        (-1, 50, (True, 0)),
+    ],
+)
+def test_checkpoints_do_not_cancel_what_was_asked_for(
+    window_steps: int, checkpoint_every: int, window: tuple[bool, int]
+) -> None:
+    config = RankConfig(
+        mode=Mode.RECORD, socket_dir="", window_steps=window_steps, checkpoint_every=checkpoint_every, window_bytes=9
+    )
+    assert config.payload_window == (*window, 9)
 
 
 def test_no_limit(tmp_path: Path) -> None:

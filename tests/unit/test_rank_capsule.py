@@ -13,16 +13,18 @@ from capsules import MANIFEST, make_capsule
 from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log_coverage import StartPoint, replayable_from, span_of
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.model import made_up
+from prismdbg.model.moment import Moment
 from prismdbg.predict.class_finder import FoundClass, RankClasses
 from prismdbg.predict.kinds import Kinds
 from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows.assemble import kept_from_the_start, replayable_from
+from prismdbg.workflows.assemble import kept_from_the_start
 from prismdbg.workflows.classes_file import write_classes
 from prismdbg.workflows.emulated_run import EmulatedRun, read_emulated
 from prismdbg.workflows.evidence import gather
@@ -195,5 +197,6 @@ def test_what_can_be_made_up_again_needs_no_payload(tmp_path: Path) -> None:
     read = read_log(tmp_path)
     assert [c.made for c in read.collectives] == ["echo", "donor", "noise"]
     assert kept_from_the_start(read, tmp_path)
-    assert str(replayable_from(read.collectives, read, {0})) == "0.1"
-    assert str(replayable_from(read.collectives, read, ())) == "0.3"
+    span = span_of(read, StartPoint(), None)
+    assert str(replayable_from(read, span, Moment(0), lambda ref: ref.segment == 0)) == "0.1"
+    assert str(replayable_from(read, span, Moment(0), lambda _: False)) == "0.3"

@@ -21,8 +21,9 @@ from prismdbg.script.scripted import Scripted
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
 from prismdbg.session.notices import Departed, ProgramRaised
-from prismdbg.workflows.compare import Outcome as Compared
 from prismdbg.workflows.compare import Verdict
+from prismdbg.workflows.verdict import Outcome as Compared
+from prismdbg.workflows.verdict import Recorded
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
@@ -70,6 +71,13 @@ def test_a_case_that_was_not_decided_says_why() -> None:
     )
     assert error is not None
     assert (error.get("type"), error.get("message")) == ("out of time", "not decided: it was not over in time")
+
+
+def test_an_inconclusive_replay_is_an_error_however_its_checks_went() -> None:
+    suite = parsed(found(finding(), ending=Ending.INCONCLUSIVE, cut_short="no collective was compared"))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "0", "1")
+    (error,) = suite.findall("testcase/error")
+    assert error.get("message") == "inconclusive: no collective was compared"
 
 
 def test_places_gone_back_to_are_properties() -> None:
@@ -123,10 +131,12 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
         (Scripted(findings=found(ending=Ending.DIVERGED)), True, (5, 5)),
         (Scripted(findings=found(ending=Ending.TIMEOUT)), True, (124, 125)),
         (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), True, (6, 125)),
-        (Scripted(findings=found(ending=Ending.LOST), verdict=Verdict()), True, (0, 0)),  # as it was recorded
+        (Scripted(findings=found(ending=Ending.INCONCLUSIVE), verdict=Verdict()), True, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.INCONCLUSIVE)), True, (1, 1)),
         (Scripted(findings=found(), fix=verdict(Judgement.GONE)), False, (0, 0)),
         (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), False, (1, 1)),
         (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), False, (1, 125)),
+        (Scripted(findings=found(), fix=verdict(Judgement.UNKNOWN)), False, (7, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (0, 0)),
         (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), False, (1, 1)),
         (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), False, (6, 125)),
@@ -149,18 +159,19 @@ def departed(at: str, sent_nonfinite: int = 0) -> Departed:
     return Departed(moment=Moment.parse(at), story=story)
 
 
-def fixed(incident: Incident = NAN, **seen: Any) -> FixVerdict:
+def fixed(incident: Incident = NAN, *, answered: bool = True, code: int | None = None, **seen: Any) -> FixVerdict:
     run = Run(**{"ending": Ending.COMPLETE, "reached": Moment(19, 2), **seen})
-    return judge_fix(run, incident, END, RECORDED)
+    known = Recorded(incident=incident.kind, required=len(RECORDED), answered=answered, exit_code=code)
+    return judge_fix(run, incident, END, RECORDED, known)
 
 
 def test_a_fix_at_the_incident_rests_on_the_record() -> None:
     said = fixed(departed=departed("19.1", 1), affected=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.GONE, True)
     assert said.text == (
-        "same up to 18.1; from 19.1 on what it sends differs (all_reduce sends other values than it did); recorded "
-        "there was a NaN or Inf, now there is none, as a fix would have it; went on with synthesized peers to 19.2: "
-        "no exception, no NaN; what it sent up to 19.1 stands on recorded answers alone"
+        "identical up to 18.1; from 19.1 on what it sends differs (all_reduce sends other values than it did); "
+        "recorded there was a NaN or Inf, now there is none, as a fix would have it; went on with synthesized peers "
+        "to 19.2: no exception, no NaN; what it sent up to 19.1 stands on recorded answers alone"
     )
 
 
@@ -205,7 +216,13 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (NAN, {"ending": Ending.LOST}, Judgement.OTHER),
         (NAN, {"ending": Ending.TIMEOUT}, Judgement.UNKNOWN),
         (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST}, Judgement.RECURS),
+        (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST, "reached": Moment(3)}, Judgement.OTHER),
         (Incident(kind=IncidentKind.HANG, text=""), {}, Judgement.GONE),
+        (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
+        (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNKNOWN),
+        (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
+        (RAISED, {"exit_code": 3}, Judgement.OTHER),
+        (RAISED, {"exit_code": 3, "code": 3}, Judgement.GONE),  # as the recorded program
         (Incident(kind=IncidentKind.REQUEST, text=""), {"first_nan": Moment(3, 1)}, Judgement.OTHER),
     ],
 )

@@ -211,8 +211,8 @@ def _speed(capsule: Capsule, runtime: str) -> float:
     with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), _silent) as live:
         verdict = run_to_end(live, until=None, strict=False, timeout_s=BOUND_S, say=_silent)
         said = live.output.read_text(errors="replace")
-    if verdict.outcome is not Outcome.SAME:
-        raise BenchError(f"the replay was not the run that was: {verdict.outcome} at {verdict.moment}")
+    if verdict.outcome is not Outcome.IDENTICAL:
+        raise BenchError(f"the replay is not identical to the recorded run: {verdict.summary}")
     seconds = list(said_seconds(said, RANK).values())[1:]
     if not seconds:
         raise BenchError(f"the replayed program named no step:\n{said[-500:]}")

@@ -1,5 +1,8 @@
-"""A small training whose step 15 goes wrong on rank 1, in the way that its argument names: oom, slow, or not at all."""
+"""A small training whose step 15 goes wrong on rank 1, in the way that its argument names: oom, slow, exit, or
+not at all. The environment may move the step: GOES_WRONG_AT.
+"""
 
+import os
 import sys
 import time
 
@@ -7,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS, AT, RANK = 20, 15, 1
+STEPS, AT, RANK = 20, int(os.environ.get("GOES_WRONG_AT", "15")), 1
 ABSURD_BYTES = 1 << 50
 
 
@@ -16,6 +19,8 @@ def go_wrong(how: str) -> None:
         torch.empty(ABSURD_BYTES, dtype=torch.uint8)
     elif how == "slow":
         time.sleep(4)
+    elif how == "exit":
+        os._exit(3)
 
 
 def main() -> None:

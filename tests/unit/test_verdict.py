@@ -1,0 +1,131 @@
+"""The verdict, over every way in which a replay may end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.workflows.verdict import End, Outcome, Recorded, Seen, decide
+
+SAME, OTHER_RUN, OPEN, GONE = Outcome.IDENTICAL, Outcome.DIVERGED, Outcome.INCONCLUSIVE, Outcome.RANK_LOST
+REQUEST, LOST, HANG, RAISED = IncidentKind.REQUEST, IncidentKind.LOST, IncidentKind.HANG, IncidentKind.EXCEPTION
+OOM = IncidentKind.OUT_OF_MEMORY
+ERROR, OTHER = "ValueError: no", "KeyError: no"
+FEW = 7
+
+
+def recorded(kind: IncidentKind, **more: object) -> Recorded:
+    return replace(Recorded(incident=kind, required=FEW), **more)  # type: ignore[arg-type]
+
+
+def seen(end: End, **more: object) -> Seen:
+    return replace(Seen(end=end, compared=FEW), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("record", "replay", "outcome"),
+    [
+        # the rank came past the end moment
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL), SAME),
+        (recorded(REQUEST), seen(End.NEXT_CALL), SAME),
+        (recorded(REQUEST, exit_code=0), seen(End.NEXT_CALL), OTHER_RUN),
+        (recorded(REQUEST, exit_code=0, answered=False), seen(End.NEXT_CALL), OPEN),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, raised=ERROR), OTHER_RUN),
+        (recorded(REQUEST), seen(End.NEXT_CALL, raised=ERROR), OPEN),
+        (recorded(RAISED, raised=ERROR), seen(End.NEXT_CALL), OTHER_RUN),
+        (recorded(RAISED, raised=ERROR, answered=False), seen(End.NEXT_CALL), OPEN),
+        (recorded(RAISED, raised=ERROR, goes_on=True), seen(End.NEXT_CALL, raised=ERROR), SAME),
+        (recorded(RAISED, raised=ERROR), seen(End.NEXT_CALL, raised=OTHER), OTHER_RUN),
+        (recorded(RAISED, raised_in_thread=ERROR), seen(End.NEXT_CALL), OPEN),
+        (recorded(RAISED, raised_in_thread=ERROR), seen(End.NEXT_CALL, raised_in_thread=ERROR), SAME),
+        (recorded(LOST), seen(End.NEXT_CALL), SAME),
+        (recorded(LOST, answered=False), seen(End.NEXT_CALL), SAME),
+        (recorded(HANG, answered=False), seen(End.NEXT_CALL), SAME),
+        (recorded(HANG), seen(End.NEXT_CALL), OPEN),
+        (recorded(HANG, goes_on=True), seen(End.NEXT_CALL), SAME),
+        # the program ended by itself
+        (recorded(REQUEST, exit_code=0), seen(End.FINISHED, exit_code=0), SAME),
+        (recorded(REQUEST, exit_code=3), seen(End.FINISHED, exit_code=3), SAME),
+        (recorded(REQUEST, exit_code=3), seen(End.FINISHED, exit_code=0), OTHER_RUN),
+        (recorded(REQUEST, exit_code=0), seen(End.FINISHED, exit_code=1, raised=ERROR), OTHER_RUN),
+        (recorded(REQUEST, goes_on=True), seen(End.FINISHED, exit_code=0), OTHER_RUN),
+        (recorded(REQUEST, goes_on=True, answered=False), seen(End.FINISHED, exit_code=0), OPEN),
+        (recorded(REQUEST), seen(End.FINISHED, exit_code=0), SAME),
+        (recorded(REQUEST), seen(End.FINISHED, exit_code=3), OPEN),
+        (recorded(REQUEST), seen(End.FINISHED, exit_code=0, missing=1), OTHER_RUN),
+        (recorded(RAISED, raised=ERROR), seen(End.FINISHED, exit_code=1, raised=ERROR), SAME),
+        (recorded(RAISED, raised=ERROR, exit_code=1), seen(End.FINISHED, exit_code=1, raised=ERROR), SAME),
+        (recorded(RAISED, raised=ERROR, exit_code=1), seen(End.FINISHED, exit_code=2, raised=ERROR), OTHER_RUN),
+        (recorded(RAISED, raised=ERROR), seen(End.FINISHED, exit_code=1, raised=OTHER), OTHER_RUN),
+        (recorded(RAISED, raised=ERROR), seen(End.FINISHED, exit_code=0), OTHER_RUN),
+        (recorded(LOST), seen(End.FINISHED, exit_code=0), OPEN),
+        (recorded(LOST), seen(End.FINISHED, exit_code=1, raised=ERROR), OPEN),
+        (recorded(LOST, answered=False), seen(End.FINISHED, exit_code=0), SAME),
+        (recorded(HANG), seen(End.FINISHED, exit_code=0), OPEN),
+        (recorded(HANG, answered=False), seen(End.FINISHED, exit_code=0), SAME),
+        # the process died without a word
+        (recorded(LOST), seen(End.DIED, exit_code=137), SAME),
+        (recorded(OOM), seen(End.DIED, exit_code=137), SAME),
+        (recorded(LOST), seen(End.DIED, exit_code=137, missing=1), GONE),
+        (recorded(LOST, goes_on=True), seen(End.DIED, exit_code=137), GONE),
+        (recorded(LOST, exit_code=0), seen(End.DIED, exit_code=137), GONE),
+        (recorded(OOM, raised=ERROR), seen(End.DIED, exit_code=137), GONE),
+        (recorded(RAISED, raised=ERROR), seen(End.DIED, exit_code=134, raised=ERROR), SAME),
+        (recorded(RAISED, raised=ERROR, exit_code=1), seen(End.DIED, exit_code=134, raised=ERROR), GONE),
+        (recorded(REQUEST), seen(End.DIED, exit_code=137), GONE),
+        (recorded(LOST, required=0), seen(End.DIED, compared=0, exit_code=137), OPEN),
+        # it came to nothing more, was stopped, never ran
+        (recorded(HANG), seen(End.SILENT), SAME),
+        (recorded(HANG, answered=False), seen(End.SILENT), SAME),
+        (recorded(REQUEST), seen(End.SILENT), OPEN),
+        (recorded(HANG, goes_on=True), seen(End.SILENT), OPEN),
+        (recorded(REQUEST), seen(End.UNTIL), SAME),
+        (recorded(REQUEST, required=0), seen(End.UNTIL, compared=0), OPEN),
+        (recorded(HANG, required=0, answered=False), seen(End.NEXT_CALL, compared=0), OPEN),
+        (recorded(HANG, required=0), seen(End.NOT_RUN, compared=0), OPEN),
+    ],
+)  # fmt: skip
+def test_how_it_may_end(record: Recorded, replay: Seen, outcome: Outcome) -> None:
+    assert decide(record, replay).outcome is outcome
+
+
+RECORDS = [
+    Recorded(
+        incident=kind, required=required, goes_on=goes_on, answered=answered, exit_code=code, raised=raised,
+        raised_in_thread=thread,
+    )
+    for kind, required, goes_on, answered, code, raised, thread in product(
+        IncidentKind, (0, 1, FEW), (False, True), (False, True), (None, 0, 3), ("", ERROR), ("", OTHER)
+    )
+]  # fmt: skip
+REPLAYS = [
+    Seen(
+        end=end, compared=compared, missing=missing, lacking=lacking, exit_code=code, raised=raised,
+        parameters_differ_at=differ,
+    )
+    for end, compared, missing, lacking, code, raised, differ in product(
+        End, (0, 1, FEW), (0, 2), (0, 1), (0, 3), ("", ERROR, OTHER), ("", "2.0")
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", IncidentKind)
+def test_identical_rests_on_everything_that_it_promises(kind: IncidentKind) -> None:
+    """Over all combinations of what may be recorded and seen."""
+    for record, replay in product((r for r in RECORDS if r.incident is kind), REPLAYS):
+        found = decide(record, replay)
+        assert found.why or found.outcome is SAME or replay.end is End.DIFFERED, (record, replay)
+        if found.outcome is not SAME:
+            continue
+        assert replay.end not in (End.DIFFERED, End.NOT_RUN) and not replay.parameters_differ_at
+        assert replay.compared >= max(record.required, 1)
+        assert (replay.missing, replay.lacking) == (0, 0)
+        if replay.end is not End.UNTIL and record.raised:
+            assert replay.end is End.SILENT or replay.raised == record.raised
+        if replay.end is End.DIED:
+            assert not record.goes_on and record.exit_code is None
+        if replay.end is End.FINISHED and record.exit_code is not None and not record.goes_on:
+            assert replay.exit_code == record.exit_code
