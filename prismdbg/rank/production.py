@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 WATCH_S = 0.25
+LONGEST_LEASE_S = 300.0  # whatever a client asks for
 
 
 class Park:
@@ -105,6 +106,11 @@ class Window:
             time.sleep(WATCH_S)
 
 
+def _lease_s(message: Message) -> float:
+    asked = float(message.get("lease_s", 60))
+    return min(asked, LONGEST_LEASE_S) if asked > 0 else LONGEST_LEASE_S  # not a number, too
+
+
 def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
     park, payloads = Park(recording), Window(recording)
     recorder = recording.recorder
@@ -122,7 +128,7 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         }
 
     def take(message: Message) -> Message:
-        park.take(float(message.get("lease_s", 60)), (int(message["holder"]), int(message["holder_ticks"])))
+        park.take(_lease_s(message), (int(message["holder"]), int(message["holder_ticks"])))
         return {}
 
     def close_log(_: Message) -> Message:

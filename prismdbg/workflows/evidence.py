@@ -32,7 +32,7 @@ def gather(path: Path) -> Evidence:
         raise UsageError(f"{path} holds no log", hint="give the folder that `prismdbg record -o` made")
     supervisor = _json(run.supervisor_json)
     emulated = _emulated(run)
-    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _is_alive(folder)}
+    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _may_be_alive(folder)}
     silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
     return Evidence(
         logs=logs,
@@ -96,9 +96,11 @@ def _read(folder: Path) -> tuple[RankLog | None, str]:
     return log, str(reader.damage or "")
 
 
-def _is_alive(folder: Path) -> bool:
+def _may_be_alive(folder: Path) -> bool:
+    """Also where nobody can see from here whether it is."""
     try:
-        return RankProcess(folder).is_alive()
+        process = RankProcess(folder)
+        return process.is_out_of_sight or process.is_alive()
     except (KeyError, UsageError):  # no rank.json, or half of one
         return False
 
