@@ -38,7 +38,9 @@ from prismdbg.workflows.supervisor import Policy
     "triggers",
     default=DEFAULT_TRIGGERS,
     show_default=True,
-    help="What makes a capsule by itself, of exception, nan, hang, signal, oom, slow; or none.",
+    help="Events that trigger an automatic capture: exception, nan, hang, signal, oom, slow; or none. hang=T: a "
+    "collective that waits for T, and for 3 times the longest of the job's last steps and pauses between collectives; "
+    "5 T while the rank it waits for computes or gets no CPU; 10 T at most. Until then the wait is called slow.",
 )
 @click.option(
     "--keep",

@@ -2,20 +2,31 @@
 
 A rank that is parked for a capture, and whoever waits for it, does not hang: while any rank is parked nothing is
 due, and that time counts for no wait.
+
+How long a wait must be is compared with the job's own past: a bound of 60 s says nothing of a job whose steps take two
+minutes, or of a machine that has too much to do. Until then it is slow, not hung.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_reader import Event
+from prismdbg.capsule.log_reader import Event, StepMark
 from prismdbg.diagnosis.meeting import Meeting
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.wording import and_list, place, rank_list
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 NS_PER_S = 1_000_000_000
+LONGER_THAN_BEFORE = 3  # times the longest of the last intervals
+BUSY_FACTOR = 5  # times the bound, while who never came computes or stands in line for a processor
+MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
+STEPS_REMEMBERED = 32  # of each rank
+GAPS_REMEMBERED = 256  # between two collectives of one thread, of each rank
 
 _Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
 
@@ -55,6 +66,51 @@ class HangReport:
         return and_list(parts) if parts else "every rank that is known to take part has issued it"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """Ranks whose processes did something while the others waited. computing: they had a processor for most of the
+    time; in_line: they were runnable for most of it, with a processor or without."""
+
+    computing: frozenset[int] = frozenset()
+    in_line: frozenset[int] = frozenset()
+
+    def holds_up(self, stall: Stall) -> bool:
+        """Whoever waits may spin on its device; that says nothing. Only where all came does it count who got no
+        processor to go on."""
+        if stall.never_came:
+            return bool((self.computing | self.in_line) & set(stall.never_came))
+        return bool((self.in_line - self.computing) & set(stall.waiting_ranks))
+
+
+IDLE = Busy()
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long the last steps of each rank took, and the last times from one collective of a thread to its next."""
+
+    _steps: dict[int, deque[int]] = field(default_factory=dict)
+    _gaps: dict[int, deque[int]] = field(default_factory=dict)
+    _began: dict[int, int] = field(default_factory=dict)
+
+    def begin_step(self, rank: int, time_ns: int, elapsed_ns: Callable[[int, int], int]) -> None:
+        if rank in self._began:
+            steps = self._steps.setdefault(rank, deque(maxlen=STEPS_REMEMBERED))
+            steps.append(elapsed_ns(self._began[rank], time_ns))
+        self._began[rank] = time_ns
+
+    def go_on(self, rank: int, gap_ns: int) -> None:
+        self._gaps.setdefault(rank, deque(maxlen=GAPS_REMEMBERED)).append(gap_ns)
+
+    def restart(self, rank: int) -> None:
+        for known in (self._steps, self._gaps, self._began):
+            known.pop(rank, None)
+
+    @property
+    def longest_ns(self) -> int:
+        return max((max(times) for known in (self._steps, self._gaps) for times in known.values()), default=0)
+
+
 class HangDetector:
     """`feed` with every event of every rank, then ask what is `due`. Each hang is reported once."""
 
@@ -63,6 +119,8 @@ class HangDetector:
         self._ranks: dict[int, Progress] = {}
         self._attempts: dict[int, int] = {}
         self._reported: set[_Key] = set()
+        self._said_slow: set[_Key] = set()
+        self._pace = Pace()
 
     def feed(self, rank: int, event: Event, attempt: int = 0) -> None:
         """`attempt` counts the restarts of a rank: what the one before waited in no longer matters."""
@@ -72,26 +130,58 @@ class HangDetector:
         if attempt > known:
             self._attempts[rank] = attempt
             self._ranks[rank] = Progress(rank)
-        self._ranks[rank].feed(event)
+            self._pace.restart(rank)
+        progress = self._ranks[rank]
+        if isinstance(event, StepMark):
+            self._pace.begin_step(rank, event.time_ns, self._elapsed)
+        elif isinstance(event, Collective) and (before_ns := progress.issued_before(event)) is not None:
+            self._pace.go_on(rank, self._elapsed(before_ns, event.time_created_ns))
+        progress.feed(event)
 
     def died(self, rank: int, attempt: int = 0) -> None:
         """The process is gone: it waits no more, and what it has not issued it never will."""
         if self._attempts.get(rank) == attempt:
             self._ranks[rank].has_died = True
 
-    def due(self, now_ns: int) -> list[HangReport]:
-        """Hangs whose longest wait has reached the bound, causes only. `now_ns` is CLOCK_MONOTONIC."""
+    def due(self, now_ns: int, busy: Busy = IDLE) -> list[HangReport]:
+        """Hangs whose longest wait has reached what is needed, causes only. `now_ns` is CLOCK_MONOTONIC."""
         stalls = self._stalls(now_ns)
-        reports = []
-        for stall in causes(stalls):
-            waited_ns = self._elapsed(stall.first.collective.time_created_ns, now_ns)
-            if waited_ns < self._bound_ns or self._key(stall) in self._reported:
-                continue
-            behind = tuple(wait for other in stalls if other is not stall for wait in other.waits)
-            reports.append(HangReport(stall=stall, waited_ns=waited_ns, behind=behind))
+        reports = [
+            report
+            for report in self._waiting(stalls, now_ns)
+            if report.waited_ns >= self._needed_ns(report.stall, busy) and self._key(report.stall) not in self._reported
+        ]
         if reports:
             self._reported |= {self._key(stall) for stall in stalls}
         return reports
+
+    def slow(self, now_ns: int, busy: Busy = IDLE) -> list[HangReport]:
+        """Waits that have reached the bound and are no hang yet; each is given once."""
+        found = [
+            report
+            for report in self._waiting(self._stalls(now_ns), now_ns)
+            if self._bound_ns <= report.waited_ns < self._needed_ns(report.stall, busy)
+            and self._key(report.stall) not in self._said_slow | self._reported
+        ]
+        self._said_slow |= {self._key(report.stall) for report in found}
+        return found
+
+    def _waiting(self, stalls: list[Stall], now_ns: int) -> list[HangReport]:
+        return [
+            HangReport(
+                stall=stall,
+                waited_ns=self._elapsed(stall.first.collective.time_created_ns, now_ns),
+                behind=tuple(wait for other in stalls if other is not stall for wait in other.waits),
+            )
+            for stall in causes(stalls)
+        ]
+
+    def _needed_ns(self, stall: Stall, busy: Busy) -> int:
+        """How long a wait must be to be called a hang."""
+        needed = max(self._bound_ns, LONGER_THAN_BEFORE * self._pace.longest_ns)
+        if busy.holds_up(stall):
+            needed = max(needed, BUSY_FACTOR * self._bound_ns)
+        return min(needed, MOST_FACTOR * self._bound_ns)
 
     def suspects(self, now_ns: int) -> bool:
         """Whether somebody has waited for half the bound, and who never came is not parked."""

@@ -86,6 +86,10 @@ class Progress:
         """When the thread that issued it last issued anything."""
         return self._issued_ns.get(collective.thread_id, collective.time_created_ns)
 
+    def issued_before(self, collective: Collective) -> int | None:
+        """When the thread that issues it issued the one before; None for its first."""
+        return self._issued_ns.get(collective.thread_id)
+
     def _at(self, *key: object) -> int:
         return self._reached.get(key, -1)
 

@@ -6,9 +6,11 @@ It owns no knowledge: verbs are functions from a request's arguments to a reply.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
     from prismdbg.rank.recording import Recording
 
 Verb = Callable[[Message], Message]
+# The process or the machine has too much open, or a client was gone before it was answered.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
+_RETRY_S = 0.2
 
 
 class Agent:
     """Serves verbs at a path until the process ends. `publish` sends an event to every client."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ended: Callable[[Exception], None] | None = None) -> None:
+        """`ended`: told why nobody can connect any more, where that is so before the process's end."""
         self.path = path
+        self._ended = ended
         self.verbs: dict[str, Verb] = {"hello": lambda _: Hello().to_json()}
         self._clients: dict[int, tuple[Connection, threading.Lock]] = {}
         self._tiles = TilePermission()
@@ -58,12 +65,22 @@ class Agent:
 
     def _listen(self) -> None:
         """Whatever ends this thread is no incident of the program: it can no longer be captured by hand, no more."""
-        with contextlib.suppress(Exception):
+        try:
             self._accept()
+        except Exception as error:
+            if self._ended is not None:
+                with contextlib.suppress(Exception):
+                    self._ended(error)
 
     def _accept(self) -> None:
         while True:
-            client, _ = self._socket.accept()
+            try:
+                client, _ = self._socket.accept()
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                time.sleep(_RETRY_S)  # who wants to connect waits in the socket's queue
+                continue
             try:
                 threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()
             except RuntimeError:  # the process has as many threads as it may have
@@ -108,9 +125,12 @@ def serve_recording(recording: Recording, path: Path) -> None:
     """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
     from prismdbg.rank.production import production_verbs
 
+    def no_agent(error: Exception) -> None:
+        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
+
     try:
-        agent = Agent(path)
+        agent = Agent(path, no_agent)
         agent.verbs |= production_verbs(recording, agent)
         agent.start()
     except Exception as error:
-        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
+        no_agent(error)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 WATCH_S = 0.25
+LONGEST_LEASE_S = 300.0  # whatever a client asks for
 BUSY_HINT = "another capture of this rank is under way; try again when it is done"
 
 
@@ -163,6 +164,11 @@ class Window:
             time.sleep(WATCH_S)
 
 
+def _lease_s(message: Message) -> float:
+    asked = float(message.get("lease_s", 60))
+    return min(asked, LONGEST_LEASE_S) if asked > 0 else LONGEST_LEASE_S  # not a number, too
+
+
 def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
     park, payloads = Park(recording), Window(recording)
     recorder = recording.recorder
@@ -183,7 +189,7 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
     def take(message: Message) -> Message:
         if (holder := Holder.of(message)) is None:
             raise UsageError("park needs the client's process", hint="name it as `holder` and `holder_ticks`")
-        park.take(float(message.get("lease_s", 60)), holder)
+        park.take(_lease_s(message), holder)
         return {}
 
     def close_log(message: Message) -> Message:

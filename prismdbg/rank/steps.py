@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +18,18 @@ from prismdbg.capsule.log_format import StepSource
 Listener = Callable[[int, StepSource], None]
 
 
+_MOST = (1 << 32) - 1
+
+
+def _as_step(number: Any) -> int | None:
+    """As numpy's and torch's whole numbers are, too; None for what is none."""
+    try:
+        step = operator.index(number)
+    except Exception:
+        return None
+    return step if 0 <= step <= _MOST else None
+
+
 class StepCounter:
     """Calls its listeners with the step that begins. Marked by hand once, it counts no optimizer any more."""
 
@@ -25,6 +40,8 @@ class StepCounter:
         self._listeners: list[Listener] = []
         self._in_scaler = False
         self._stepped = False
+        self._begun = False
+        self._refused = False
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -34,10 +51,26 @@ class StepCounter:
         self._wrap_scaler()
 
     def mark(self, number: int) -> None:
-        if number < 0:
-            raise ValueError(f"prismdbg.step({number}): a step cannot be negative")
+        """Begins that step. A number that is no step, or that does not go up, is ignored and said once: two moments
+        would have one name, and a search over steps would be led astray. The program runs as it would bare."""
+        step = _as_step(number)
+        if step is None:
+            self._refuse(f"prismdbg.step({number!r}) is ignored: a step is a whole number from 0 to {_MOST}")
+            return
         self._by_hand = True
-        self._begin(number, StepSource.MANUAL)
+        if step > self.step or self._marks_the_first(step):
+            self._begin(step, StepSource.MANUAL)
+        elif step < self.step:
+            self._refuse(f"prismdbg.step({step}) is ignored: step {self.step} has begun already, and steps only go up")
+
+    def _marks_the_first(self, step: int) -> bool:
+        return step == self.step == 0 and not self._begun
+
+    def _refuse(self, text: str) -> None:
+        if not self._refused:
+            self._refused = True
+            with contextlib.suppress(OSError, ValueError):  # a stream that is closed
+                print(f"prismdbg: {text}", file=sys.stderr)
 
     def _after_optimizer(self, optimizer: Any, *_: Any) -> None:
         if self._is_the_first(optimizer):
@@ -74,7 +107,7 @@ class StepCounter:
             self._begin(self.step + 1, source)
 
     def _begin(self, step: int, source: StepSource) -> None:
-        self.step = step
+        self.step, self._begun = step, True
         for listener in self._listeners:
             listener(step, source)
 

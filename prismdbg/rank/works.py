@@ -115,7 +115,7 @@ class AnySourceWork(dist.Work):  # type: ignore[misc]
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self._inner is not None and self._completion is not None:
             try:
-                self._inner.wait()
+                self._inner.wait(_NO_TIMEOUT if timeout is None else timeout)
             except Exception as error:
                 if not self._completion.rescue():
                     self._completion.fail(error)

@@ -321,7 +321,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
     reader, deadline = LogReader(folder), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
-        alive = is_alive(pid)
+        alive = is_alive(pid)  # a zombie is not
         steps = [event.step for event in reader.poll() if isinstance(event, StepMark)]
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):

@@ -72,7 +72,7 @@ def _of_run(path: Path) -> Evidence:
     if not folders:
         raise _no_log(run, supervisor)
     emulated = _emulated(run)
-    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _is_alive(folder)}
+    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _may_be_alive(folder)}
     told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
     if told_to_end is not None:
         logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
@@ -201,9 +201,11 @@ def _read(folder: Path) -> tuple[RankLog | None, str]:
     return log, str(reader.damage or "")
 
 
-def _is_alive(folder: Path) -> bool:
+def _may_be_alive(folder: Path) -> bool:
+    """Also where nobody can see from here whether it is."""
     try:
-        return RankProcess(folder).is_alive()
+        process = RankProcess(folder)
+        return process.is_out_of_sight or process.is_alive()
     except (KeyError, UsageError):  # no rank.json, or half of one
         return False
 

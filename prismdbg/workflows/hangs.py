@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prismdbg.capsule.log_reader import Event
 from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
+from prismdbg.workflows.activity import Activity
 from prismdbg.workflows.capture import PATIENT, Patience
 from prismdbg.workflows.incidents import attempt_of, seconds
 
@@ -14,6 +17,7 @@ class HangWatch:
     def __init__(self, bound: str) -> None:
         self._bound_s = seconds(bound) if bound else 0.0
         self._detector = HangDetector(int(self._bound_s * NS_PER_S)) if bound else None
+        self._activity = Activity()
 
     def feed(self, folder: str, event: Event) -> None:
         if self._detector is not None:
@@ -33,5 +37,13 @@ class HangWatch:
     def suspects(self, now_ns: int) -> bool:
         return self._detector is not None and self._detector.suspects(now_ns)
 
-    def due(self, now_ns: int) -> list[HangReport]:
-        return self._detector.due(now_ns) if self._detector is not None else []
+    def due(self, now_ns: int, pids: Mapping[int, int]) -> tuple[list[HangReport], list[HangReport]]:
+        """Hangs, and waits that are only long so far. `pids`: of the ranks that can be seen from here; what they do is
+        looked at while somebody waits."""
+        if self._detector is None:
+            return [], []
+        if not self._detector.suspects(now_ns):
+            self._activity.forget()
+            return [], []
+        busy = self._activity.look(now_ns, pids)
+        return self._detector.due(now_ns, busy), self._detector.slow(now_ns, busy)

@@ -124,7 +124,8 @@ def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:
         say(f"rank {rank}: {capsule.path}")
         return capsule.path
     here = os.path.relpath(run.path)
-    if RankProcess(folder).is_alive():
+    process = RankProcess(folder)
+    if process.is_alive() or process.is_out_of_sight:
         raise UsageError(
             f"there is no capsule of rank {rank} in {run.capsules}",
             hint=f"capture it: prismdbg capture {here} --rank {rank} -o CAPSULE",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +28,65 @@ def start_ticks(pid: int) -> int:
 
 def still_runs(rank: Mapping[str, Any]) -> bool:
     """The process that this rank.json describes: another may have its number by now."""
-    ticks = start_ticks(int(rank["pid"])) if rank else 0
+    pid = pid_here(rank) if rank else None
+    return pid is not None and _is_the_same(pid, rank)
+
+
+def _is_the_same(pid: int, rank: Mapping[str, Any]) -> bool:
+    ticks = start_ticks(pid)
     return ticks > 0 and int(rank.get("started_ticks", ticks)) == ticks
 
 
+def pid_here(described: Mapping[str, Any]) -> int | None:
+    """The PID of a rank's process in our own namespace, by its rank.json. None where it cannot be seen from here: it
+    runs on another node, or in a PID namespace that is not below ours."""
+    pid, namespace = int(described["pid"]), int(described["pid_namespace"])
+    if described["hardware"]["node"] != platform.node():
+        return None
+    if namespace == Path("/proc/self/ns/pid").stat().st_ino:
+        return pid
+    return next((at for at in _processes() if _is_it(at, pid, namespace)), None)
+
+
+def _processes() -> Iterator[int]:
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+
+
+def _is_it(at: int, pid: int, namespace: int) -> bool:
+    try:
+        if Path(f"/proc/{at}/ns/pid").stat().st_ino != namespace:
+            return False
+        lines = Path(f"/proc/{at}/status").read_text().splitlines()
+    except OSError:  # ended meanwhile, or another user's
+        return False
+    return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), -1) == pid
+
+
 class RankProcess:
-    """One attempt of a rank, by its log folder."""
+    """One attempt of a rank, by its log folder. `pid`: as it is here; None where it cannot be seen from here, and then
+    it is neither alive nor dead."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._described = read_json(folder / "rank.json")
-        self.pid = int(self._described["pid"])
+        self.pid = pid_here(self._described)
         self._last_words: frozenset[str] | None = None
 
+    @property
+    def is_out_of_sight(self) -> bool:
+        return self.pid is None
+
     def is_alive(self) -> bool:
-        return still_runs(self._described)
+        return self.pid is not None and _is_the_same(self.pid, self._described)
 
     def ended_by_itself(self) -> bool:
         """Its program came to its end, or to an exit of its own."""
         return "exit" in self._said() and "incident" not in self._said()
 
     def died_without_a_word(self) -> bool:
-        """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows."""
-        return not self.is_alive() and not was_cut(self._folder) and not self._said()
+        """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows, nor of a
+        process that cannot be seen."""
+        return self.pid is not None and not self.is_alive() and not was_cut(self._folder) and not self._said()
 
     def last_moment(self) -> Moment:
         collectives = read_log(self._folder).collectives
@@ -58,7 +95,7 @@ class RankProcess:
     def _said(self) -> frozenset[str]:
         """Looked up once when it is dead: nothing is added any more."""
         if self._last_words is None:
-            gone = not self.is_alive()
+            gone = self.pid is not None and not self.is_alive()
             found = frozenset(n.kind for n in read_log(self._folder).notes if n.kind in ("exit", "incident"))
             if not gone:
                 return found

@@ -65,12 +65,16 @@ def _used(folder: Path, pattern: str) -> int:
 
 def _word(folder: Path, log: RankLog) -> str:
     kinds = [note.kind for note in log.notes]
-    if RankProcess(folder).is_alive():
+    process = RankProcess(folder)
+    if process.is_alive():
         parks = [kind for kind in kinds if kind in ("parked", "released")]
         return "parked" if parks and parks[-1] == "parked" else "running"
     if "incident" in kinds or any(note.data.get("code") for note in log.notes if note.kind == "exit"):
         return "failed"
-    return "ended" if "exit" in kinds else "died"
+    if "exit" in kinds:
+        return "ended"
+    has_job_ended = "exit_code" in read_json(RunFolder(folder.parent.parent).supervisor_json)
+    return "out of sight" if process.is_out_of_sight and not has_job_ended else "died"
 
 
 def report(path: Path) -> list[str]:

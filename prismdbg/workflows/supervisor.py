@@ -149,7 +149,12 @@ class Supervisor:
         for folder in self._run.rank_folders():
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
-                self._deaths.watch(folder.name, process.pid)
+                if process.pid is None:
+                    self._ledger.problem(
+                        f"rank {folder.name} runs where it cannot be seen from here: its end is not noticed"
+                    )
+                else:
+                    self._deaths.watch(folder.name, process.pid)
                 if self._policy.checkpoint_every and len(self._processes) == 1:
                     # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
@@ -222,7 +227,10 @@ class Supervisor:
         )
 
     def _look_for_hang(self, now_ns: int) -> None:
-        for report in self._hangs.due(now_ns):
+        hung, slow = self._hangs.due(now_ns, self._pids())
+        for report in slow:
+            self._say(f"slow: {report.text}; no incident so far, for the job has waited as long before, or it computes")
+        for report in hung:
             text = f"{report.text}{self._where(report.stall.never_came)}"
             incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
             folders = [self._run.latest(rank) for rank in report.ranks]
@@ -250,6 +258,11 @@ class Supervisor:
         for problem in dict.fromkeys(stacks.problem for stacks in taken.ranks.values() if stacks.problem):
             self._ledger.problem(f"stack {problem}")
         return taken
+
+    def _pids(self) -> dict[int, int]:
+        """Of the latest attempts of ranks that can be seen from here."""
+        ordered = sorted(self._processes.items(), key=lambda item: attempt_of(item[0]))
+        return {int(name.partition(".")[0]): process.pid for name, process in ordered if process.pid is not None}
 
     def _capture_live(self, entry: Entry, rank: int, incident: Incident) -> None:
         if not self._ledger.has_room():

@@ -47,7 +47,7 @@ AROUND_THE_RECORDER = {
     f"{RANK}.recording:_rank_number": "stderr",
     f"{RANK}.recording:state_hash.of": "nowhere",
     f"{RANK}.agent:Agent.__init__": "log",
-    f"{RANK}.agent:Agent._accept": "nowhere",
+    f"{RANK}.agent:Agent._accept": "log",
     f"{RANK}.production:production_verbs": "log",
     f"{RANK}.opened_files:OpenedFiles._note": "nowhere",
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from prismdbg import errors
 from prismdbg.protocol.client import AgentClient, AgentError, connect_when_ready
@@ -77,3 +80,30 @@ def test_a_verb_that_the_recorder_of_a_capsule_does_not_know(agent: Agent, says:
 def test_both_ends_say_of_which_time_they_are(agent: Agent) -> None:
     with connect_when_ready(agent.path, bound_s=10.0, still_alive=lambda: True) as client:
         assert client.hello == Hello() and client.hello.age == ""
+
+
+def test_a_process_without_descriptors_is_asked_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`accept` fails while there are none; who has connected waits, and is served when there are some again."""
+    agent = Agent(tmp_path / "a.sock")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with AgentClient(agent.path) as client:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            agent.start()
+            failed = threading.Event()
+            monkeypatch.setattr(
+                "prismdbg.rank.agent.time.sleep", lambda _: failed.set() or threading.Event().wait(0.01)
+            )
+            assert failed.wait(20), "accept did not fail"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert client.ask("hello")["protocol"]
+
+
+def test_it_says_why_nobody_can_connect_any_more(tmp_path: Path) -> None:
+    said: list[Exception] = []
+    agent = Agent(tmp_path / "a.sock", said.append)
+    agent._socket.close()
+    agent.start()
+    wait_for(lambda: bool(said), 20, "its last words")
+    assert isinstance(said[0], OSError)

@@ -90,7 +90,6 @@ FROM_A_BEGIN = [Moment(4), Moment(5), Moment(6), Moment(7)]
 @pytest.mark.parametrize(
     ("moments", "kept"),
     [(EVERY_STEP, ["5.2", "6.2", "7.2"]), (FROM_A_BEGIN, ["6.0", "7.0"]), (MOMENTS, ["8.2", "12.2"])],
-    [(EVERY_STEP, ["5.2", "6.2", "7.2"]), (FROM_A_BEGIN, ["6.0", "7.0"]), (MOMENTS, ["8.2", "12.2"])],
 )
 def test_an_incident_in_the_step_of_the_newest_has_a_whole_step_before_it(
     rank: list[Moment], tmp_path: Path, moments: list[Moment], kept: list[str]

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
 
 from prismdbg.capsule.log_reader import Completion, Event
-from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
+from prismdbg.diagnosis.hang import GAPS_REMEMBERED, NS_PER_S, Busy, HangDetector, HangReport
 from prismdbg.model.collective import Collective, State
 
 BOUND_NS = 30 * NS_PER_S
+HISTORY = GAPS_REMEMBERED
 
 
 def events_of(job: Job, rank: int) -> list[Event]:
@@ -280,3 +281,70 @@ def test_who_came_is_never_accused(ops: list[tuple[str, str]], late_ms: list[int
         meeting = (report.stall.meeting.group, report.stall.meeting.seq)
         assert all(meeting not in issued[rank] for rank in report.stall.never_came)
         assert all(meeting in issued[rank] for rank in report.stall.waiting_ranks)
+
+
+class TestAgainstTheJobsOwnPast:
+    """A machine that is starved, or a job of long steps, is slow before it hangs."""
+
+    def job(self, step_s: float, steps: int = 6) -> Job:
+        job = Job(4)
+        for _ in range(steps):
+            job.steps(1, lasting_ns=int(step_s * NS_PER_S))
+        job.call(without={2}, done=False)
+        return job
+
+    def test_a_step_that_was_as_long_before_is_no_hang(self) -> None:
+        job = self.job(step_s=25)
+        assert after(job, 31) == after(job, 70) == []
+        (report,) = after(job, 80)
+        assert report.stall.never_came == (2,)
+
+    def test_it_is_called_slow_once_and_then_a_hang(self) -> None:
+        job = self.job(step_s=25)
+        detector = watch(job)
+        at = [job.now_ns + seconds * NS_PER_S for seconds in (29, 31, 40, 80, 90)]
+        assert [len(detector.slow(now_ns)) for now_ns in at] == [0, 1, 0, 0, 0]
+        assert [len(detector.due(now_ns)) for now_ns in at] == [0, 0, 0, 1, 0]
+
+    def test_short_steps_leave_the_bound_as_it_was(self) -> None:
+        assert len(after(self.job(step_s=2), 31)) == 1
+
+    def test_what_is_long_past_no_longer_counts(self) -> None:
+        job = Job(4)
+        job.steps(1, lasting_ns=200 * NS_PER_S)
+        job.steps(HISTORY + 1)
+        job.call(without={2}, done=False)
+        assert len(after(job, 31)) == 1
+
+    @given(st.floats(min_value=0.01, max_value=1e5), st.integers(min_value=1, max_value=8))
+    def test_whatever_the_past_was_a_hang_is_told_within_ten_bounds(self, step_s: float, steps: int) -> None:
+        job = self.job(step_s, steps)
+        assert len(after(job, 10 * 30 + 1)) == 1
+
+    @given(st.lists(st.floats(min_value=0.01, max_value=200), min_size=4, max_size=12))
+    def test_no_wait_that_the_last_steps_have_had_is_a_hang(self, steps_s: list[float]) -> None:
+        job = Job(4)
+        for step_s in steps_s:
+            job.steps(1, lasting_ns=int(step_s * NS_PER_S))
+        job.call(without={2}, done=False)
+        assert after(job, min(max(steps_s), 299)) == []
+
+    def test_who_computes_or_gets_no_processor_is_given_longer(self) -> None:
+        job = self.job(step_s=1)
+        for busy in (Busy(computing=frozenset({2})), Busy(in_line=frozenset({2}))):
+            detector = watch(job)
+            assert detector.due(job.now_ns + 31 * NS_PER_S, busy) == []
+            assert len(detector.slow(job.now_ns + 31 * NS_PER_S, busy)) == 1
+            assert len(detector.due(job.now_ns + 151 * NS_PER_S, busy)) == 1
+
+    def test_who_waits_may_spin(self) -> None:
+        job = self.job(step_s=1)
+        busy = Busy(computing=frozenset({0, 1, 3}), in_line=frozenset({0, 1, 3}))
+        assert len(watch(job).due(job.now_ns + 31 * NS_PER_S, busy)) == 1
+
+    def test_where_all_came_a_starved_member_counts(self) -> None:
+        job = Job(2)
+        job.call(done=False)
+        starved, spinning = Busy(in_line=frozenset({1})), Busy(in_line=frozenset({1}), computing=frozenset({1}))
+        assert watch(job).due(job.now_ns + 31 * NS_PER_S, starved) == []
+        assert len(watch(job).due(job.now_ns + 31 * NS_PER_S, spinning)) == 1

@@ -1,0 +1,76 @@
+"""Whether a rank is there: a zombie has ended, and a process that cannot be seen from here is never called dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tiny_log import write_training
+from waiting import wait_for
+
+from prismdbg.workflows.ranks_alive import RankProcess, is_alive
+
+
+def namespace_of(pid: int) -> int:
+    return Path(f"/proc/{pid}/ns/pid").stat().st_ino
+
+
+def described(folder: Path, pid: int, namespace: int, node: str = "") -> RankProcess:
+    folder.mkdir(exist_ok=True)
+    rank: dict[str, Any] = {"pid": pid, "pid_namespace": namespace, "hardware": {"node": node or platform.node()}}
+    (folder / "rank.json").write_text(json.dumps(rank))
+    return RankProcess(folder)
+
+
+@pytest.fixture
+def in_a_namespace() -> Iterator[psutil.Popen]:
+    """`unshare` around a process that is number 1 in its own PID namespace."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a PID namespace needs root and unshare")
+    process = psutil.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "600"])
+    try:
+        wait_for(lambda: process.children(), 20, "the process inside")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(20)
+
+
+def test_a_zombie_has_ended(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, 20, "a zombie")
+        assert Path(f"/proc/{child.pid}").exists()
+        assert not is_alive(child.pid)
+        assert not described(tmp_path / "0", child.pid, namespace_of(os.getpid())).is_alive()
+
+
+def test_a_rank_in_a_namespace_below_is_found_under_the_number_it_has_here(
+    tmp_path: Path, in_a_namespace: psutil.Popen
+) -> None:
+    (inside,) = in_a_namespace.children()
+    process = described(tmp_path / "0", 1, namespace_of(inside.pid))
+    assert (process.pid, process.is_alive(), process.is_out_of_sight) == (inside.pid, True, False)
+    in_a_namespace.kill()
+    in_a_namespace.wait(20)
+    wait_for(lambda: not process.is_alive(), 20, "its end to be seen")
+
+
+@pytest.mark.parametrize("elsewhere", ["node", "namespace"])
+def test_what_cannot_be_seen_is_not_dead(tmp_path: Path, elsewhere: str) -> None:
+    write_training(tmp_path / "0")
+    node = "another-node" if elsewhere == "node" else ""
+    namespace = 1 if elsewhere == "namespace" else namespace_of(os.getpid())
+    process = described(tmp_path / "0", 1 << 22, namespace, node)
+    assert process.is_out_of_sight
+    assert not process.is_alive()
+    assert not process.died_without_a_word()

@@ -1,0 +1,57 @@
+"""Steps that a program marks by hand: numbers only go up, and a wrong one changes nothing for the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from prismdbg.rank.steps import StepCounter
+
+
+def marked(*numbers: Any) -> list[int]:
+    counter, begun = StepCounter(), []
+    counter.listen(lambda step, _: begun.append(step))
+    for number in numbers:
+        counter.mark(number)
+    return begun
+
+
+@pytest.mark.parametrize(
+    ("numbers", "begun"),
+    [
+        ((0, 1, 2), [0, 1, 2]),
+        ((1, 5, 9), [1, 5, 9]),
+        ((0, 0, 1, 1, 1, 2), [0, 1, 2]),
+        ((3, 2, 1, 4), [3, 4]),
+        ((5, 5, 4, 5, 6), [5, 6]),
+        ((-1, 1), [1]),
+        ((1, 1 << 32, 2), [1, 2]),
+        ((torch.tensor(3), 4), [3, 4]),
+    ],
+)
+def test_a_step_begins_once_and_none_before_it_afterwards(numbers: tuple[Any, ...], begun: list[int]) -> None:
+    assert marked(*numbers) == begun
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.5, "7", None, 1 << 40])
+def test_what_is_no_step_is_ignored(wrong: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert marked(wrong, 1) == [1]
+    assert "is ignored: a step is a whole number" in capfd.readouterr().err
+
+
+def test_it_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    marked(5, 4, 3, -1, 2)
+    assert (
+        capfd.readouterr().err
+        == "prismdbg: prismdbg.step(4) is ignored: step 5 has begun already, and steps only go up\n"
+    )
+
+
+def test_optimizer_steps_no_longer_count() -> None:
+    counter, begun = StepCounter(), []
+    counter.listen(lambda step, _: begun.append(step))
+    counter.mark(0)
+    counter._after_optimizer(object.__new__(torch.optim.SGD))
+    assert begun == [0]
