@@ -7,10 +7,13 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule import layout
+from prismdbg.capsule.json_border import parse
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.cli import render
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
-from prismdbg.workflows.pack import read_manifest
+from prismdbg.diagnosis.standing import standing_lines
+from prismdbg.workflows.pack import read_manifest, read_part
 
 
 @click.command()
@@ -19,12 +22,14 @@ from prismdbg.workflows.pack import read_manifest
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 @click.option("--files", is_flag=True, help="List every file too, with its size.")
 def command(capsule: Path, rank: int | None, as_json: bool, files: bool) -> None:
-    """Say what CAPSULE, a folder or a packed file, holds. Reads the manifest only; `verify` checks the rest."""
-    manifest = read_manifest(capsule_at(capsule, rank))
+    """Show what CAPSULE, a folder or a packed file, holds. Reads the manifest, and of a hang the stacks of all ranks;
+    `verify` checks the rest."""
+    found = capsule_at(capsule, rank)
+    manifest = read_manifest(found)
     if as_json:
         render.emit_json(manifest.to_json())
         return
-    render.emit(render.pairs(_rows(manifest)))
+    render.emit(render.pairs([*_rows(manifest), *_stacks(found, manifest)]))
     if files:
         rows = [(render.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
         render.emit("\n" + render.columns(("size", "file"), rows, right=("size",)))
@@ -49,6 +54,15 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
         ("size", ", ".join(_sizes(manifest))),
         *(("note", text) for text in manifest.notes),
     ]
+
+
+def _stacks(capsule: Path, manifest: Manifest) -> list[tuple[str, str]]:
+    """Where each rank stood at the hang."""
+    data = read_part(capsule, layout.STACKS, MAX_BYTES) if layout.STACKS in manifest.files else None
+    if data is None:
+        return []
+    taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))
+    return [("stacks", "\n".join(standing_lines(taken.ranks)))]
 
 
 def _origin(manifest: Manifest) -> str:

@@ -6,13 +6,16 @@ due, and that time counts for no wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_reader import Event
+from prismdbg.capsule.stacks import HangPlace
 from prismdbg.diagnosis.meeting import Meeting
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.wording import and_list, place, rank_list
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 NS_PER_S = 1_000_000_000
@@ -22,10 +25,12 @@ _Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangReport:
-    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence."""
+    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence. lasts: the last call of each rank
+    that never came."""
 
     stall: Stall
     waited_ns: int
+    lasts: Mapping[int, Collective] = field(default_factory=dict)
     behind: tuple[Wait, ...] = ()
 
     @property
@@ -37,6 +42,15 @@ class HangReport:
     def ranks(self) -> tuple[int, ...]:
         """Worth a capsule: the rank that waits longest, and those that never came."""
         return (self.stall.first.rank, *self.stall.never_came)
+
+    @property
+    def place(self) -> HangPlace:
+        lasts = {rank: self.lasts.get(rank) for rank in self.stall.never_came}
+        return HangPlace(
+            identity=str(self.stall.first.collective.identity),
+            waiting=self.stall.waiting_ranks,
+            never_came={rank: "" if last is None else f"{last.moment} {last.place}" for rank, last in lasts.items()},
+        )
 
     @property
     def text(self) -> str:
@@ -88,7 +102,8 @@ class HangDetector:
             if waited_ns < self._bound_ns or self._key(stall) in self._reported:
                 continue
             behind = tuple(wait for other in stalls if other is not stall for wait in other.waits)
-            reports.append(HangReport(stall=stall, waited_ns=waited_ns, behind=behind))
+            lasts = {rank: last for rank in stall.never_came if (last := self._ranks[rank].last) is not None}
+            reports.append(HangReport(stall=stall, waited_ns=waited_ns, lasts=lasts, behind=behind))
         if reports:
             self._reported |= {self._key(stall) for stall in stalls}
         return reports
