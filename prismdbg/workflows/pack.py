@@ -110,6 +110,8 @@ def read_part(path: Path, name: str, limit_bytes: int) -> bytes | None:
         for member in archive.members():
             if member.name == name and member.size_bytes == entry.size_bytes:
                 return b"".join(archive.chunks())
+            for _ in () if member.is_folder else archive.chunks():
+                pass  # passed over
     raise CapsuleError(f"{path} lacks {name}", hint="the archive is incomplete: fetch it again")
 
 
