@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from prismdbg.capsule.json_border import Fields, dumps
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.json_border import Fields, dumps, read
 from prismdbg.model.frame import Frame, source_of
 
 MAX_BYTES = 4 << 20
@@ -50,12 +52,31 @@ class RankStacks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HangPlace:
+    """The collective that ranks wait in, by its `Identity` as text; by rank who `never_came`, and the last that it
+    did: `19.2 train.py:84 in main`, empty where it issued none."""
+
+    identity: str
+    waiting: tuple[int, ...]
+    never_came: Mapping[int, str]
+
+    def arrived(self, rank: int) -> str:
+        """In words; empty for a rank of which it says nothing."""
+        if rank in self.never_came:
+            last = self.never_came[rank]
+            return f"never came, last at {last}" if last else "never came, nor to any before"
+        return "waits" if rank in self.waiting else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStacks:
-    """All ranks of one attempt of the job, at `taken_wall_ns` (nanoseconds since 1970)."""
+    """All ranks of one attempt of the job, at `taken_wall_ns` (nanoseconds since 1970). hang: what they were taken for,
+    where that is one."""
 
     taken_wall_ns: int
     attempt: int
     ranks: Mapping[int, RankStacks]
+    hang: HangPlace | None = None
 
     def bounded(self) -> JobStacks:
         """As much as MAX_BYTES take: of a job that is too large the main threads, then less of them."""
@@ -70,6 +91,7 @@ class JobStacks:
             "taken_wall_ns": self.taken_wall_ns,
             "attempt": self.attempt,
             "ranks": [_rank_json(found) for _, found in sorted(self.ranks.items())],
+            "hang": None if self.hang is None else _hang_json(self.hang),
         }
 
     @classmethod
@@ -79,7 +101,15 @@ class JobStacks:
             taken_wall_ns=fields.integer("taken_wall_ns"),
             attempt=fields.integer("attempt"),
             ranks={found.rank: found for found in ranks},
+            hang=_hang(fields.fields("hang")) if fields.has("hang") else None,
         )
+
+
+def capsule_stacks(capsule: Capsule) -> JobStacks | None:
+    """Of all ranks, where a hang was seen; `CapsuleError` where they are damaged."""
+    if layout.STACKS not in capsule.manifest.files:
+        return None
+    return JobStacks.from_fields(read(capsule.path / layout.STACKS, limit_bytes=MAX_BYTES))
 
 
 def main_first(threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
@@ -114,6 +144,19 @@ def _rank_json(found: RankStacks) -> dict[str, Any]:
             for thread in found.threads
         ],
     }
+
+
+def _hang_json(hang: HangPlace) -> dict[str, Any]:
+    never = [{"rank": rank, "last": last} for rank, last in sorted(hang.never_came.items())]
+    return {"identity": hang.identity, "waiting": list(hang.waiting), "never_came": never}
+
+
+def _hang(fields: Fields) -> HangPlace:
+    return HangPlace(
+        identity=fields.text("identity"),
+        waiting=fields.integers("waiting"),
+        never_came={each.integer("rank"): each.text("last") for each in fields.objects("never_came")},
+    )
 
 
 def _rank(fields: Fields) -> RankStacks:

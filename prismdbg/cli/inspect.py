@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule import layout
+from prismdbg.capsule.json_border import parse
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.cli import render
 from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
-from prismdbg.workflows.pack import opened, read_manifest
+from prismdbg.diagnosis.standing import standing_lines
+from prismdbg.workflows.pack import opened, read_manifest, read_part
 from prismdbg.workflows.sealed import Keys
 from prismdbg.workflows.secret_search import report, to_json
 
@@ -24,19 +27,20 @@ from prismdbg.workflows.secret_search import report, to_json
 @click.option("--secrets", is_flag=True, help="List secrets that were taken out of it or are kept in it, by place.")
 @archive_keys
 def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
-    """Say what CAPSULE, a folder or a packed file, holds. Reads the manifest only; `verify` checks the rest.
+    """Show what CAPSULE, a folder or a packed file, holds. Reads the manifest, and of a hang the stacks of all ranks;
+    `verify` checks the rest.
 
     With --secrets the whole capsule is searched: variables, arguments, files, notes, received objects, raw memory.
     """
-    path = capsule_at(capsule, rank)
+    found = capsule_at(capsule, rank)
     if secrets:
-        _show_secrets(path, keys, as_json=as_json)
+        _show_secrets(found, keys, as_json=as_json)
         return
-    manifest = read_manifest(path, keys)
+    manifest = read_manifest(found, keys)
     if as_json:
         render.emit_json(manifest.to_json())
         return
-    render.emit(render.pairs(_rows(manifest)))
+    render.emit(render.pairs([*_rows(manifest), *_stacks(found, manifest, keys)]))
     if files:
         rows = [(render.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
         render.emit("\n" + render.columns(("size", "file"), rows, right=("size",)))
@@ -74,6 +78,15 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
         ("size", ", ".join(_sizes(manifest))),
         *(("note", text) for text in manifest.notes),
     ]
+
+
+def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, str]]:
+    """Where each rank stood at the hang."""
+    data = read_part(capsule, layout.STACKS, MAX_BYTES, keys) if layout.STACKS in manifest.files else None
+    if data is None:
+        return []
+    taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))
+    return [("stacks", "\n".join(standing_lines(taken.ranks)))]
 
 
 def _origin(manifest: Manifest) -> str:

@@ -183,6 +183,9 @@ class Repl:
 
     def _show_arrival(self, answer: answers.Arrived) -> None:
         stop, session = answer.stop, self.debugger.session
+        if (standing := session.astray) is not None:
+            self.show(stop_text.standing_text(standing))
+            return
         if stop is None:
             if answer.phase is Phase.RUNNING:
                 self.show("the rank runs on; continue waits for it, quit ends it")

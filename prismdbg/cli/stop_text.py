@@ -29,6 +29,7 @@ from prismdbg.session.notices import (
     Unlike,
 )
 from prismdbg.session.session import ON_THE_WAY
+from prismdbg.session.standing import Standing
 from prismdbg.session.story import headline
 
 Json = dict[str, Any]
@@ -182,6 +183,12 @@ def where_text(frames: Sequence[Frame], chosen: int) -> str:
             hidden = 0
         lines.append(f"{'->' if number == chosen else '  '} {number:>3}  {frame}")
     return "\n".join(lines)
+
+
+def standing_text(standing: Standing) -> str:
+    """Of a rank that was captured at no collective: where, and what can be done."""
+    stack = [where_text(standing.frames, own_frame(standing.frames))] if standing.frames else []
+    return "\n".join([standing.text, *stack, standing.hint])
 
 
 def source_lines(source: Json) -> Iterator[str]:

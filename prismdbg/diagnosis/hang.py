@@ -10,10 +10,11 @@ minutes, or of a machine that has too much to do. Until then it is slow, not hun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_reader import Event, StepMark
+from prismdbg.capsule.stacks import HangPlace
 from prismdbg.diagnosis.meeting import Meeting
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
@@ -33,10 +34,12 @@ _Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangReport:
-    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence."""
+    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence. lasts: the last call of each rank
+    that never came."""
 
     stall: Stall
     waited_ns: int
+    lasts: Mapping[int, Collective] = field(default_factory=dict)
     behind: tuple[Wait, ...] = ()
 
     @property
@@ -48,6 +51,15 @@ class HangReport:
     def ranks(self) -> tuple[int, ...]:
         """Worth a capsule: the rank that waits longest, and those that never came."""
         return (self.stall.first.rank, *self.stall.never_came)
+
+    @property
+    def place(self) -> HangPlace:
+        lasts = {rank: self.lasts.get(rank) for rank in self.stall.never_came}
+        return HangPlace(
+            identity=str(self.stall.first.collective.identity),
+            waiting=self.stall.waiting_ranks,
+            never_came={rank: "" if last is None else f"{last.moment} {last.place}" for rank, last in lasts.items()},
+        )
 
     @property
     def text(self) -> str:
@@ -171,6 +183,7 @@ class HangDetector:
             HangReport(
                 stall=stall,
                 waited_ns=self._elapsed(stall.first.collective.time_created_ns, now_ns),
+                lasts={rank: last for rank in stall.never_came if (last := self._ranks[rank].last) is not None},
                 behind=tuple(wait for other in stalls if other is not stall for wait in other.waits),
             )
             for stall in causes(stalls)

@@ -24,6 +24,7 @@ from prismdbg.session.notices import (
     parse_stop,
 )
 from prismdbg.session.places import Places
+from prismdbg.session.standing import Standing
 from prismdbg.session.stops import StopList
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
@@ -51,9 +52,14 @@ class Ask:
 class Session:
     """One rank, one replay. Front ends hand it every notice and every stack, and send what it gives them."""
 
-    def __init__(self, end_record: int | None = None, recorded: Sequence[Moment] = ()) -> None:
+    def __init__(
+        self, end_record: int | None = None, recorded: Sequence[Moment] = (), standing: Standing | None = None
+    ) -> None:
         """`end_record`: the last record that belongs to the capsule, where that is not the log's last.
-        `recorded`: the moments of the capsule's collectives, where a front end has them."""
+        `recorded`: the moments of the capsule's collectives, where a front end has them. `standing`: where the rank
+        was captured, where that is at no collective and none was recorded after it."""
+        self._standing = standing
+        self._came = False  # to a collective since it was restored
         self._end_record = end_record
         self.recorded = tuple(recorded)
         self.phase = Phase.RUNNING
@@ -77,6 +83,11 @@ class Session:
         self._failed: set[tuple[int, str]] = set()
         self._asked_beyond = False
         self._last_stop = 0
+
+    @property
+    def astray(self) -> Standing | None:
+        """Of a rank that was captured at no collective and has come to none."""
+        return self._standing if not self._came and self.phase in (Phase.RUNNING, Phase.STOPPED) else None
 
     @property
     def stop(self) -> Stopped | None:
@@ -126,7 +137,7 @@ class Session:
     def _stopped(self, stop: Stopped) -> None:
         self._last_stop = max(stop.number, self._last_stop)
         self.phase, self.moment, self.pending = Phase.STOPPED, stop.moment, None
-        self.frames, self.frame = (), 0
+        self.frames, self.frame, self._came = (), 0, stop.reason != PARKED
         self.visited.append(stop)
 
     def _newly_failed(self, notice: StopFailed) -> bool:
@@ -183,7 +194,8 @@ class Session:
         return self.resume(count=count)
 
     def continue_(self) -> Ask:
-        return self.resume()
+        """The only way on for a rank that was captured outside of a collective: it may take for ever."""
+        return self._resume({})
 
     def until(self, moment: Moment) -> Ask:
         self.require_stop()
@@ -271,6 +283,11 @@ class Session:
         return Ask("quit") if self.phase in (Phase.RUNNING, Phase.STOPPED) else None
 
     def resume(self, **arguments: Any) -> Ask:
+        if (standing := self.astray) is not None:
+            raise UsageError(standing.text, hint=standing.hint)
+        return self._resume(arguments)
+
+    def _resume(self, arguments: dict[str, Any]) -> Ask:
         self.require_stop()
         if self._end_record is not None:
             arguments["end"] = self._end_record
@@ -305,6 +322,8 @@ class Session:
 
     def require_view(self) -> None:
         """A thread of the rank waits for questions: everywhere but where a restored rank stands at first."""
+        if (standing := self.astray) is not None:
+            raise UsageError(standing.text, hint=standing.hint)
         self.require_stop()
         if self.visited[-1].reason == PARKED:
             raise UsageError("the rank is as it was captured; nothing can be looked at yet", hint="go on first: next")

@@ -12,6 +12,7 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.stacks import HangPlace, capsule_stacks
 from prismdbg.errors import PrismError
 from prismdbg.workflows.run_folder import RunFolder
 
@@ -27,8 +28,10 @@ class Arrival:
 
 
 class Arrivals:
-    def __init__(self, run: RunFolder | None) -> None:
+    def __init__(self, run: RunFolder | None, hang: HangPlace | None = None) -> None:
+        """`hang`: what the capsule knows of it, also where the run is not there."""
         self._run = run
+        self.hang = hang
         self._times = lru_cache(MAX_RANKS)(self._read)
 
     @classmethod
@@ -37,7 +40,9 @@ class Arrivals:
             return cls(None)
         inject = capsule.rank().get("inject")
         run = RunFolder(Path(str(inject)).parent) if inject else None
-        return cls(run if run is not None and run.run_json.is_file() else None)
+        taken = capsule_stacks(capsule)
+        there = run if run is not None and run.run_json.is_file() else None
+        return cls(there, taken.hang if taken is not None else None)
 
     def of(self, identity: str, ranks: list[int]) -> tuple[Arrival, ...]:
         """The first of them first; of a rank whose log does not have it nothing is said. Machines' clocks are as well
@@ -55,6 +60,15 @@ class Arrivals:
         except (PrismError, OSError):
             return {}
         return {str(r.identity): r.time_created_ns + log.wall_offset_ns for r in log.collectives if not r.is_p2p}
+
+
+def with_hang(peers: dict[str, Any], identity: str, hang: HangPlace | None) -> dict[str, Any]:
+    """At the collective that the job hung in: who never came to it, and what it did last."""
+    if hang is None or identity != hang.identity:
+        return peers
+    said = {int(m["rank"]): hang.arrived(int(m["rank"])) for m in peers["members"] if m["role"] != "this rank"}
+    members = [{**m, "arrived": said.get(int(m["rank"])) or m["arrived"]} for m in peers["members"]]
+    return {**peers, "members": members}
 
 
 def with_arrivals(peers: dict[str, Any], arrivals: tuple[Arrival, ...]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.stacks import capsule_stacks
 from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
@@ -21,6 +23,7 @@ from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.session import AROUND_LINES, Phase, Session
+from prismdbg.session.standing import Standing
 from prismdbg.session.stop_check import names_help
 from prismdbg.session.trace_place import TracePlace
 from prismdbg.workflows.arrivals import Arrivals
@@ -59,11 +62,12 @@ class Debugger:
         known: Callable[[], Known] = lambda: NOTHING,
         memory: Path | None = None,
         strict: bool = False,
+        standing: Standing | None = None,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
         `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
-        capsule's own memory trace. `strict`: as `ReplayRequest` has it."""
-        self.session = Session(end_record, recorded)
+        capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`: as `Session` has it."""
+        self.session = Session(end_record, recorded, standing)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.driver.strict = strict
         ways = Ways(self.driver)
@@ -210,7 +214,18 @@ def debug(
         known=cache(lambda: known_names(travel.capsule)),
         memory=packed_trace(travel.capsule),
         strict=travel.strict,
+        standing=standing_of(travel),
     )
+
+
+def standing_of(live: Live) -> Standing | None:
+    """Of a rank that was captured at no collective, with nothing in flight, and that issued none after it."""
+    capsule = live.capsule
+    if capsule.manifest.origin is not Origin.IMAGE or recorded_moments(live) or capsule.rank().get("in_flight"):
+        return None
+    taken, rank = capsule_stacks(capsule), capsule.manifest.rank
+    frames = taken.ranks[rank].frames if taken is not None and rank in taken.ranks else ()
+    return Standing(rank=rank, frames=frames)
 
 
 def recorded_moments(live: Live) -> tuple[Moment, ...]:

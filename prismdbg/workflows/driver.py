@@ -88,7 +88,7 @@ class Driver:
 
     def begin(self) -> None:
         self.session.begin(self.ask(Ask("progress")))
-        if self.session.phase is Phase.RUNNING:
+        if self.session.phase is Phase.RUNNING and self.session.astray is None:
             self.wait()
         if self.session.stop is not None and self.session.stop.reason == START:
             self.images.origin()
@@ -146,7 +146,7 @@ class Driver:
         watch = _Patience(self._settings.bound_s, self.session.moment)
         paused = False
         while self.session.phase is Phase.RUNNING:
-            if self._interrupts > 1:
+            if self._interrupts > 1 or (self._interrupts and self.session.astray is not None):
                 raise Interrupted("the rank runs on", hint="continue waits for it, quit ends it")
             try:
                 if self._interrupts and not paused:

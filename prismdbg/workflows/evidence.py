@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, RankLog, fold
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
+from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.model.collective import Collective, State
@@ -108,13 +108,6 @@ def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
         f"{run.path} holds no log of any rank: none issued a collective or an optimizer step{ended}",
         hint="read the job's own output; recorded are processes that import torch.distributed",
     )
-
-
-def capsule_stacks(capsule: Capsule) -> JobStacks | None:
-    """Of all ranks, where a hang was seen; `CapsuleError` where they are damaged."""
-    if layout.STACKS not in capsule.manifest.files:
-        return None
-    return JobStacks.from_fields(json_border.read(capsule.path / layout.STACKS, limit_bytes=MAX_BYTES))
 
 
 def _stacks(run: RunFolder, attempt: int) -> JobStacks | None:

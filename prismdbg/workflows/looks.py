@@ -9,12 +9,12 @@ from prismdbg.errors import PrismError, RankLost
 from prismdbg.expr.parser import parse
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
-from prismdbg.session.frames import event_names, own_names
+from prismdbg.session.frames import event_names, own_frame, own_names
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import AROUND_LINES, PARKED, Ask, Phase
 from prismdbg.session.stops import HELD
 from prismdbg.session.watches import Watch, Watched
-from prismdbg.workflows.arrivals import Arrivals, with_arrivals
+from prismdbg.workflows.arrivals import Arrivals, with_arrivals, with_hang
 from prismdbg.workflows.driver import Driver
 
 Json = dict[str, Any]
@@ -68,6 +68,8 @@ class Looks:
 
     def stack(self) -> answers.Stack:
         session = self._session
+        if (standing := session.astray) is not None and standing.frames:
+            return answers.Stack(frames=standing.frames, chosen=own_frame(standing.frames))
         session.stack_known(self._driver.ask(session.stack())["frames"])
         return answers.Stack(frames=session.frames, chosen=session.frame)
 
@@ -103,7 +105,9 @@ class Looks:
         if self._arrivals is None or stop is None:
             return found
         ranks = [int(member["rank"]) for member in found["members"]]
-        return with_arrivals(found, self._arrivals.of(str(stop.collective.get("identity", "")), ranks))
+        identity = str(stop.collective.get("identity", ""))
+        found = with_hang(found, identity, self._arrivals.hang)
+        return with_arrivals(found, self._arrivals.of(identity, ranks))
 
     def tally(self) -> Json:
         return dict(self._driver.ask(self._session.tally())["tally"])

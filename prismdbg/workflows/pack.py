@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from prismdbg.capsule import layout, transfer
+from prismdbg.capsule import json_border, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import lock, partial_folder, partial_name
@@ -135,6 +135,25 @@ def _write_compressed(out: BinaryIO, capsule: Capsule, progress: Progress) -> No
     compressor = zstandard.ZstdCompressor(level=LEVEL, threads=min(4, os.cpu_count() or 1), write_checksum=True)
     with compressor.stream_writer(out, closefd=False) as stream:
         _write_members(stream, capsule, progress)
+
+
+def read_part(path: Path, name: str, limit_bytes: int, keys: Keys = NO_KEYS) -> bytes | None:
+    """One small file of the capsule at `path`, a folder or packed; None where the capsule has none of that name."""
+    if path.is_dir() or not path.exists():
+        there = name in Capsule.open(path).manifest.files
+        return json_border.read_bytes(path / name, limit_bytes=limit_bytes) if there else None
+    with plain(path, keys) as file, ArchiveReader(file, path, Limits()) as archive:
+        entry = archive.manifest()[0].files.get(name)
+        if entry is None:
+            return None
+        if entry.size_bytes > limit_bytes:
+            raise CapsuleError(f"{path}: {name} is larger than {limit_bytes} bytes", hint="the capsule was altered")
+        for member in archive.members():
+            if member.name == name and member.size_bytes == entry.size_bytes:
+                return b"".join(archive.chunks())
+            for _ in () if member.is_folder else archive.chunks():
+                pass  # passed over
+    raise CapsuleError(f"{path} lacks {name}", hint="the archive is incomplete: fetch it again")
 
 
 def _write_members(stream: BinaryIO, capsule: Capsule, progress: Progress) -> None:

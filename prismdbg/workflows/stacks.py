@@ -18,6 +18,7 @@ from pathlib import Path
 from prismdbg.capsule.stacks import (
     FROM_AGENT,
     FROM_OUTSIDE,
+    HangPlace,
     JobStacks,
     RankStacks,
     ThreadStack,
@@ -37,7 +38,7 @@ _OURS = "prismdbg-"  # names of the threads that the recorder has in a rank
 _SAID = 200  # characters of what py-spy says
 
 
-def take_stacks(run: RunFolder, folders: Sequence[Path]) -> JobStacks:
+def take_stacks(run: RunFolder, folders: Sequence[Path], hang: HangPlace | None = None) -> JobStacks:
     """Of these log folders' ranks, all of one attempt; kept in RUN/stacks."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(stacks_of, folders))
@@ -45,6 +46,7 @@ def take_stacks(run: RunFolder, folders: Sequence[Path]) -> JobStacks:
         taken_wall_ns=time.time_ns(),
         attempt=max((attempt_of(folder.name) for folder in folders), default=0),
         ranks={stacks.rank: stacks for stacks in found},
+        hang=hang,
     )
     keep_stacks(run, taken)
     return taken

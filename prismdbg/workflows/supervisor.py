@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Thread
 from types import FrameType
@@ -18,7 +18,8 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import Event, LogReader, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.capsule.stacks import JobStacks
+from prismdbg.capsule.stacks import HangPlace, JobStacks
+from prismdbg.diagnosis.hang import HangReport
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.model.counted import counted
 from prismdbg.workflows import checkpoints
@@ -231,7 +232,7 @@ class Supervisor:
         for report in slow:
             self._say(f"slow: {report.text}; no incident so far, for the job has waited as long before, or it computes")
         for report in hung:
-            text = f"{report.text}{self._where(report.stall.never_came)}"
+            text = f"{report.text}{self._where(report)}"
             incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
             folders = [self._run.latest(rank) for rank in report.ranks]
             entry = self._ledger.incident(incident, [folder.name for folder in folders])
@@ -241,17 +242,18 @@ class Supervisor:
                 else:
                     self._capture_live(entry, rank, incident)
 
-    def _where(self, never_came: Sequence[int]) -> str:
+    def _where(self, report: HangReport) -> str:
         """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
         taken before anything else is asked of them."""
-        taken = self._take_stacks()
+        taken = self._take_stacks(report.place)
+        never_came = report.stall.never_came
         sources = {rank: taken.ranks[rank].source for rank in never_came if rank in taken.ranks}
         return "".join(f"; rank {rank} stands at {source}" for rank, source in sources.items() if source is not None)
 
-    def _take_stacks(self) -> JobStacks:
+    def _take_stacks(self, hang: HangPlace | None = None) -> JobStacks:
         living = [self._run.ranks / name for name, process in self._processes.items() if process.is_alive()]
         try:
-            taken = take_stacks(self._run, living)
+            taken = take_stacks(self._run, living, hang)
         except (PrismError, OSError) as error:
             self._ledger.problem(f"no stacks were kept: {error}")
             return JobStacks(taken_wall_ns=0, attempt=0, ranks={})

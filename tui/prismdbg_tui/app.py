@@ -138,6 +138,8 @@ class PrismApp(App[int]):
         self.layout.apply()
         if (damage := message.recording.columns.damage) is not None:
             self.notify(str(damage), title="the log ends early", severity="warning")
+        for line in message.recording.whereabouts:
+            self.panes.console.say(line, "event")
         self.steering.show_state(self.state, follow=True)
 
     def on_failed(self, message: messages.Failed) -> None:

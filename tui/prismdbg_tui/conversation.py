@@ -12,11 +12,13 @@ from typing import Any
 
 from textual.message import Message
 
+from prismdbg.cli.stop_text import standing_text
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers as told
 from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.frames import own_frame
 from prismdbg.session.line import Line, Verb, parse_line
 from prismdbg.session.session import PARKED
 from prismdbg.session.session import Phase as SessionPhase
@@ -161,6 +163,11 @@ class Conversation:
         if phase is Phase.LOST:
             self._show(phase=phase, lost_because=session.lost_because, can_look=False, **self._of_session())
             self._say(f"the rank is gone: {session.lost_because}", "error")
+        elif (standing := session.astray) is not None:
+            frames = standing.frames
+            shown = {"frames": frames, "frame": own_frame(frames), "doing": "", "can_look": False}
+            self._say(standing_text(standing))
+            self._show(phase=phase, moment=session.moment, reason=standing.text, **shown, **self._of_session())
         elif phase is Phase.STOPPED:
             self._look(answer)
         else:

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks
+from prismdbg.diagnosis.standing import standing_lines
+from prismdbg.errors import CapsuleError
 from prismdbg.graph.log_columns import LogColumns, read_columns
-from prismdbg.model.collective import Frame, Group
+from prismdbg.model.collective import Frame, Group, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.session.frames import own_frame
@@ -94,6 +97,25 @@ class Recording:
         np.minimum.at(least, of, took)
         rest: Ints = np.where(ended, took - least[of], np.iinfo(np.int64).max // 4)
         return rest
+
+    @cached_property
+    def taken(self) -> JobStacks | None:
+        """The stacks of all ranks, where a hang was seen; None also where they are damaged."""
+        try:
+            return capsule_stacks(self.capsule)
+        except CapsuleError:
+            return None
+
+    @property
+    def whereabouts(self) -> tuple[str, ...]:
+        """Where each rank stood at the hang, in words."""
+        return tuple(standing_lines(self.taken.ranks)) if self.taken is not None else ()
+
+    def hang_at(self, row: int) -> HangPlace | None:
+        """What is known of the job's hang, where this row is what it hung in."""
+        hang = self.taken.hang if self.taken is not None else None
+        identity = Identity(self.group(row).name, int(self.columns.seq[row]))
+        return hang if hang is not None and not self.columns.is_p2p[row] and str(identity) == hang.identity else None
 
     @cached_property
     def log_until_ns(self) -> int:

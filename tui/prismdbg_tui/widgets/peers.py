@@ -28,15 +28,18 @@ class Peers(Pane):
     def show_recorded(self, recording: Recording, row: int) -> None:
         group, rank = recording.group(row), recording.capsule.manifest.rank
         columns = recording.columns
-        involved = group.ranks
+        involved, waited = group.ranks, recording.waited_ns(row)
         root = int(columns.root[row])
         if columns.is_p2p[row] and 0 <= root < len(group.ranks):
             involved = tuple(sorted({group.ranks[root], rank}))
-        others = "synthesized" if columns.synthesized[row] else "recorded"
-        rows = [(r, "this rank" if r == rank else others, "") for r in involved]
+        hang = recording.hang_at(row)
+        others = "synthesized" if columns.synthesized[row] else "recorded" if waited is not None else "not answered"
+        rows = [
+            (r, "this rank" if r == rank else others, hang.arrived(r) if hang is not None and r != rank else "")
+            for r in involved
+        ]
         if not columns.is_p2p[row] and 0 <= root < len(group.ranks):
-            rows = [(r, f"{role}, root" if r == group.ranks[root] else role, "") for r, role, _ in rows]
-        waited = recording.waited_ns(row)
+            rows = [(r, f"{role}, root" if r == group.ranks[root] else role, said) for r, role, said in rows]
         note = (
             f"this rank waited {figures.duration(waited)}" if waited is not None else f"it {recording.open_word(row)}"
         )

@@ -1,0 +1,171 @@
+"""Ranks that slipped out of step with their group although every call still matched another: the first place where
+they were at different lines, in different steps, or passed something else.
+
+A collective that is left out shows only later, where the next ones of the others are of another size, or at the very
+end, where one is missing. Programs may call one collective from different lines on purpose, or count steps
+differently; so it is said only where the ranks agreed before, never agree again, the difference is one of calls left
+out or made too often, or of a constant number of steps, and the group did not end well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.match import Signature, signature
+from prismdbg.diagnosis.mismatches import Mismatch
+from prismdbg.diagnosis.stops import Stopped
+from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
+from prismdbg.diagnosis.wording import rank_list
+from prismdbg.model.collective import Collective, Frame, Group
+from prismdbg.model.counted import counted
+from prismdbg.model.moment import Moment
+
+LONGEST_SHIFT = 64
+FEWEST_AGREEING = 2  # calls after the slip that agree when shifted
+_SHOWN = 8
+
+Calls = Mapping[int, Collective]  # of one rank, by sequence number
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What ranks that are in step have in common."""
+
+    step: int
+    line: Frame | None
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slip(Verdict):
+    """`calls` side by side at the first sequence number where they differ, the rank that slipped first. shift: how many
+    calls it left out (made too many, where negative); steps: by how many it is ahead from there on; one of them is 0.
+    """
+
+    group: Group
+    sequence: int
+    calls: tuple[Call, ...]
+    shift: int
+    steps: int
+    later: int
+
+    kind = "slip"
+
+    @property
+    def moment(self) -> Moment:
+        return self.calls[0].collective.moment
+
+    @property
+    def text(self) -> str:
+        where = f"from group {self.group.title} #{self.sequence} on"
+        return f"{rank_list(self.ranks)} is out of step with the others {where}: {self._how()}"
+
+    def _how(self) -> str:
+        if self.shift:
+            did = "left out" if self.shift > 0 else "made"
+            more = "" if self.shift > 0 else " too many"
+            return f"it seems to have {did} {counted(abs(self.shift), 'call')}{more} before it"
+        return f"it is {counted(abs(self.steps), 'step')} {'ahead' if self.steps > 0 else 'behind'}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        lines = [call.text for call in self.calls[:_SHOWN]]
+        if self.later:
+            lines.append(f"the ranks met {counted(self.later, 'time')} more before it showed")
+        return tuple(lines)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "group": self.group.name,
+            "sequence": self.sequence,
+            "shift": self.shift,
+            "steps": self.steps,
+            "later": self.later,
+            "calls": [call.to_json() for call in self.calls],
+        }
+
+
+def find_slips(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[Slip]:
+    """One a group at most, of groups of which a verdict tells that they did not end well."""
+    bad = {verdict.group.name for verdict in verdicts if isinstance(verdict, Mismatch)}
+    bad |= {verdict.stall.group.name for verdict in verdicts if isinstance(verdict, Stopped)}
+    for name in sorted(bad):
+        calls = {rank: found for rank, log in evidence.logs.items() if (found := _calls_of(log.collectives, name))}
+        if (slip := _slip(evidence, evidence.group(name), calls)) is not None:
+            yield slip
+
+
+def _calls_of(collectives: Sequence[Collective], group: str) -> Calls:
+    return {c.identity.seq: c for c in collectives if c.group == group and not c.is_p2p}
+
+
+def _slip(evidence: Evidence, group: Group, calls: Mapping[int, Calls]) -> Slip | None:
+    """Of one rank against the others; where two slipped, or there is no majority, nothing is said."""
+    keys = {rank: {seq: _key(call) for seq, call in found.items()} for rank, found in calls.items()}
+    start = _last_agreement(keys)
+    if start is None:
+        return None
+    at = {rank: found[start] for rank, found in keys.items() if start in found}
+    usual, votes = Counter(at.values()).most_common(1)[0]
+    odd = sorted(rank for rank, key in at.items() if key != usual)
+    if not odd or (votes <= len(odd) and len(at) > 2):
+        return None
+    right = next(rank for rank, key in at.items() if key == usual)
+    steps = _steps_apart(keys[odd[0]], keys[right], start)
+    shift = 0 if steps else _shift(keys[odd[0]], keys[right], start)
+    if len(at) == 2 and shift < 0:  # of two, the one that left a call out
+        odd, right, shift = [right], odd[0], -shift
+    if len(odd) > 1 or not (shift or steps):
+        return None
+    shown = [odd[0], *sorted(at.keys() - odd)]
+    met = [seq for seq in calls[odd[0]] if seq > start and seq in calls[right]]
+    first = calls[odd[0]][start]
+    return Slip(
+        certainty=Certainty.CERTAIN if shift else Certainty.LIKELY,
+        began_wall_ns=evidence.wall_ns(odd[0], first.time_created_ns),
+        ranks=tuple(odd),
+        group=group,
+        sequence=start,
+        calls=tuple(Call(rank=rank, collective=calls[rank][start]) for rank in shown),
+        shift=shift,
+        steps=steps,
+        later=len(met),
+    )
+
+
+def _key(call: Collective) -> _Key:
+    return _Key(call.moment.step, call.source, signature(call))
+
+
+def _last_agreement(keys: Mapping[int, Mapping[int, _Key]]) -> int | None:
+    """The first sequence number after which all ranks that meet never agree again, though they did before."""
+    shared = Counter(seq for found in keys.values() for seq in found)
+    start: int | None = None
+    for seq in sorted((seq for seq, ranks in shared.items() if ranks == len(keys) > 1), reverse=True):
+        if len({found[seq] for found in keys.values()}) == 1:
+            return start
+        start = seq
+    return None
+
+
+def _shift(mine: Mapping[int, _Key], theirs: Mapping[int, _Key], start: int) -> int:
+    """By how many calls the rank runs ahead of the other from there on, to the end of what both have."""
+    for shift in range(1, LONGEST_SHIFT + 1):
+        for sign, early, late in ((1, mine, theirs), (-1, theirs, mine)):
+            pairs = [(early[seq], late[seq + shift]) for seq in early if seq >= start and seq + shift in late]
+            if len(pairs) >= FEWEST_AGREEING and all(a == b for a, b in pairs):
+                return sign * shift
+    return 0
+
+
+def _steps_apart(mine: Mapping[int, _Key], theirs: Mapping[int, _Key], start: int) -> int:
+    """By how many steps, from there on and always as many; 0 where it is not so, or a rank counts none."""
+    both = [seq for seq in mine if seq >= start and seq in theirs]
+    apart = {mine[seq].step - theirs[seq].step for seq in both}
+    both_count = mine[start].step > 0 and theirs[start].step > 0 and len({mine[seq].step for seq in both}) > 1
+    same_lines = all(mine[seq].line == theirs[seq].line for seq in both)
+    return apart.pop() if len(apart) == 1 and both_count and same_lines else 0
