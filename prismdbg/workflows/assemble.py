@@ -66,7 +66,7 @@ def assemble(parts: Ingredients) -> Capsule:
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
         a, b = _span(records, log, parts)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
-        there = {"folders": paths.folders, "absent": paths.absent}
+        there = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
         environment_files = environment_of(parts.run, parts.folder)
         files = add_files(
             writer,
@@ -94,6 +94,11 @@ def assemble(parts: Ingredients) -> Capsule:
         found = [*secrets.findings, *findings, *(hit.finding for hit in hits)]
         writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
         return writer.finish(manifest)
+
+
+def _seeds(rank: dict[str, Any], log: RankLog) -> dict[str, Any]:
+    """What random generators began with; those of modules that were imported late stand in the log."""
+    return {**rank.get("seeds", {}), **{n.data["name"]: n.data["state"] for n in log.notes if n.kind == "seed"}}
 
 
 def _records(log: RankLog, parts: Ingredients) -> list[Collective]:
