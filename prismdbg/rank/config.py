@@ -27,6 +27,7 @@ class RankConfig:
 
     ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
     memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
+    seeds: what random generators begin with (`rank/seeds.py`).
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 
@@ -50,6 +51,7 @@ class RankConfig:
     log: str = ""
     rank: int = -1
     world_size: int = 0
+    seeds: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -23,7 +23,7 @@ from torch.distributed import distributed_c10d as c10d
 
 import prismdbg
 from prismdbg.capsule.log_format import Kind, StepSource
-from prismdbg.rank import state_hash
+from prismdbg.rank import seeds, state_hash
 from prismdbg.rank.config import ENVIRONMENT_NAME, RankConfig
 from prismdbg.rank.opened_files import OpenedFiles
 from prismdbg.rank.recorder import Recorder
@@ -102,6 +102,7 @@ class Recording:
         self.note("begin", recorder=self.kind)
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))
+        seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
         self.opened_files.listen(lambda kind, path: self.note(kind, path=path))
         agent.serve_recording(self, socket_path)
 
@@ -191,6 +192,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "pid": os.getpid(),
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
         "started_ticks": start_ticks(),
+        "started_ns": started_ns(),
         "executable": sys.executable,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
@@ -202,6 +204,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "socket": str(socket_path),
         "recorder": recorder,
         "torch_threads": torch.get_num_threads(),
+        "seeds": seeds.began(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "versions": {
             "python": platform.python_version(),
@@ -241,6 +244,12 @@ def start_ticks_of(pid: int) -> int:
     except OSError:
         return 0
     return 0 if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def started_ns() -> int:
+    """This process's start as time since the epoch."""
+    since_boot_ns = start_ticks() * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - since_boot_ns)
 
 
 def _rank_number() -> int:

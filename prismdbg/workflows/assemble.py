@@ -67,7 +67,7 @@ def assemble(parts: Ingredients) -> Capsule:
         origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
         a, b = _ends(log, span)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
-        there = {"folders": paths.folders, "absent": paths.absent}
+        there = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
         environment_files = environment_of(parts.run, parts.folder)
         files = add_files(
             writer,
@@ -111,6 +111,11 @@ def _require_replayable(capsule: Capsule) -> Capsule:
         hint="`prismdbg open` reads it; record with a larger --window or --window-bytes, or with --checkpoint-every",
         evidence=kept,
     )
+
+
+def _seeds(rank: dict[str, Any], log: RankLog) -> dict[str, Any]:
+    """What random generators began with; those of modules that were imported late stand in the log."""
+    return {**rank.get("seeds", {}), **{n.data["name"]: n.data["state"] for n in log.notes if n.kind == "seed"}}
 
 
 def _evidence_name(path: Path) -> Path:

@@ -18,6 +18,7 @@ from shlex import quote
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.model.counted import counted
+from prismdbg.rank import seeds
 from prismdbg.rank.config import RANK_MEMORY, RankConfig
 from prismdbg.rank.emulation.settings import RANK_PROCESS
 from prismdbg.workflows.costs import image_bytes
@@ -115,8 +116,9 @@ class EmulatedRank:
         self._hear_fd, say_fd = os.pipe()
         emulation = {**config.extra["emulation"], "ask_fd": ask_fd, "say_fd": say_fd}
         path = self._program.run.path / f"config.{self.rank}.json"
-        replace(config, extra={"emulation": emulation}).save(path)
+        replace(config, extra={"emulation": emulation}, seeds=seeds.of_number(self.rank)).save(path)
         environment = {
+            seeds.WANTED: "1",  # a program that seeds nothing does the same each time
             **job_environment(self._program.run.inject, path, os.environ),
             **rank_environment(self.rank, self._program.world, self._program.per_node),
         }

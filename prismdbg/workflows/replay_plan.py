@@ -20,6 +20,7 @@ from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.checkpoint.images import OpenFile
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.rank import seeds
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_FILES, REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
@@ -130,6 +131,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         rank=manifest.rank,
         world_size=manifest.world_size,
         memory_cap=int(rank.get("memory_cap", 0)),
+        seeds=dict(rank.get("seeds", {})),
         extra={"emulation": rank["emulation"]} if "emulation" in rank else {},
     ).save(config)
     spec = ReplaySpec(
@@ -177,6 +179,7 @@ def _program_environment(rank: dict[str, Any], given: Path, config: Path) -> dic
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{given / 'inject'}{os.pathsep}{path}" if path else str(given / "inject")
     environment[ENVIRONMENT_NAME] = str(config)
+    environment[seeds.WANTED] = "1"
     environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
     environment.setdefault("RANK", str(rank["rank"]))
     environment.setdefault("WORLD_SIZE", str(rank["world_size"]))

@@ -1,4 +1,5 @@
-"""First on a recorded job's PYTHONPATH: arms a hook on `import torch`, then runs the sitecustomize it shadows.
+"""First on a recorded job's PYTHONPATH: arms a hook on the import of torch and of modules with a random generator,
+then runs the sitecustomize it shadows.
 
 Imports no torch and costs about a millisecond; whatever fails here is said on one line and the program goes on.
 """
@@ -10,6 +11,7 @@ import importlib.util
 import os
 import sys
 import types
+from collections.abc import Iterable, Sequence
 
 
 def _is_ours(path: str | None) -> bool:
@@ -33,14 +35,20 @@ def _run_shadowed() -> None:
             return
 
 
-class _AfterTorch:
-    """Finder for `torch` alone: once its import is complete, starts prismdbg in this process."""
+class _AfterImport:
+    """Finder for a few modules: once the import of one is complete, its random generator is looked at; after torch's,
+    prismdbg is started in this process."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch":
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {name for name in names if name not in sys.modules}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self._names:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self._names.discard(name)
+        spec = next((found for finder in sys.meta_path if (found := finder.find_spec(name, path, target))), None)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
@@ -48,9 +56,7 @@ class _AfterTorch:
         def exec_module(module: types.ModuleType) -> None:
             execute(module)
             try:
-                from prismdbg.rank import boot
-
-                boot.start()
+                _imported(name)
             except Exception as error:
                 print(f"prismdbg: not active in process {os.getpid()}: {error!r}", file=sys.stderr)
 
@@ -58,8 +64,25 @@ class _AfterTorch:
         return spec
 
 
+def _imported(name: str) -> None:
+    try:
+        seeds.imported(name)
+    except Exception as error:
+        print(f"prismdbg: the random generator of {name} is not recorded: {error!r}", file=sys.stderr)
+    if name == "torch":
+        from prismdbg.rank import boot
+
+        boot.start()
+
+
 if os.environ.get("PRISMDBG_CONFIG"):
-    sys.meta_path.insert(0, _AfterTorch())
+    from prismdbg.rank import seeds
+
+    try:
+        sys.meta_path.insert(0, _AfterImport(seeds.MODULES))
+        seeds.prepare()
+    except Exception as error:
+        print(f"prismdbg: the random generators are as they are: {error!r}", file=sys.stderr)
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank import redacted

@@ -1,0 +1,76 @@
+"""Random generators begin as they are told, before the program draws from them or seeds them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from prismdbg.rank import seeds
+from prismdbg.workflows.injection import PACKAGE
+
+
+def test_what_is_read_is_what_is_put_back() -> None:
+    one, other = random.Random(), random.Random()
+    seeds._put_back_random(other, seeds._read_random(one))
+    assert [one.random() for _ in range(700)] == [other.random() for _ in range(700)]
+    left, right = numpy.random.RandomState(), numpy.random.RandomState()
+    seeds._put_back_numpy(right, seeds._read_numpy(left))
+    assert left.standard_normal(700).tolist() == right.standard_normal(700).tolist()
+
+
+def test_made_of_a_number_they_are_the_same_each_time_and_another_for_each() -> None:
+    assert seeds.of_number(3) == seeds.of_number(3) != seeds.of_number(4)
+    assert set(seeds.of_number(3)) == set(seeds.MODULES)
+
+
+DRAWS = (
+    "import random; a = random.random(); import numpy; print(a, numpy.random.rand(), 'PRISMDBG_SEEDS' in os.environ)"
+)
+SEEDS_ITSELF = (
+    "import random; random.seed(5); import numpy; numpy.random.seed(5); print(random.random(), numpy.random.rand())"
+)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> object:
+    """Runs a program as a replay starts it, up to the import of torch, with these seeds."""
+    (tmp_path / "inject").mkdir()
+    (tmp_path / "inject" / "sitecustomize.py").write_text(
+        (PACKAGE / "rank" / "inject" / "sitecustomize.py").read_text()
+    )
+    (tmp_path / "inject" / "prismdbg").symlink_to(PACKAGE)
+
+    def run(program: str, wanted: dict[str, seeds.Seed] | None) -> str:
+        config = tmp_path / "config.json"
+        config.write_text(json.dumps({"seeds": wanted or {}}))
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "inject"), "PRISMDBG_CONFIG": str(config)}
+        if wanted is not None:
+            environment[seeds.WANTED] = "1"
+        command = [sys.executable, "-c", f"import os; {program}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
+
+
+def test_a_program_draws_what_it_drew(started: object) -> None:
+    assert callable(started)
+    first, again = started(DRAWS, seeds.of_number(1)), started(DRAWS, seeds.of_number(1))
+    assert first == again != started(DRAWS, seeds.of_number(2))
+    assert first.endswith("False\n"), "what the program starts would begin as it did"
+    assert started(DRAWS, None) != started(DRAWS, None)
+
+
+def test_the_programs_own_seeds_come_later(started: object) -> None:
+    assert callable(started)
+    random.seed(5)
+    expected = f"{random.random()} {numpy.random.RandomState(5).rand()}\n"
+    assert started(SEEDS_ITSELF, seeds.of_number(1)) == expected == started(SEEDS_ITSELF, None)
