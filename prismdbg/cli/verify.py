@@ -42,7 +42,10 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
         render.say(f"error: {capsule} is not whole: {bad} faults\n  what to do: make or fetch it again; do not use it")
         return ExitCode.BAD_CAPSULE
     if incomplete:
-        render.say(f"error: {capsule} is unaltered but incomplete\n  what to do: record with a larger --window")
+        render.say(
+            f"error: {capsule} is unaltered but incomplete\n"
+            "  what to do: record with a larger --window, or put back the files that it names; see `lack` above"
+        )
         return ExitCode.BAD_CAPSULE
     manifest = whole.manifest
     render.say(f"whole: {counted(len(manifest.files), 'file')}, {render.size(manifest.size_bytes)}, ready to replay")

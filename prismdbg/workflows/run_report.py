@@ -99,6 +99,7 @@ def report(path: Path) -> list[str]:
     supervisor = read_json(run.supervisor_json)
     lines += [f"incident: {i['text']}" for i in supervisor.get("incidents", [])]
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
+    lines += [f"evidence, cannot be replayed: {e}" for e in supervisor.get("evidence", [])]
     lines += [f"problem: {p}" for p in supervisor.get("problems", [])]
     if supervisor.get("incidents"):
         lines.append(f"next: prismdbg why {quote(str(path))}")

@@ -187,4 +187,5 @@ def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
         return changed_ns, f"damaged: {error}"
     incident = manifest.incident
     what = incident.kind if not incident.text else f"{incident.kind}: {incident.text}"
-    return manifest.created_ns, f"rank {manifest.rank}, {manifest.moment_a} to {manifest.moment_b}, {what}"
+    evidence = "evidence that cannot be replayed: " if manifest.not_replayable else ""
+    return manifest.created_ns, f"{evidence}rank {manifest.rank}, {manifest.moment_a} to {manifest.moment_b}, {what}"

@@ -95,6 +95,8 @@ def test_from_where_on_it_can_be_replayed(lost: range, whole_from: Moment, said:
 
 def test_it_is_said_wherever_the_capsule_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(kept(tmp_path, range(2)).path)
+    assert main.run(["list", str(tmp_path)]) == ExitCode.OK
+    assert "evidence that cannot be replayed: rank 0, 0.1 to 1.3" in capsys.readouterr().out
     assert main.run(["inspect", path]) == ExitCode.OK
     assert "not replayable before 0.3" in capsys.readouterr().out
     assert main.run(["verify", path]) == ExitCode.BAD_CAPSULE

@@ -12,6 +12,7 @@ import pytest
 from logs import lone_collective
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.model.collective import Group, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.gate import Gate
@@ -47,3 +48,44 @@ def test_what_the_record_issued_after_a_step_waits_for_it(recorded: str, waited:
     replayer._await_step(cast(CallView, SimpleNamespace(identity=record.identity)))
 
     assert waits.bounds == waited
+
+
+def told_by(log: RankLog) -> tuple[Replayer, list[dict[str, Any]]]:
+    told: list[dict[str, Any]] = []
+
+    def publish(event: str, **data: Any) -> None:
+        told.append({"event": event, **data})
+
+    return Replayer(log, cast(Any, None), Counters(), Gate(publish), publish), told
+
+
+def test_the_last_recorded_collective_is_told_once_whatever_comes_then() -> None:
+    """The process may end without another word: then it is known that it did so at its end."""
+    records = [lone_collective(record_id=number, moment=Moment(0, number + 1)) for number in range(3)]
+    replayer, told = told_by(RankLog(rank=0, pid=1, wall_offset_ns=0, collectives=records))
+    for served in (0, 2, 2):
+        replayer._serve(records[served])
+    assert told == []
+    replayer._serve(records[1])
+    replayer._serve(records[1])
+    assert [(event["event"], event["tally"]["missing"]) for event in told] == [("all_compared", 0)]
+
+
+@pytest.mark.parametrize(
+    ("state", "received", "is_synthesized"),
+    [
+        (State.COMPLETED, (), False),
+        (State.COMPLETED, (TensorMeta((4,), "float32"),), True),  # what it brought is not in the capsule
+        (State.FAILED, (), True),
+        (State.SCHEDULED, (), True),
+    ],
+)
+def test_what_was_in_flight_is_answered_as_recorded_or_said_to_be_synthesized(
+    state: State, received: tuple[TensorMeta, ...], is_synthesized: bool
+) -> None:
+    record = lone_collective(state=state, outputs=received)
+    log = RankLog(rank=0, pid=1, wall_offset_ns=0, collectives=[record])
+    log.groups[record.group] = Group(name=record.group, ranks=(0, 1))
+    replayer, told = told_by(log)
+    assert replayer.rescue(record.record_id, record.op, [])
+    assert [event["event"] for event in told] == ["synthesized"] * is_synthesized
