@@ -1,7 +1,8 @@
 """A small process with what every rank has (a thread that answers on a Unix socket, a TCP connection to itself, a file
 open for writing, output), and no torch. Run as `counting_rank.py SOCKET JOURNAL`.
 
-One JSON line per request: `status`, `journal`, `write PATH`, `append PATH`, `size PATH`, `read PATH`, `end CODE`.
+One JSON line per request: `status`, `journal`, `write PATH`, `append PATH`, `size PATH`, `read PATH`, `end CODE`,
+`run CODE` (Python in hexadecimal, which leaves its answer in `found`).
 """
 
 from __future__ import annotations
@@ -68,6 +69,13 @@ class CountingRank:
         if verb == "append":
             with Path(words[0]).open("a") as file:
                 file.write(f"{self.count}\n")
+        if verb == "run":
+            found: dict[str, object] = {}
+            try:
+                exec(bytes.fromhex(words[0]).decode(), found)
+            except Exception as error:
+                return {"error": f"{type(error).__name__}: {error}"}
+            return {"found": found.get("found")}
         if verb == "journal":
             return {"path": self.journal.name}
         if verb == "read":

@@ -91,7 +91,7 @@ def once(home: Path, ranks: int, rank: int, runtime: str, expected: list[tuple[s
 
 
 def _mentions(session: Path, capsule: Path) -> bool:
-    spec = session / "spec.json"
+    spec = session / "control" / "spec.json"
     return spec.is_file() and str(capsule) in spec.read_text()
 
 

@@ -63,11 +63,11 @@ class Output:
 
 
 class RankFolder:
-    """Made new, with an empty output in it. Close it."""
+    """Made where it is not there yet, with a new, empty output in it. Close it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(mode=0o700, parents=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = open_folder(path)
         self.output = Output(self._new_output())
 

@@ -21,6 +21,7 @@ from waiting import wait_for
 
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import LABEL, engine
+from prismdbg.runtime.spec import CONTROL_FOLDER
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.session_folder import images_base, sessions_base
 
@@ -110,7 +111,7 @@ def _rank_of(session: Path, script: str) -> psutil.Process:
 
 def _found_rank(session: Path, script: str) -> psutil.Process | None:
     for process in psutil.process_iter(["cmdline"]):
-        if str(session / "spec.json") in (process.info["cmdline"] or ()):
+        if str(session / CONTROL_FOLDER / "spec.json") in (process.info["cmdline"] or ()):
             with suppress(psutil.NoSuchProcess):
                 for child in process.children(recursive=True):
                     if any(part.endswith(script) for part in child.cmdline()):

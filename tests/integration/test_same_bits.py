@@ -39,14 +39,14 @@ class Walk:
 
     def to(self, line: str, place: str) -> None:
         assert self.one.at(line) == place, line
-        now = self.one.bits(), self.one.travel.output.read_bytes()
+        now = self.one.bits(), self.one.travel.output.newest()
         known = self._known.setdefault(place, now)
         assert now == known, line
         self.compared += known is not now
 
     @property
     def printed(self) -> bytes:
-        return self.one.travel.output.read_bytes()
+        return self.one.travel.output.newest()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.spec import OUTPUT
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.session_folder import images_base, sessions_base
@@ -68,7 +69,7 @@ def test_what_comes_after_an_image_is_always_the_same(captured_live_native: Take
         after_first = [go_on(travel, 1) for _ in range(3)]
         second = save(travel)
         after_second = go_on(travel, 2)
-        with travel.output.open("ab") as output:
+        with (travel.own.path / OUTPUT).open("ab") as output:
             output.write(PRINTED)
         for _ in range(2):
             travel.return_to(first)
@@ -107,7 +108,7 @@ def _kill_place(travel: Travel, runtime: str) -> None:
     """As `docker kill` does; locally the first process of the rank's namespace, and the kernel ends the rest."""
     if runtime == "docker":
         with engine(Daemon(cache_dir()), may_start=False) as docker:
-            (container,) = docker.labelled(travel.output.parent.name)
+            (container,) = docker.labelled(travel.own.path.parent.name)
             subprocess.run(["docker", "-H", docker.url, "kill", container], check=True, timeout=60, capture_output=True)
     else:
         parent = Path(f"/proc/{_pid(travel)}/stat").read_text().rpartition(")")[2].split()[1]
@@ -145,7 +146,7 @@ def test_nothing_is_left_at_the_end(captured_live_native: Taken, runtime: str) -
     with travelling(captured_live_native, runtime) as travel:
         go_on(travel, 1)
         first, second = save(travel), save(travel)
-        session, pid = travel.output.parent, _pid(travel)
+        session, pid = travel.own.path.parent, _pid(travel)
         images = travel._images._folder
         assert images.parent == images_base()
         travel.forget(first)
@@ -163,7 +164,7 @@ def test_an_image_that_criu_refuses_costs_nothing(captured_live_native: Taken) -
     """Somebody else is connected to the rank, from outside its network namespace."""
     with travelling(captured_live_native, "local") as travel:
         expected = go_on(travel, 1)
-        agent = next(travel.output.parent.glob("agent/*.sock"))
+        agent = next(travel.own.path.glob("*.sock"))
         with AgentClient(agent) as stranger:
             stranger.ask("hello")
             with pytest.raises(CriuError, match=r"[Uu]nix") as refused:

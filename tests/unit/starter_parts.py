@@ -9,7 +9,7 @@ from typing import Any
 
 from prismdbg.runtime.starter_spec import starter_file
 
-PARTS = ("syscalls", "place", "rank", "kept_files", "saves", "starter")
+PARTS = ("syscalls", "place", "rank", "exact_paths", "kept_files", "saves", "starter")
 
 
 def starter_parts() -> Any:

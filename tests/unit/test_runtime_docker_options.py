@@ -15,6 +15,13 @@ from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
 
 SAVING = Saving(criu_folder=Path("/criu"), command=("/criu/criu",), folder=Path("/images"), explain=CriuError)
+SESSION = ["/session/rank:/session/rank:rw", "/session/given:/session/given:ro"]
+# of a starter that has no more rights than the rank: neither can replace anything, and two files can be written
+ALONE = [
+    "/session/control:/session/control:ro",
+    "/session/control/status.jsonl:/session/control/status.jsonl:rw",
+    "/session/control/starter.log:/session/control/starter.log:rw",
+]
 
 
 def spec(origin: str, **more: object) -> ReplaySpec:
@@ -54,7 +61,12 @@ def test_a_program_whose_images_are_to_be_taken_is_with_criu() -> None:
     options = container_options(spec("start", saving=SAVING))
     assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
     assert "user" not in options
-    assert options["volumes"] == ["/session:/session:rw", "/images:/images:rw", "/criu:/criu:ro"]
+    assert options["volumes"] == [
+        "/session/control:/session/control:rw",
+        *SESSION,
+        "/images:/images:rw",
+        "/criu:/criu:ro",
+    ]
 
 
 def test_a_program_gets_none() -> None:
@@ -68,7 +80,8 @@ def test_binds_are_read_only_unless_asked_for() -> None:
     capsule = Bind(source=Path("/agents"), target="/run/agents", read_only=False)
     volumes = container_options(spec("image", capsule=Path("/capsule"), binds=(capsule,)))["volumes"]
     assert volumes == [
-        "/session:/session:rw",
+        "/session/control:/session/control:rw",
+        *SESSION,
         "/capsule:/capsule:ro",
         "/criu:/criu:ro",
         "/agents:/run/agents:rw",
@@ -82,7 +95,7 @@ def test_a_large_file_that_lies_where_the_rank_knows_it_is_bound(tmp_path: Path)
         file.truncate(64 << 20)
     files = tuple(LaidFile(source=path, target=str(path)) for path in (small, large))
     volumes = container_options(spec("start", files=files))["volumes"]
-    assert volumes == ["/session:/session:rw", f"{large}:{large}:ro"]
+    assert volumes == [*ALONE, *SESSION, f"{large}:{large}:ro"]
 
 
 def test_an_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

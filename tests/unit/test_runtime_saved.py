@@ -16,7 +16,9 @@ import pytest
 from starter_parts import starter_parts
 
 from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.runtime.spec import CONTROL_FOLDER
 from prismdbg.runtime.starter_control import Answer, StarterControl
+from prismdbg.runtime.starter_spec import CONTROL, make_folders
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,8 @@ def answering(session: Path, line: bytes) -> Iterator[list[bytes]]:
     """A starter that hears one request."""
     heard: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(session / "control"))
+        make_folders(session)
+        server.bind(str(session / CONTROL_FOLDER / CONTROL))
         server.listen(1)
 
         def serve() -> None:
@@ -113,8 +116,8 @@ def test_the_client_s_side(tmp_path: Path) -> None:
     with answering(tmp_path, b'{"ok": true, "output_bytes": 3, "left": ["/a"]}\n') as heard:
         assert StarterControl(tmp_path, 1).return_to("4") == Answer(left=("/a",))
     assert json.loads(heard[0]) == {"do": "return", "name": "4"}
-    (tmp_path / "control").unlink()
-    (tmp_path / "dump.log").write_text("Error (criu/x.c:1): why")
+    (tmp_path / CONTROL_FOLDER / CONTROL).unlink()
+    (tmp_path / CONTROL_FOLDER / "dump.log").write_text("Error (criu/x.c:1): why")
     with answering(tmp_path, b'{"ok": false, "what": "no", "log": "dump.log"}\n'):
         assert StarterControl(tmp_path, 1).save("4") == Answer(refusal="no", log="Error (criu/x.c:1): why")
 
@@ -128,7 +131,8 @@ def test_a_place_that_is_gone_is_a_lost_rank(tmp_path: Path) -> None:
 
 def test_the_client_waits_within_a_bound(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "control"))
+        make_folders(tmp_path)
+        server.bind(str(tmp_path / CONTROL_FOLDER / CONTROL))
         server.listen(1)
         with pytest.raises(WaitTimeout, match="to save image 1"):
             StarterControl(tmp_path, -29.9).save("1")

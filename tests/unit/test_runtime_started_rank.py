@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from prismdbg.errors import CriuError, RuntimeFailure, WaitTimeout
 from prismdbg.runtime.lifeline import Lifeline
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import CONTROL_FOLDER, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
-from prismdbg.runtime.starter_spec import Isolation, clear_start, read_progress, write_spec
+from prismdbg.runtime.starter_spec import Isolation, clear_start, make_folders, read_progress, write_spec
 
 
 class FakePlace:
@@ -59,13 +60,18 @@ def spec(session: Path, origin: ImageOrigin | ProgramOrigin = PROGRAM) -> Replay
     )
 
 
+def control(session: Path) -> Path:
+    make_folders(session)
+    return session / CONTROL_FOLDER
+
+
 def say(session: Path, *events: dict[str, object]) -> None:
-    with (session / "status.jsonl").open("a") as file:
+    with (control(session) / "status.jsonl").open("a") as file:
         file.writelines(json.dumps(event) + "\n" for event in events)
 
 
 def started(session: Path, place: FakePlace, origin: ImageOrigin | ProgramOrigin = PROGRAM) -> StartedRank:
-    return StartedRank(spec(session, origin), place, Lifeline(session))
+    return StartedRank(spec(session, origin), place, Lifeline(control(session)))
 
 
 def test_it_runs_once_the_starter_says_so(tmp_path: Path) -> None:
@@ -100,11 +106,12 @@ def test_a_rank_that_came_back_has_not_ended(tmp_path: Path) -> None:
 
 def test_a_session_can_be_started_again(tmp_path: Path) -> None:
     write_spec(spec(tmp_path), Isolation.NAMESPACES)
-    Lifeline(tmp_path).let_go()
+    Lifeline(control(tmp_path)).let_go()
     say(tmp_path, {"event": "exited", "code": 3})
-    (tmp_path / "output").write_text("said")
+    output = spec(tmp_path).output
+    output.write_text("said")
     clear_start(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["output"]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [output]
     write_spec(spec(tmp_path), Isolation.NAMESPACES)
 
 
@@ -133,7 +140,7 @@ def test_a_start_that_fails_removes_the_place(
     tmp_path: Path, events: list[dict[str, object]], error: type[Exception], message: str
 ) -> None:
     say(tmp_path, *events)
-    (tmp_path / "restore.log").write_text("the log")
+    (control(tmp_path) / "restore.log").write_text("the log")
     place = FakePlace()
     with pytest.raises(error, match=message):
         started(tmp_path, place, image_origin(tmp_path)).until_running()
@@ -141,17 +148,40 @@ def test_a_start_that_fails_removes_the_place(
 
 
 def test_a_starter_that_ends_without_a_word_is_told_with_its_last_line(tmp_path: Path) -> None:
-    (tmp_path / "starter.log").write_text("Traceback\nSyntaxError: old python\n")
+    (control(tmp_path) / "starter.log").write_text("Traceback\nSyntaxError: old python\n")
     with pytest.raises(RuntimeFailure, match="ended with 1 and no word: SyntaxError: old python"):
         started(tmp_path, FakePlace(code=1)).until_running()
 
 
 def test_a_line_that_is_only_half_written_is_not_read(tmp_path: Path) -> None:
     say(tmp_path, {"event": "starting"})
-    with (tmp_path / "status.jsonl").open("a") as file:
+    with (control(tmp_path) / "status.jsonl").open("a") as file:
         file.write('{"event": "started", "pi')
     assert read_progress(tmp_path).pid is None
     assert read_progress(tmp_path / "nothing").failure == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"x": 1}', b"[]", b"7", b"null", b"\xff\xfe", b"[" * 100_000, b'{"event": 3, "pid": "x"}', b"x" * 200_000,
+     b'{"event": "exited", "code": "0"}', b'{"event": "failed", "what": {"a": []}, "criu": 1}'],
+)  # fmt: skip
+def test_lines_that_the_starter_never_writes_are_passed_over(tmp_path: Path, line: bytes) -> None:
+    """Where the starter has no more rights than the rank, the rank can write there."""
+    say(tmp_path, {"event": "started", "pid": 12})
+    with (control(tmp_path) / "status.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    say(tmp_path, {"event": "exited", "code": 3})
+    assert read_progress(tmp_path).exit_code == 3
+
+
+def test_a_status_that_is_no_file_says_nothing(tmp_path: Path) -> None:
+    status, secret = control(tmp_path) / "status.jsonl", tmp_path / "secret"
+    secret.write_text('{"event": "exited", "code": 3}\n')
+    for make in (lambda: status.symlink_to(secret), lambda: os.mkfifo(status), status.mkdir):
+        make()
+        assert read_progress(tmp_path).exit_code is None
+        status.rmdir() if status.is_dir() else status.unlink()
 
 
 def test_what_the_starter_is_told(tmp_path: Path) -> None:
@@ -171,5 +201,5 @@ def test_what_the_starter_is_told(tmp_path: Path) -> None:
 
 def test_every_replay_sees_its_session_the_capsule_and_criu(tmp_path: Path) -> None:
     targets = {bind.target: bind.read_only for bind in spec(tmp_path, image_origin(tmp_path)).all_binds()}
-    assert targets == {str(tmp_path): False, "/capsule": True, "/criu": True}
+    assert targets == {f"{tmp_path}/rank": False, f"{tmp_path}/given": True, "/capsule": True, "/criu": True}
     assert "/criu" not in {bind.target for bind in spec(tmp_path).all_binds()}

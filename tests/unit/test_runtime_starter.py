@@ -56,7 +56,7 @@ def test_pid_1_cannot_be_given_again(starter: Any) -> None:
 
 def test_streams_are_replaced_once_each(starter: Any, tmp_path: Path) -> None:
     standards = [(0, "dev/null"), (1, "pipe:[7]"), (2, "pipe:[7]")]
-    streams = starter.standard_streams(standards, str(tmp_path / "output"))
+    streams = starter.standard_streams(standards, starter.hold_output(str(tmp_path / "output")))
     try:
         assert list(streams) == ["pipe:[7]"]
         os.write(streams["pipe:[7]"], b"said")
@@ -67,7 +67,9 @@ def test_streams_are_replaced_once_each(starter: Any, tmp_path: Path) -> None:
 
 
 def test_standard_input_reads_nothing(starter: Any, tmp_path: Path) -> None:
-    streams = starter.standard_streams([(0, "pipe:[3]"), (1, "home/log")], str(tmp_path / "output"))
+    streams = starter.standard_streams(
+        [(0, "pipe:[3]"), (1, "home/log")], starter.hold_output(str(tmp_path / "output"))
+    )
     try:
         assert os.read(streams["pipe:[3]"], 1) == b""
         assert len(set(streams.values())) == 2

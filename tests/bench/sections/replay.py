@@ -210,7 +210,7 @@ def _speed(capsule: Capsule, runtime: str) -> float:
     """Seconds of a replayed step, the median; the first was under way at A."""
     with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), _silent) as live:
         verdict = run_to_end(live, until=None, strict=False, timeout_s=BOUND_S, say=_silent)
-        said = live.output.read_text(errors="replace")
+        said = live.output.text()
     if verdict.outcome is not Outcome.IDENTICAL:
         raise BenchError(f"the replay is not identical to the recorded run: {verdict.summary}")
     seconds = list(said_seconds(said, RANK).values())[1:]

@@ -1,0 +1,172 @@
+"""A rank that turns against the host, in every place it can run in: what it leaves in its folder leads nowhere, and
+what rules it is out of its reach."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import ask, short_folder, with_saving
+from runtime_places import Case, walled
+from waiting import wait_for
+
+from prismdbg.checkpoint import bundle
+from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.spec import OUTPUT, RANK, ReplaySpec, RunningRank
+from prismdbg.runtime.starter_control import StarterControl
+
+SECRET = "the host's own"
+
+
+@dataclass(slots=True)
+class Hostile:
+    """A rank that does what it is told."""
+
+    case: Case
+    spec: ReplaySpec
+    socket: Path
+    own: RankFolder
+    rank: RunningRank
+
+    def does(self, code: str, **names: object) -> Any:
+        """What it left in `found`; its error as a text."""
+        head = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+        answer = ask(self.socket, f"run {(head + textwrap.dedent(code)).encode().hex()}")
+        return answer.get("error", answer.get("found"))
+
+
+@pytest.fixture
+def hostile(case: Case) -> Iterator[Hostile]:
+    yield from _started(case, lambda spec: spec)
+
+
+@pytest.fixture
+def saved(case: Case) -> Iterator[Hostile]:
+    """In a place where images can be taken."""
+    with short_folder() as images:
+        yield from _started(case, lambda spec: with_saving(spec, bundle.find(), images))
+
+
+def _started(case: Case, altered: Callable[[ReplaySpec], ReplaySpec]) -> Iterator[Hostile]:
+    planned, socket = case.plan()
+    spec = altered(planned)
+    with RankFolder(spec.session / RANK) as own:
+        one = Hostile(case, spec, socket, own, case.runtime.start(spec))
+        try:
+            yield one
+        finally:
+            one.rank.kill()
+
+
+@pytest.fixture
+def secret() -> Iterator[Path]:
+    with short_folder() as folder:
+        path = folder / "secret"
+        path.write_text(SECRET)
+        yield path
+
+
+REPLACE = {
+    "link": "os.symlink(secret, output)",
+    "fifo": "os.mkfifo(output)",
+    "folder": "os.mkdir(output)",
+    "sparse": "os.truncate(os.open(output, os.O_WRONLY | os.O_CREAT), 1 << 42)",
+}
+
+
+@pytest.mark.parametrize("how", REPLACE)
+def test_a_link_in_place_of_the_output_leads_nowhere(hostile: Hostile, secret: Path, how: str) -> None:
+    wait_for(lambda: "counted to" in hostile.own.output.text(), 20, "its output")
+    code = f"import os\nos.unlink(output)\n{REPLACE[how]}\nfound = os.listdir(os.path.dirname(output))"
+    names = hostile.does(code, output=str(hostile.spec.output), secret=str(secret))
+    assert OUTPUT in names, names
+    said = hostile.own.output.text()
+    assert "counted to" in said and SECRET not in said and len(said) < 1 << 20
+    hostile.rank.kill()
+    hostile.own.renew()
+    assert hostile.own.output.text() == "" and secret.read_text() == SECRET
+
+
+def test_what_rules_it_is_out_of_its_reach(hostile: Hostile) -> None:
+    if hostile.case.runtime.name == "plain":
+        pytest.skip("a plain process has the rights of its user: nothing of the user's is out of its reach")
+    control = hostile.spec.control
+    before = {path.name: path.stat(follow_symlinks=False).st_ino for path in control.iterdir()}
+    code = """
+        import os
+        found = []
+        for name in (*names, "new"):
+            for what in (
+                lambda p: os.unlink(p), lambda p: os.symlink("/etc/passwd", p), lambda p: os.rename(p, p + ".moved"),
+                lambda p: os.chmod(p, 0o777), lambda p: os.truncate(p, 0) if "status" not in p else 1 / 0,
+                lambda p: os.mkdir(p), lambda p: os.open(p, os.O_WRONLY | os.O_NONBLOCK) if p[-4:] == "line" else 1 / 0,
+            ):
+                try:
+                    what(f"{control}/{name}")
+                    found.append(f"{name} {what.__code__.co_firstlineno}")
+                except (OSError, ZeroDivisionError):
+                    pass
+    """
+    hostile.does(code, names=sorted(before), control=str(control))
+    now = {path.name: path.stat(follow_symlinks=False).st_ino for path in control.iterdir()}
+    assert now == before
+    lifeline = "import os\nfound = os.open(path, os.O_WRONLY | os.O_NONBLOCK)"
+    assert "Error" in str(hostile.does(lifeline, path=str(control / "lifeline")))
+    orders = hostile.does("found = open(path).read()", path=str(control / "spec.json"))
+    starter_may_more = hostile.case.runtime.name == "local" or hostile.spec.criu_folder is not None
+    assert "Error" in orders or not starter_may_more, "the starter's orders can be seen"
+    code = "import os\nos.symlink('/etc', path)\nfound = 1"
+    assert "Error" in str(hostile.does(code, path=str(hostile.spec.session / "given" / "new")))
+
+
+def test_lines_that_it_writes_into_the_status_end_nothing(hostile: Hostile) -> None:
+    """Only where the starter has no more rights than the rank can it do that at all."""
+    code = r"""
+        with open(path, "a") as file:
+            file.write('{"x": 1}\n[1]\n{"event": "restored", "pid": "x"}\nnothing\n' + "[" * 70_000 + "\n")
+    """
+    hostile.does(code, path=str(hostile.spec.control / "status.jsonl"))
+    assert hostile.rank.exit_code() is None
+    ask(hostile.socket, "end 7")
+    assert hostile.rank.wait(30) == 7
+
+
+@walled
+def test_going_back_follows_no_link(saved: Hostile) -> None:
+    """The starter puts files back with more rights than the rank has."""
+    folder = f"/tmp/prismdbg-hostile-{os.getpid()}"
+    opened, victim, output = f"{folder}/opened", f"{folder}/victim", str(saved.spec.output)
+    code = """
+        import os, builtins
+        os.makedirs(os.path.dirname(opened))
+        open(victim, "w").write("precious")
+        builtins.held = open(opened, "w")
+        builtins.held.write("|/handler of the rank")
+        builtins.held.flush()
+    """
+    assert saved.does(code, opened=opened, victim=victim) is None
+    control = StarterControl(saved.spec.session, 60)
+    assert control.save("1").refusal == ""
+    length = saved.own.output.size_bytes
+    code = """
+        import os
+        for path in (opened, output):
+            os.unlink(path)
+            os.symlink(victim, path)
+        open(victim, "a").write(" and much longer than what was written before")
+        found = open(victim).read()
+    """
+    assert saved.does(code, opened=opened, victim=victim, output=output).startswith("precious and")
+    answer = control.return_to("1")
+    assert saved.own.output.size_bytes >= length or answer.refusal
+    code = "found = open(path).read()"
+    if answer.refusal:
+        assert "removed or replaced" in answer.refusal
+        return
+    assert saved.does(code, path=victim).startswith("precious")
+    assert saved.does("import os\nfound = os.path.islink(path)", path=opened) is False
