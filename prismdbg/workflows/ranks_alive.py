@@ -40,10 +40,11 @@ def _is_the_same(pid: int, rank: Mapping[str, Any]) -> bool:
 def pid_here(described: Mapping[str, Any]) -> int | None:
     """The PID of a rank's process in our own namespace, by its rank.json. None where it cannot be seen from here: it
     runs on another node, or in a PID namespace that is not below ours."""
-    pid, namespace = int(described["pid"]), int(described["pid_namespace"])
-    if described["hardware"]["node"] != platform.node():
+    pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
+    namespace = int(described.get("pid_namespace", own))
+    if described.get("hardware", {}).get("node", platform.node()) != platform.node():
         return None
-    if namespace == Path("/proc/self/ns/pid").stat().st_ino:
+    if namespace == own:
         return pid
     return next((at for at in _processes() if _is_it(at, pid, namespace)), None)
 
