@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,11 @@ def _of_run(path: Path) -> Evidence:
     if told_to_end is not None:
         logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
     silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
+    incidents = tuple(_incidents(supervisor))
     if told_to_end is not None:
-        silent &= {rank for rank, death in deaths_of(supervisor, attempt).items() if death[0] < told_to_end}
+        gone_before = {rank for rank, death in deaths_of(supervisor, attempt).items() if death[0] < told_to_end}
+        silent &= gone_before
+        incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
     taken = _stacks(run, attempt)
     return Evidence(
         logs=logs,
@@ -92,7 +95,7 @@ def _of_run(path: Path) -> Evidence:
         gaps=() if emulated else tuple(_gaps(run, supervisor, bool(alive), told_to_end is not None)),
         emulated=emulated,
         attempt=attempt,
-        incidents=tuple(_incidents(supervisor)),
+        incidents=incidents,
         stacks=taken.ranks if taken is not None else {},
         stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
         interrupted=told_to_end is not None,
@@ -133,6 +136,11 @@ def _then(call: Collective, end_ns: int) -> Collective:
     if call.time_completed_ns is None or call.time_completed_ns < end_ns:
         return call
     return replace(call, state=State.SCHEDULED, time_completed_ns=None, failure=None, received_nonfinite=False)
+
+
+def _was_told(seen: SeenIncident, attempt: int, gone_before: Set[int]) -> bool:
+    """Of a rank that is said to have died, but only when the job was told to end."""
+    return seen.incident.kind is IncidentKind.LOST and seen.attempt == attempt and gone_before.isdisjoint(seen.ranks)
 
 
 def _incidents(supervisor: Mapping[str, Any]) -> Iterator[SeenIncident]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.rank.program_exit import INTERRUPTED
+from prismdbg.workflows.deaths import Death
 from prismdbg.workflows.incidents import attempt_of
 
-TOGETHER_NS = 50_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
+TOGETHER_NS = 25_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
 SLACK_NS = 1_000_000_000  # a terminal's Ctrl-C reaches the ranks by itself, perhaps before the supervisor
 _ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -45,6 +46,18 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     else:
         alone = bool(others) and others[0].wall_ns - first.wall_ns > TOGETHER_NS
     return None if alone else first.wall_ns
+
+
+def told_together(deaths: Sequence[Death], now_ns: int) -> frozenset[str]:
+    """Log folders of ranks that were told to end together with others: by their launcher, which was told itself. Also
+    those of which that is not yet known."""
+
+    def is_told(death: Death) -> bool:
+        others = (other for other in deaths if other is not death)
+        near = any(abs(other.wall_ns - death.wall_ns) <= TOGETHER_NS for other in others)
+        return death.signal in _ASKED and (near or now_ns - death.wall_ns <= TOGETHER_NS)
+
+    return frozenset(death.name for death in deaths if is_told(death))
 
 
 def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, tuple[int, int | None]]:

@@ -6,18 +6,19 @@ traced; the rank stands there afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted, shortened
 from prismdbg.expr.parser import parse
-from prismdbg.model.collective import Frame
+from prismdbg.model.frame import Frame, source_of
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.askable import require_block, require_number, require_written
-from prismdbg.session.frames import frames_of, own_frame
+from prismdbg.session.frames import frames_of
 from prismdbg.session.line import Line, Verb
+from prismdbg.session.notices import Stopped
 from prismdbg.session.session import Ask, Phase
 from prismdbg.session.stops import StopKind, StopSpec
 from prismdbg.workflows.driver import Driver, Interrupted, Json
@@ -210,6 +211,8 @@ class Searches:
         what = "NaN" if nan_only else "infinity"
         received = not text and self._holds("finite(input)")
         found = None if received else self._operator(seen, nan_only)
+        if text and not (found is not None and found["born"]) and (got := self._received(seen, found)) is not None:
+            seen, found = got, None
         if found is None:
             self._ways.back_to(seen)
             arrived = self._arrive()
@@ -240,21 +243,42 @@ class Searches:
         )
 
     def _back_to_operator(self, found: Json) -> Moment:
-        """Where it runs. Under the microscope a few operators are not counted that are counted otherwise: from its
-        number on it is looked for by its name and the program's line."""
+        """Where it runs, which is what is named. Operators are counted otherwise under the microscope: it is looked for
+        by its name and the program's line, first from its number on, then before that; an operator that is a part of
+        another is found by its line alone."""
         counted = Moment.parse(str(found["moment"]))
-        self._ways.back_to(counted)
         named, op = frames_of(found["frames"]), str(found["op"]).partition(".")[0]  # without its overload
+        before = Moment(counted.step, counted.collective, max(counted.op - SETTLED, 1))
+        on_line = None
+        for start, end in ((counted, None), (before, counted)):
+            self._ways.back_to(start)
+            same = None
+            for stop in self._operators(end):
+                frames = self._looks.stack().frames
+                if not frames or (named and source_of(frames) != source_of(named)):
+                    continue
+                on_line = on_line or stop.moment
+                if stop.collective["profiling_name"] == op:
+                    same = stop.moment
+                    if end is None:
+                        return same
+            if same is not None:
+                self._ways.back_to(same)
+                return same
+        self._ways.back_to(on_line or counted)
+        if on_line is None:
+            self._driver.say(f"{found['op']} was not found again: the rank stands near it")
+        return on_line or counted
+
+    def _operators(self, end: Moment | None) -> Iterator[Stopped]:
+        """From where the rank stands, event by event: a few, to the next collective or to `end`."""
         for _ in range(SETTLED):
             stop = self._session.stop
-            if stop is None or "kind" not in stop.collective:
-                break  # a collective: it is not between these two
-            frames = self._looks.stack().frames if stop.collective["profiling_name"] == op else ()
-            if frames and (not named or frames[own_frame(frames)] == named[own_frame(named)]):
-                return stop.moment
+            if stop is None or "kind" not in stop.collective or (end is not None and stop.moment >= end):
+                return
+            if stop.collective["kind"] == "op":
+                yield stop
             self._ways.between(count=1)
-        self._ways.back_to(counted)
-        return counted
 
     def _first_seen(self, spec: StopSpec, here: Moment) -> Moment | None:
         """From A on, up to here; the rank stands there."""
@@ -265,22 +289,55 @@ class Searches:
         return stop.moment if stop is not None and spec.number in stop.stops else None
 
     def _operator(self, seen: Moment, nan_only: bool) -> Json | None:
-        """The first operator that gave it, looked for from the last collective outside of a backward pass, or from
-        where the one ends that the image was taken in: what looks at operators does not outlive it."""
-        hits, began = self._ways.noted(seen, only=[ANY_COLLECTIVE])
-        outside = [Moment.parse(str(hit["moment"])) for hit in hits if not hit.get("backward")]
-        start = max(outside, default=began)
+        """The operator that made the value: looked for from the last collective outside of a backward pass, then from
+        earlier ones at growing distances, until one made it of finite inputs. What looks at operators does not outlive
+        a backward pass. Where none made it, the first that was given it."""
+        found = None
+        for start in self._starts(seen):
+            again = self._looked_at(start, seen, nan_only)
+            found = again or found
+            if found is not None and found["born"]:
+                return found
+        return found
+
+    def _starts(self, seen: Moment) -> Iterator[Moment | None]:
+        """The last collective first, then doubly as far each time; None for where the capsule begins."""
+        hits, _ = self._ways.noted(seen, only=[ANY_COLLECTIVE])
+        last = _outside(hits)
+        yield from last[-1:]
+        self._driver.return_to(0)
+        ask = self._session.resume(until=str(seen))
+        hits = self._driver.run(ask, stops="note", silent=True, only=[ANY_COLLECTIVE], images=False)
+        earlier = [moment for moment in _outside(hits) if moment < min(last, default=seen)]
+        back = 1
+        while back < len(earlier):
+            yield earlier[-back]
+            back *= 2
+        yield from earlier[:1]
+        yield None
+
+    def _looked_at(self, start: Moment | None, seen: Moment, nan_only: bool) -> Json | None:
+        """The first operator that gave the value between there and where it was seen."""
         if start is None:
-            return None
-        self._ways.back_to(start)
-        if not outside and self._driver.traces and not self._ways.out_of_backward(seen):
-            return None
+            self._driver.return_to(0)
+            if self._driver.traces and not self._ways.out_of_backward(seen):
+                return None
+        else:
+            self._ways.back_to(start)
         if self._ways.at_origin:
             return None  # nothing can be asked of a rank that is still parked
+        self._driver.say_progress(f"looking at each operator up to {seen}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
         self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True, images=False)
         stop = self._session.stop
         return stop.found.get("origin") if stop is not None else None
+
+    def _received(self, seen: Moment, found: Json | None) -> Moment | None:
+        """Where the rank received its first NaN or infinity, if that was before any operator was given one."""
+        first = self._first_seen(StopSpec(kind=StopKind.NAN, number=SEARCHED), seen)
+        if first is None or not self._holds("finite(input)"):
+            return None
+        return first if found is None or first < Moment.parse(str(found["moment"])) else None
 
     def _holds(self, text: str) -> bool:
         try:
@@ -297,3 +354,8 @@ class Searches:
 
     def _frames(self) -> tuple[Frame, ...]:
         return self._looks.stack().frames if self._session.stop is not None else ()
+
+
+def _outside(hits: Sequence[Json]) -> list[Moment]:
+    """Of the hits those outside of a backward pass, in order."""
+    return sorted(Moment.parse(str(hit["moment"])) for hit in hits if not hit.get("backward"))

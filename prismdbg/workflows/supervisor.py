@@ -29,6 +29,7 @@ from prismdbg.workflows.deaths import DeathWatch
 from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.hangs import HangWatch
 from prismdbg.workflows.incidents import IncidentWatch, Wanted, attempt_of
+from prismdbg.workflows.interruption import told_together
 from prismdbg.workflows.ledger import Entry, Ledger
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_environment import environment_of
@@ -160,11 +161,12 @@ class Supervisor:
                     # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
         failed: dict[int, str] = {}  # by attempt
-        for name in self._deaths.order():
-            self._hangs.died(name)
-            if not self._processes[name].ended_by_itself():
-                failed.setdefault(attempt_of(name), name)
-        return [wanted for name in failed.values() for wanted in self._died(name)]
+        for death in self._deaths.deaths():
+            self._hangs.died(death.name)
+            if not self._processes[death.name].ended_by_itself():
+                failed.setdefault(attempt_of(death.name), death.name)
+        told = told_together(self._deaths.deaths(), time.time_ns())
+        return [wanted for name in failed.values() if name not in told for wanted in self._died(name)]
 
     def _died(self, name: str) -> list[Wanted]:
         process = self._processes[name]

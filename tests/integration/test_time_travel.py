@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from chain import Taken, recording
+from chain import PARTS, Taken, recording
 from jobs import torchrun
 from seat import Seat, seat
 
@@ -221,3 +221,20 @@ def test_memory_is_the_same_also_after_a_way_back(nan_from_start: Taken) -> None
         one.at("goto 7.1")
         one.at("goto 4.1")
         assert (live_bytes(one, "memory"), live_bytes(one, "memory peak")) == first
+
+
+def test_the_search_for_a_nan_goes_back_beyond_the_last_collective(tmp_path: Path) -> None:
+    """It is born, then comes a barrier, a backward pass, another barrier, and only then is it sent."""
+    script = PARTS / "nan_before_barrier.py"
+    with recording(torchrun(script, ranks=2), tmp_path, "--window", "all") as job:
+        ended = job.end()
+        assert len(job.capsules) == 1, ended.output[-3000:]
+    with seat(job.capsules[0], "local") as one:
+        assert one.at("goto 4.3") == "4.3"
+        found = one.debugger.do("origin")
+        assert isinstance(found, answers.Originated) and found.exact and found.born, found
+        assert (found.op, found.moment.step) == ("aten::mul.Tensor", 4)
+        assert "# born here" in script.read_text().splitlines()[found.frames[0].line - 1]
+        stands = one.debugger.stack()
+        assert one.debugger.session.moment == found.moment
+        assert stands.frames[stands.chosen] == found.frames[0]

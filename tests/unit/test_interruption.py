@@ -7,7 +7,8 @@ from signal import SIGINT, SIGKILL, SIGSEGV, SIGTERM
 import pytest
 from logs import MILLISECOND_NS, Job
 
-from prismdbg.workflows.interruption import interrupted_at
+from prismdbg.workflows.deaths import Death
+from prismdbg.workflows.interruption import interrupted_at, told_together
 
 NOW_NS = 10**18
 
@@ -69,3 +70,15 @@ def test_a_rank_that_raised_first_is_the_cause() -> None:
 @pytest.mark.parametrize("damaged", [{"how_they_died": [{"rank": "x"}, {}]}, {"interrupted": 3}, {}])
 def test_what_the_supervisor_wrote_may_be_damaged(damaged: dict[str, object]) -> None:
     assert interrupted_at(damaged, job().logs, 0) is None
+
+
+def test_who_was_told_together_with_others_is_no_incident() -> None:
+    def deaths(*found: tuple[int, int, int | None]) -> list[Death]:
+        return [Death(name=str(r), wall_ns=NOW_NS + ms * MILLISECOND_NS, signal=s) for r, ms, s in found]
+
+    later = NOW_NS + 1000 * MILLISECOND_NS
+    assert told_together(deaths((0, 0, SIGTERM), (1, 5, None), (2, 9, SIGTERM)), later) == {"0", "2"}
+    assert told_together(deaths((0, 0, SIGKILL), (1, 5, SIGTERM), (2, 9, SIGTERM)), later) == {"1", "2"}
+    assert told_together(deaths((0, 0, SIGTERM), (1, 80, SIGTERM), (2, 81, SIGTERM)), later) == {"1", "2"}
+    assert told_together(deaths((0, 0, SIGTERM)), later) == frozenset()
+    assert told_together(deaths((0, 0, SIGTERM)), NOW_NS + MILLISECOND_NS) == {"0"}, "the others may follow"

@@ -175,25 +175,38 @@ def test_the_moment_asked_about_is_said() -> None:
     assert answer_text(old).startswith("as of 3.2, loss lies in a block of 4 B that is older than the trace")
 
 
-def test_an_operator_is_looked_for_by_its_line_where_its_number_is_another_ones(
-    monkeypatch: pytest.MonkeyPatch,
+SLICE, SELECT, MUL = ("aten::slice", DATA), ("aten::select", DATA), ("aten::select", TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("at", "stands"),
+    [
+        pytest.param({9: SLICE, 10: SELECT, 11: MUL}, 11, id="the microscope counts less"),
+        pytest.param({6: MUL, 7: SLICE, 8: MUL, 9: SELECT, 10: SLICE}, 8, id="it counts more"),
+        pytest.param({8: SLICE, 9: SELECT, 10: ("aten::linear", TRAIN)}, 10, id="it is a part of another"),
+        pytest.param({8: SLICE, 9: SELECT, 10: SLICE}, 9, id="it is not found again"),
+    ],
+)
+def test_the_rank_stands_at_the_operator_that_is_named(
+    at: dict[int, tuple[str, Frame]], stands: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Operators 9 to 11: the microscope's ninth is the eleventh otherwise."""
+    """The microscope names the ninth operator, and counts them otherwise than the tracer does."""
     rank, told = SimulatedRank(), list[notices.Notice]()
     debugger = Debugger(rank, told.append, settings=Settings(bound_s=0.05))
     driver: Driver = debugger.driver
     ways = Ways(driver)
     looks = Looks(driver, ways.need_trace)
-    at = {9: ("aten::slice", DATA), 10: ("aten::select", DATA), 11: ("aten::select", TRAIN)}
 
     def stand(op: int) -> None:
-        call = {"kind": "op", "profiling_name": at[op][0]}
+        call = {"kind": "op", "profiling_name": at[op][0]} if op in at else {}
         debugger.session.notice(Stopped(moment=Moment(1, 0, op), reason="step", collective=call))
 
-    monkeypatch.setattr(ways, "back_to", lambda moment: stand(moment.op))
+    monkeypatch.setattr(ways, "back_to", lambda moment: stand(max(moment.op, min(at))))
     monkeypatch.setattr(ways, "between", lambda **_: stand(debugger.session.moment.op + 1))
     monkeypatch.setattr(looks, "stack", lambda: answers.Stack(frames=(at[debugger.session.moment.op][1],), chosen=0))
     frame = {"filename": TRAIN.filename, "line": TRAIN.line, "name": TRAIN.name}
     found = {"op": "aten::select.int", "moment": "1.0.9", "frames": [frame]}
-    assert Searches(driver, looks, ways)._back_to_operator(found) == Moment(1, 0, 11)
-    assert debugger.session.moment == Moment(1, 0, 11)
+    assert Searches(driver, looks, ways)._back_to_operator(found) == Moment(1, 0, stands)
+    assert debugger.session.moment == Moment(1, 0, stands)
+    lost = any(isinstance(notice, notices.Said) and "was not found again" in notice.text for notice in told)
+    assert lost == (MUL not in at.values() and stands == 9)
