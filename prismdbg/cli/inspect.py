@@ -19,6 +19,9 @@ from prismdbg.workflows.sealed import Keys
 from prismdbg.workflows.secret_search import report, to_json
 
 
+UNSEARCHED_SHOWN = 20
+
+
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
@@ -54,8 +57,10 @@ def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
         return
     rows = [(finding.state, finding.place, finding.what) for finding in found.findings]
     render.emit(render.columns(("state", "place", "what"), rows) if rows else "no secrets found")
-    for text in found.unsearched:
+    for text in found.unsearched[:UNSEARCHED_SHOWN]:
         render.say(f"not searched whole: {text}")
+    if more := len(found.unsearched[UNSEARCHED_SHOWN:]):
+        render.say(f"and {more} more: --json lists all")
     render.say(f"{len(rows) - len(found.kept)} redacted, {len(found.kept)} kept")
 
 
