@@ -18,7 +18,6 @@ from prismdbg.workflows.pack import opened, read_manifest, read_part
 from prismdbg.workflows.sealed import Keys
 from prismdbg.workflows.secret_search import report, to_json
 
-
 UNSEARCHED_SHOWN = 20
 
 
