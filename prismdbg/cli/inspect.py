@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -86,7 +87,8 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
 
 def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, str]]:
     """Where each rank stood at the hang."""
-    data = read_part(capsule, layout.STACKS, MAX_BYTES, keys) if layout.STACKS in manifest.files else None
+    quiet = replace(keys, say=lambda _: None)  # who signed was said
+    data = read_part(capsule, layout.STACKS, MAX_BYTES, quiet) if layout.STACKS in manifest.files else None
     if data is None:
         return []
     taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))
