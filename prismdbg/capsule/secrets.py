@@ -217,6 +217,10 @@ def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
     return False
 
 
+def _last_word(name: str) -> str:
+    return re.split(r"[^A-Z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper())[-1]
+
+
 def _is_no_code(value: str) -> bool:
     """What stands without quotes may be a name of the program's: `password=password`, `secret: str`."""
     return not re.fullmatch(r".*[(\[].*|[a-z_]+[:.]?|[A-Z][a-zA-Z]*|self\..*|[a-z_]+\.[a-z_.]+", value)
@@ -224,7 +228,7 @@ def _is_no_code(value: str) -> bool:
 
 def _is_carried(name: str, value: str, *, quoted: bool) -> bool:
     """`"token": "abc123"`; not `"key": "loss"`, `"eos_token": "eos"`, `key_sha256: 3f78...`."""
-    word = re.split(r"[^A-Z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper())[-1]
+    word = _last_word(name)
     if not _WEAK.fullmatch(word):
         return False
     short = quoted and word.rstrip("0123456789") not in _ID_WORDS and len(value) >= LEAST_KNOWN
@@ -318,7 +322,7 @@ def _secret_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Position and value of what an option says is secret; the value is the end of the word."""
     for position, (option, word) in enumerate(pairwise(words), start=1):
         assigned = _ASSIGNMENT.fullmatch(word)
-        if assigned is not None and is_secret_setting(assigned[1], assigned[2]):
+        if assigned is not None and _is_secret_option(assigned[1], assigned[2]):
             yield position, assigned[2]
         elif option.startswith("-") and not word.startswith("-") and _is_secret_after(option, word):
             yield position, word
@@ -339,4 +343,15 @@ def _is_secret_after(option: str, word: str) -> bool:
         return not (_SETTING.fullmatch(word) or _NO_PASSWORD.fullmatch(word))
     if option in ("-u", "--user"):
         return _USER.fullmatch(word) is not None
-    return "=" not in option and is_secret_setting(option.lstrip("-+~"), word)
+    return "=" not in option and _is_secret_option(option, word)
+
+
+def _is_secret_option(option: str, value: str) -> bool:
+    """As of a variable, but a program has options of its own: `--token-embedding learned`, `--sort-key loss`."""
+    if not is_secret_setting(option.lstrip("-+~"), value):
+        return False
+    if strength(option) is Strength.STRONG:
+        return True
+    word = _last_word(option)
+    is_key = word.rstrip("0123456789") in ("KEY", "KEYS")
+    return _WEAK.fullmatch(word) is not None and not (is_key and re.fullmatch(r"[A-Za-z_./-]+|.{0,7}", value))

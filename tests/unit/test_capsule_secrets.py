@@ -159,6 +159,7 @@ def test_secret_arguments(words: str, kept: str) -> None:
         "--token --lr 0.1",
         "--token= --tokenizer gpt2",
         "--cert /etc/ssl/cert.pem --data=https://host/path:with@signs",
+        "--sort-key loss --metric.key=val/acc model.token_embedding=learned --session-name x --auth-type oauth",
         "--seed 1 steps=3 -m torch.distributed.run",
         "-p 29500 -p bf16 -p 16-mixed -p configs/small.yaml -u -u host:29500",
         "--data.tokenizer=gpt2 model.key_dim=64 --resume out/3f786850e387550fdab836ed7e6dc881de23001b/step.pt",
