@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 # program=package: what must be there, and the Debian package that brings it
 PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
-	rsvg-convert=librsvg2-bin
+	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client
 
 help: ## Say what each target does.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10

@@ -27,17 +27,19 @@ class Strength(IntEnum):
 
 _STRONG = re.compile(
     r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY|ACCOUNTKEY|AUTHTOKEN)S?"
-    r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS)|[A-Z0-9]{0,8}P(?:ASS|WD?))\d*"
+    r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS))\d*"
 )
-_NOT_PASS = re.compile(r"(?:COM|BY|SUR|TRES|MULTI|SINGLE|ONE|TWO|X|OLD|LOW|HIGH|BAND|ALL)P(?:ASS|WD?)\d*")
+_STRONG_AT_END = re.compile(r"(?!COMPASS|BYPASS|TRESPASS|OLDPWD|.*WARDPASS)(?:[A-Z0-9]{2,8}PASS|[A-Z0-9]{0,8}PWD?)\d*")
 _WEAK = re.compile(
-    r"(?:KEYS?|AUTH|AUTHORIZATION|PRIVATE|COOKIES?|SESSION|SIGNATURE|SIG|PIN|CERT|SALT|DSN|WEBHOOK|JWT|BEARER"
+    r"(?:KEYS?|PASS|AUTH|AUTHORIZATION|PRIVATE|COOKIES?|SESSION|SIGNATURE|SIG|PIN|CERT|SALT|DSN|WEBHOOK|JWT|BEARER"
     r"|[A-Z0-9]*TOKENS?)\d*"
 )
 _KEY_OF = frozenset(
     ("API", "ACCESS", "PRIVATE", "SECRET", "ACCOUNT", "SHARED", "SIGNING", "ENCRYPTION", "MASTER", "SERVICE")
 )
-_ID_WORDS = frozenset(("KEYS", "KEY", "AUTH", "PRIVATE", "CERT", "SALT", "PIN", "SESSION", "SIG", "COOKIE"))
+_ID_WORDS = frozenset(
+    ("KEYS", "KEY", "AUTH", "PRIVATE", "CERT", "SALT", "PIN", "SESSION", "SIG", "SIGNATURE", "COOKIE", "PASS")
+)
 # Names that the rules above would take and that hold a place or a setting, no secret.
 _HARMLESS = frozenset(
     {
@@ -45,12 +47,15 @@ _HARMLESS = frozenset(
         "XDG_SESSION_DESKTOP", "DESKTOP_SESSION", "SESSION_MANAGER", "DBUS_SESSION_BUS_ADDRESS", "GDMSESSION",
     }
 )  # fmt: skip
-_PLACES = re.compile(r"CERTS?$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
+_PATH = re.compile(r"(?:[~.]{0,2}/[\w.@+-]{1,60}){2,}(?::.*)?")
+_PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
 _SETTING = re.compile(r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]", re.IGNORECASE)
 _SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORECASE)
 _COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
 _TEMPLATE = re.compile(
-    r"[{}<>()$%\[\]\\]|\.\.\.|\*{3}|^(?:your|my|example|changeme|xxx+|placeholder|dummy)", re.IGNORECASE
+    r"\$[{(]|^\$\w+$|\{[^{}\s]*\}|^<.*>$|%[sd(]|\.\.\.|\*{3}|^\\|^(?:your|my)[-_ ]"
+    r"|^(?:changeme|xxx+|placeholder|dummy|example)$",
+    re.IGNORECASE,
 )
 
 # What is a secret whatever stands before it: what it is, a text without which there is none (in lower case, for speed),
@@ -77,10 +82,11 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
             "Authorization header",
             "authorization",
             r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
-            r"((?:(?:basic|bearer|token|digest|negotiate|apikey|key)\s+)?[^\s\"',}]{4,})",
+            r"((?:basic|bearer|token|digest|negotiate|apikey|key)\s+[^\s\"',}]{4,}"
+            r"|(?=[^\s\"',}(\[]*\d)[^\s\"',}(\[]{8,})",
         ),
         ("bearer token", "bearer", r"\b[Bb]earer\s+([A-Za-z0-9._~+/=-]{16,})"),
-        ("cookie", "cookie:", r"(?i)\b(?:set-)?cookie:\s*([^\r\n\"']{6,})"),
+        ("cookie", "cookie:", r"(?i)\b(?:set-)?cookie:\s*([\w.-]+=[\w%+/.=-]{12,})"),
         ("AWS key", "a", r"(A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16})(?![A-Za-z0-9])"),
         ("GitHub token", "gh", r"(gh[pousr]_[A-Za-z0-9]{30,})"),
         ("GitHub token", "github_pat_", r"(github_pat_[A-Za-z0-9_]{30,})"),
@@ -108,9 +114,9 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*"
-    r"(?:[rbuf]{0,2}\\?\"([^\"\\\n]{1,4096})\\?\"|[rbuf]{0,2}'([^'\n]{1,4096})'|([^\s\"',;&}\])]{1,4096}))"
+    r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,4096})\\?\"|[rbuf]{0,2}'([^'\n]{1,4096})'|([^\s\"',;&}\])]{1,4096}))"
 )
-_NETRC = re.compile(r"\bpassword\s+(\S{4,})")
+_NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
 _USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
 _NO_PASSWORD = re.compile(
     r".{0,3}|.*[/\\:].*|\.{1,2}|[\w-]+\.[a-z]{1,5}|(?:bf|fp|tf|int|uint|float|bfloat)\d+[\w-]*|\d+-(?:mixed|true)",
@@ -138,7 +144,7 @@ def strength(name: str) -> Strength:
     if "PUBLIC" in words or name.upper() in _HARMLESS:
         return Strength.NONE
     pairs = (first in _KEY_OF and second in ("KEY", "KEYS") for first, second in pairwise(words))
-    if any(_STRONG.fullmatch(word) and not _NOT_PASS.fullmatch(word) for word in words) or any(pairs):
+    if any(map(_STRONG.fullmatch, words)) or any(pairs) or (words and _STRONG_AT_END.fullmatch(words[-1])):
         return Strength.STRONG
     return Strength.WEAK if any(_WEAK.fullmatch(word) for word in words) else Strength.NONE
 
@@ -183,9 +189,9 @@ def found_in(text: str) -> Iterator[Found]:
     """Secrets in a text of any kind: by shape, and by the names that stand before them."""
     yield from _shapes(text)
     for match in _PAIR.finditer(text):
-        name, value = match[1], next(group for group in match.groups()[1:] if group is not None)
-        if _is_pair(name, value, quoted=match[4] is None):
-            yield Found(f"value of {name[:60]!r}", value, match.end() - len(match[0]) + match[0].rindex(value))
+        group = match.lastindex or 0  # what is before it may be a value itself: `failed: token=x`
+        if _is_pair(match[1], match[group], quoted=group != 4):
+            yield Found(f"value of {match[1][:60]!r}", match[group], match.start(group))
     if "machine" in text:
         yield from (Found("password of a netrc", match[1], match.start(1)) for match in _NETRC.finditer(text))
 
@@ -201,25 +207,32 @@ def _shapes(text: str) -> Iterator[Found]:
 
 def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
     """In a text a name says less than in an environment: it may be prose or source code."""
-    if len(value) < 3 or _TEMPLATE.search(value) or _names_a_place(name, value) or " " in value:
+    if len(value) < 3 or _TEMPLATE.search(value) or _PATH.fullmatch(value) or " " in value:
         return False
     match strength(name):
         case Strength.STRONG:
             return _SETTING_OF_STRONG.fullmatch(value) is None and (quoted or _is_no_code(value))
         case Strength.WEAK:
-            return looks_random(value) or (quoted and _is_carried(name, value))
+            return _is_carried(name, value, quoted=quoted)
     return False
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[^A-Z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper())[-1]
 
 
 def _is_no_code(value: str) -> bool:
     """What stands without quotes may be a name of the program's: `password=password`, `secret: str`."""
-    return not re.fullmatch(r"[a-z_]+[:.]?|[A-Z][a-zA-Z]*|self\..*|[a-z_]+\.[a-z_.]+", value)
+    return not re.fullmatch(r".*[(\[].*|[a-z_]+[:.]?|[A-Z][a-zA-Z]*|self\..*|[a-z_]+\.[a-z_.]+", value)
 
 
-def _is_carried(name: str, value: str) -> bool:
-    """`"token": "abc123"`; not `"key": "loss"` nor `"eos_token": "eos"`."""
-    word = re.split(r"[^A-Za-z0-9]+", name)[-1].upper()
-    return word not in _ID_WORDS and len(value) >= LEAST_KNOWN and any(c.isdigit() for c in value)
+def _is_carried(name: str, value: str, *, quoted: bool) -> bool:
+    """`"token": "abc123"`; not `"key": "loss"`, `"eos_token": "eos"`, `key_sha256: 3f78...`."""
+    word = _last_word(name)
+    if not _WEAK.fullmatch(word):
+        return False
+    short = quoted and word.rstrip("0123456789") not in _ID_WORDS and len(value) >= LEAST_KNOWN
+    return looks_random(value) or (short and any(character.isdigit() for character in value))
 
 
 def redact_text(text: str, known: Iterable[str] = (), find: Finder = found_in) -> str:
@@ -309,7 +322,7 @@ def _secret_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Position and value of what an option says is secret; the value is the end of the word."""
     for position, (option, word) in enumerate(pairwise(words), start=1):
         assigned = _ASSIGNMENT.fullmatch(word)
-        if assigned is not None and is_secret_setting(assigned[1], assigned[2]):
+        if assigned is not None and _is_secret_option(assigned[1], assigned[2]):
             yield position, assigned[2]
         elif option.startswith("-") and not word.startswith("-") and _is_secret_after(option, word):
             yield position, word
@@ -330,4 +343,15 @@ def _is_secret_after(option: str, word: str) -> bool:
         return not (_SETTING.fullmatch(word) or _NO_PASSWORD.fullmatch(word))
     if option in ("-u", "--user"):
         return _USER.fullmatch(word) is not None
-    return "=" not in option and is_secret_setting(option.lstrip("-+~"), word)
+    return "=" not in option and _is_secret_option(option, word)
+
+
+def _is_secret_option(option: str, value: str) -> bool:
+    """As of a variable, but a program has options of its own: `--token-embedding learned`, `--sort-key loss`."""
+    if not is_secret_setting(option.lstrip("-+~"), value):
+        return False
+    if strength(option) is Strength.STRONG:
+        return True
+    word = _last_word(option)
+    is_key = word.rstrip("0123456789") in ("KEY", "KEYS")
+    return _WEAK.fullmatch(word) is not None and not (is_key and re.fullmatch(r"[A-Za-z_./-]+|.{0,7}", value))

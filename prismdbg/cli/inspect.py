@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,6 +18,8 @@ from prismdbg.diagnosis.standing import standing_lines
 from prismdbg.workflows.pack import opened, read_manifest, read_part
 from prismdbg.workflows.sealed import Keys
 from prismdbg.workflows.secret_search import report, to_json
+
+UNSEARCHED_SHOWN = 20
 
 
 @click.command()
@@ -54,8 +57,10 @@ def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
         return
     rows = [(finding.state, finding.place, finding.what) for finding in found.findings]
     render.emit(render.columns(("state", "place", "what"), rows) if rows else "no secrets found")
-    for text in found.unsearched:
+    for text in found.unsearched[:UNSEARCHED_SHOWN]:
         render.say(f"not searched whole: {text}")
+    if more := len(found.unsearched[UNSEARCHED_SHOWN:]):
+        render.say(f"and {more} more: --json lists all")
     render.say(f"{len(rows) - len(found.kept)} redacted, {len(found.kept)} kept")
 
 
@@ -82,7 +87,8 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
 
 def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, str]]:
     """Where each rank stood at the hang."""
-    data = read_part(capsule, layout.STACKS, MAX_BYTES, keys) if layout.STACKS in manifest.files else None
+    quiet = replace(keys, say=lambda _: None)  # who signed was said
+    data = read_part(capsule, layout.STACKS, MAX_BYTES, quiet) if layout.STACKS in manifest.files else None
     if data is None:
         return []
     taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))

@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.workflows.evidence import gather
+from prismdbg.workflows.sealed import Keys
 
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
 
@@ -19,7 +21,8 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(run: Path, as_json: bool) -> None:
+@archive_keys
+def command(run: Path, as_json: bool, keys: Keys) -> None:
     """Show what went wrong in RUN, the surest first: who raised or died, who never came and where it stands, whose
     calls do not match, who sent the first NaN, for whom the others wait. Reads the logs of the ranks, while the job
     runs or after, and the stacks that were taken at a hang. A CAPSULE, a folder or a packed file, holds the log of one
@@ -27,7 +30,7 @@ def command(run: Path, as_json: bool) -> None:
 
     certain: the logs show it. likely: it explains them. hint: worth a look.
     """
-    diagnosis = diagnose(gather(run))
+    diagnosis = diagnose(gather(run, keys))
     if as_json:
         render.emit_json({"run": str(run), **diagnosis.to_json()})
         return

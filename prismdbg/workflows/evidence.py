@@ -24,12 +24,13 @@ from prismdbg.workflows.kept_stacks import last_stacks
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
+from prismdbg.workflows.sealed import NO_KEYS, Keys
 
 
-def gather(path: Path) -> Evidence:
+def gather(path: Path, keys: Keys = NO_KEYS) -> Evidence:
     """Of a run folder, of a folder with logs, or of a capsule. `CapsuleError` where no log is there."""
     if path.is_file() or (path / layout.MANIFEST).is_file():
-        with opened(path) as capsule:
+        with opened(path, keys) as capsule:
             return of_capsule(capsule)
     return _of_run(path)
 

@@ -25,9 +25,9 @@ from prismdbg.model.collective import Collective
 from prismdbg.workflows.secret_rules import find
 
 TEXT_BYTES = 1 << 20  # of one file; what lies behind is searched for known values only
-TEXTS_BYTES = 64 << 20  # of all files
+TEXTS_BYTES = 16 << 20  # of all files, the small ones first: a program and its settings come before its data
 PAYLOAD_BYTES = 4 << 20  # of one collective: objects are smaller
-PAYLOADS_BYTES = 64 << 20
+PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
 PICKLES = 1000  # of one payload
@@ -104,7 +104,7 @@ class Search:
     def _in_files(self) -> Iterator[Hit]:
         left = TEXTS_BYTES
         done: set[str] = set()
-        for file in self._files:
+        for file in sorted(self._files, key=lambda file: file.size_bytes):
             if file.place is not Place.INSIDE or file.sha256 in done:
                 continue
             done.add(file.sha256)
@@ -168,7 +168,8 @@ def taken_out(rank: dict[str, object]) -> Iterator[Finding]:
     for key, place in (("redacted", "variable"), ("redacted_arguments", "argument")):
         names = rank.get(key)
         for name in names if isinstance(names, list) else ():
-            yield Finding(place=f"{place} {str(name)[:200]}", what="looks like a secret", state=State.REDACTED)
+            shown = str(name)[:200].removeprefix(f"{place} ")
+            yield Finding(place=f"{place} {shown}", what="looks like a secret", state=State.REDACTED)
 
 
 def of_file(file: RankFile) -> Finding:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.capsule.secrets import REDACTED, looks_secret, redact, redact_arguments
+from prismdbg.capsule.secrets import (
+    REDACTED,
+    known_values,
+    looks_secret,
+    redact,
+    redact_arguments,
+    redact_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -13,7 +20,8 @@ from prismdbg.capsule.secrets import REDACTED, looks_secret, redact, redact_argu
         "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "HF_TOKEN", "HFTOKEN",
         "GITHUB_TOKEN", "PGPASSWORD", "MYSQL_PWD", "DB_PASS", "POSTGRES_PASSWORD", "my_secret", "CLIENT_SECRETS",
         "GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_AUTH_CONFIG", "npm_config_//x/:_authToken", "SSH_KEY", "TOKEN2",
-        "PRIVATE_KEY", "SSH_PASSPHRASE", "APIKEY", "COOKIE",
+        "PRIVATE_KEY", "SSH_PASSPHRASE", "APIKEY", "COOKIE", "SSHPASS", "DB_PW", "DBPASS", "apiKey", "clientSecret",
+        "SENTRY_DSN", "AUTHORIZATION", "STORAGE_ACCOUNT_KEY", "accessToken", "SLACK_WEBHOOK",
     ],
 )  # fmt: skip
 def test_secret_names(name: str) -> None:
@@ -49,6 +57,27 @@ def test_secret_names(name: str) -> None:
         ("SSL_CERT_DIR", "/etc/ssl/certs"),
         ("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt"),
         ("POSTGRES_PASSWORD_FILE", "/run/secrets/password"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/etc/gcp/key.json"),
+        ("FILES", "/home/me/.aws/credentials:/home/me/token:/home/me/secret:/data/x1"),
+        ("MAX_TOKENS", "4096"),
+        ("PIN_MEMORY", "1"),
+        ("USE_PASSWORD", "false"),
+        ("NCCL_BYPASS", "x"),
+        ("GIT_AUTHOR_NAME", "me"),
+        ("SESSION_MANAGER", "local/host:@/tmp/.ICE-unix/1"),
+        ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/0/bus"),
+        ("CHECKPOINT", "gpt2-medium-step_12000-3f786850e387550fdab836ed7e6dc881de23001b.pt"),
+        ("GIT_COMMIT", "3f786850e387550fdab836ed7e6dc881de23001b"),
+        ("RUN_ID", "2f1b7c2e-3b0a-4f7e-9d5e-0a1b2c3d4e5f"),
+        ("PYTEST_ADDOPTS", "-p no:cacheprovider"),
+        ("MASTER", "tcp://10.0.0.1:29500"),
+        ("TRAIN_ARGS", "--precision bf16 -p bf16 -u 10.0.0.1:29500 --seed 3"),
+        ("LESSOPEN", "| /usr/bin/lesspipe %s"),
+        ("DATA", "s3://bucket/path/shard-{000..127}.tar"),
+        ("CONFIG", '{"lr": 0.1, "sort_key": "loss", "eos_token": "</s>", "max_tokens": 64}'),
+        ("NVIDIA_REQUIRE_CUDA", "cuda>=12.0 brand=tesla,driver>=470,driver<471"),
+        ("SLURM_JOB_NODELIST", "node[01-16]"),
+        ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
     ],
 )
 def test_what_a_replay_needs(name: str, value: str) -> None:
@@ -71,6 +100,19 @@ def test_what_a_replay_needs(name: str, value: str) -> None:
         "eyJhbGciOiJI.eyJzdWIiOiIx.sig",
         "-----BEGIN RSA PRIVATE KEY-----\nMII",
         "Authorization: Bearer abcdefghijklmnop",
+        "Authorization: Basic bWU6aHVudGVyMg==",
+        '{"lr": 0.1, "wandb": {"api_key": "abc123"}}',
+        '{"token": "tok-12345"}',
+        "https://bucket.s3.amazonaws.com/x?X-Amz-Date=1&X-Amz-Signature=" + "ab12" * 16,
+        "https://acct.blob.core.windows.net/c?sv=2022&sig=Zm9vYmFy%2Bx",
+        "https://hooks.slack.com/services/T000/B000/" + "aB1" * 8,
+        "https://discord.com/api/webhooks/1234567890/" + "aB_" * 20,
+        "https://corp.webhook.office.com/webhookb2/" + "ab12-" * 6 + "@x/IncomingWebhook/y",
+        '{"password": "hu$nter(2)"}',
+        "https://me:hu$nt%25r@host",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=" + "aB1+" * 20 + "==;",
+        "-u me:hunter2",
+        "--header X-Api-Key:abc123",
     ],
 )
 def test_secret_values_under_any_name(value: str) -> None:
@@ -97,6 +139,10 @@ def test_redaction_keeps_the_rest_and_names_what_went() -> None:
         ("run hf_" + "aB" * 17, f"run {REDACTED}"),
         ("--db-password 12345", f"--db-password {REDACTED}"),
         ("-password hunter2", f"-password {REDACTED}"),
+        ("-p hunter2", f"-p {REDACTED}"),
+        ("-u me:hunter2", f"-u {REDACTED}"),
+        ('--cfg={"token":"abc123"}', f'--cfg={{"token":"{REDACTED}"}}'),
+        ("--url https://h/x?sig=abcdefg&n=1", f"--url https://h/x?sig={REDACTED}&n=1"),
     ],
 )
 def test_secret_arguments(words: str, kept: str) -> None:
@@ -113,7 +159,10 @@ def test_secret_arguments(words: str, kept: str) -> None:
         "--token --lr 0.1",
         "--token= --tokenizer gpt2",
         "--cert /etc/ssl/cert.pem --data=https://host/path:with@signs",
+        "--sort-key loss --metric.key=val/acc model.token_embedding=learned --session-name x --auth-type oauth",
         "--seed 1 steps=3 -m torch.distributed.run",
+        "-p 29500 -p bf16 -p 16-mixed -p configs/small.yaml -u -u host:29500",
+        "--data.tokenizer=gpt2 model.key_dim=64 --resume out/3f786850e387550fdab836ed7e6dc881de23001b/step.pt",
     ],
 )
 def test_settings_are_no_secrets_whatever_they_are_called(words: str) -> None:
@@ -131,3 +180,53 @@ def test_what_was_redacted_is_named_and_the_program_itself_never_is() -> None:
 def test_arguments_in_a_variable() -> None:
     assert looks_secret("TRAIN_ARGS", "--lr 0.1 --api-key abc")
     assert not looks_secret("TRAIN_ARGS", "--lr 0.1 --max-tokens 64")
+
+
+TOKEN = "tok" + "4f9A" * 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"401 for https://x/?access_token={TOKEN}",
+        f"bad api key: {TOKEN}",
+        f"{{'api_key': '{TOKEN}', 'lr': 0.1}}",
+        f"token={TOKEN} was refused",
+        f"ValueError: login failed: api_key={TOKEN}",
+        f"machine host login me password {TOKEN}",
+        f"cannot log in with password='{TOKEN}'",
+        f"Cookie: session={TOKEN}",
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\n{TOKEN}\n-----END OPENSSH PRIVATE KEY-----",
+    ],
+)
+def test_a_text_is_redacted_by_the_names_in_it(text: str) -> None:
+    shown = redact_text(text)
+    assert TOKEN not in shown and REDACTED in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KeyError: 'token'",
+        'Missing key(s) in state_dict: "module.layers.3.weight"',
+        "Unexpected key: layers.0.weight, expected shape [1, 2]",
+        "session timed out after 300 s; key = loss",
+        "def login(password: str, token=None): return self.token == token",
+        "password = getpass.getpass()\nsecret = os.environ['SECRET']\napi_key = args.api_key",
+        "The secret: practice. Author: me. Bearer of news",
+        "headers={'Authorization': f'Bearer {token}'}",
+        "url = 'https://{user}:{password}@host'",
+        "sha256:3f786850e387550fdab836ed7e6dc881de23001b3f786850e387550fdab836ed",
+        "tokens: 4096, key_dim: 64, auth: none",
+    ],
+)
+def test_prose_and_code_are_left_as_they_are(text: str) -> None:
+    assert redact_text(text) == text
+
+
+def test_known_values_go_wherever_they_stand() -> None:
+    known = known_values({"DB_PW": TOKEN, "LANG": "C", "PASSWORD": "postgres"}, ["python", "--password", "s3cr3t!x"])
+    assert known == ("s3cr3t!x", TOKEN)  # a word that may stand anywhere is not searched for
+    assert redact_text(f"a {TOKEN}b s3cr3t!x postgres", known) == f"a {REDACTED}b {REDACTED} postgres"
+    assert redact({"MINE": f"x{TOKEN}"}, known).redacted == ("MINE",)
+    assert redact_arguments(["x", f"y{TOKEN}"], known).words == ("x", f"y{REDACTED}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 INJECT = ROOT / "prismdbg" / "rank" / "inject"
 
 
-def run(code: str) -> str:
+def run(code: str, *files: str) -> str:
     """As a replay from the start does it: `sitecustomize` is there first."""
+    told = {"PRISMDBG_REDACTED": "API_KEY,HF_TOKEN", "PRISMDBG_REDACTED_FILES": json.dumps(files)}
     done = subprocess.run(
         [sys.executable, "-c", f"import os\n{code}"],
-        env={"PYTHONPATH": f"{INJECT}:{ROOT}", "PRISMDBG_REDACTED": "API_KEY,HF_TOKEN", "PATH": "/bin"},
+        env={"PYTHONPATH": f"{INJECT}:{ROOT}", **told, "PATH": "/bin"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -51,3 +53,44 @@ def test_also_as_bytes() -> None:
 )
 def test_all_else_is_as_ever(code: str, printed: str) -> None:
     assert run(code) == f"{printed}\n"
+
+
+@pytest.fixture
+def netrc(tmp_path: Path) -> Path:
+    """Empty, as a replay lays it; a link leads there, too."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    (tmp_path / "home" / ".netrc").touch()
+    return tmp_path / "home" / ".netrc"
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        "open(PATH)",
+        "open(PATH, 'rb')",
+        "os.open(PATH, os.O_RDONLY)",
+        "__import__('pathlib').Path(PATH).read_text()",
+        "__import__('netrc').netrc(PATH)",
+        "open(os.fsencode(PATH))",
+        "os.chdir(os.path.dirname(PATH)), open('.netrc')",
+        "open(PATH.replace('home', 'link'))",
+    ],
+)
+def test_reading_a_file_of_credentials_says_how_to_bring_it(reading: str, netrc: Path) -> None:
+    said = run(f"PATH = {str(netrc)!r}\n{reading}", str(netrc))
+    assert f"RedactedFile: {netrc} is not in this capsule: it holds credentials" in said
+    assert f"--with-file {netrc}" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("print(os.path.exists(PATH), open(__import__('os').devnull).read())", "True "),
+        ("open(PATH, 'w').write('mine'); print(open(PATH).read())", "mine"),
+        ("open(PATH + '2', 'w').write('other'); print(open(PATH + '2').read())", "other"),
+        ("print('PRISMDBG_REDACTED_FILES' in os.environ)", "False"),
+    ],
+)
+def test_all_other_files_are_as_ever(code: str, printed: str, netrc: Path) -> None:
+    assert run(f"PATH = {str(netrc)!r}\n{code}", str(netrc)) == f"{printed}\n"

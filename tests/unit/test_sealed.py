@@ -81,7 +81,7 @@ def test_there_and_back(copy: Path, keys: Path, tmp_path: Path, identity: str) -
 
 
 def test_who_signed_is_said_without_being_asked(copy: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("inspect", "verify", "unpack"):
+    for command in ("inspect", "verify", "why", "unpack"):
         assert main.run([command, str(copy), "--identity", str(keys / "alice.age")]) == ExitCode.OK
         shown = capsys.readouterr()
         assert shown.err.count("is signed with ED25519 key SHA256:") == 1, shown.err
@@ -119,7 +119,7 @@ def nonsense(path: Path) -> None:
         (lambda path: sealed.signature_path(path).write_bytes(bytes(70_000)), "is no signature"),
     ],
 )
-@pytest.mark.parametrize("command", ["unpack", "inspect", "verify", "replay", "debug"])
+@pytest.mark.parametrize("command", ["unpack", "inspect", "verify", "replay", "debug", "why", "open"])
 def test_an_archive_that_is_not_as_it_was_signed(
     copy: Path,
     keys: Path,

@@ -1,0 +1,173 @@
+"""What is kept in a capsule is found by place: in files, in received objects, in raw memory; sharing asks for it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from capsules import IMAGE, MANIFEST, RANK, make_capsule
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_log import TinyLog
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.files import add_files
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.verify import verify
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import TensorMeta
+from prismdbg.model.moment import Moment
+from prismdbg.workflows import secret_search
+from prismdbg.workflows.secret_search import State, pickled_texts, report
+
+SECRET = "q7" + "aB3x" * 6
+OBJECT = {"lr": 0.1, "deep": [{"api_key": SECRET}], "name": "token"}
+
+
+def capsule_of(
+    path: Path, objects: tuple[object, ...] = (), files: tuple[Path, ...] = (), manifest: Manifest = MANIFEST
+) -> Capsule:
+    """`objects` were broadcast to the rank, each after some padding of another sender."""
+    log = TinyLog(path.parent / f"{path.name}-log")
+    log.group("0", (0, 1), "default_pg")
+    for number, value in enumerate(objects, start=1):
+        data = bytes(8) + pickle.dumps(value, protocol=4 + number % 2) + b"\x80\x04junk"
+        log.complete(log.issue(0, number, op="c10d::broadcast_", outputs=[TensorMeta((len(data),), "uint8")]), data)
+    log.complete(log.issue(1, 1), SECRET.encode())  # floats are no text
+    with CapsuleWriter(path) as writer:
+        writer.add_tree(layout.LOG, log.folder)
+        add_files(writer, map(str, files))
+        writer.add_json(layout.RANK, RANK)
+        return writer.finish(replace(manifest, moment_b=Moment(1, 1)))
+
+
+def test_a_received_object_is_read_without_unpickling_it(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> object:
+            return (Path.touch, (tmp_path / "touched",))
+
+    capsule = capsule_of(tmp_path / "capsule", (OBJECT, {"again": "hf_" + SECRET * 2}, [Evil(), {"password": "pw-x1"}]))
+    found = report(capsule)
+    places = {finding.place for finding in found.kept}
+    assert places == {f"payload of 0.{n} (broadcast)" for n in (1, 2, 3)}
+    assert not (tmp_path / "touched").exists()
+    data = (capsule.log / "payload.00000.seg").read_bytes()
+    masked = {data[hit.start : hit.stop].decode() for hit in found.hits}
+    assert {SECRET, "hf_" + SECRET * 2, "pw-x1"} <= masked
+
+
+def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
+    values = [{"password": f"x-{number}-y"} for number in range(3)]
+    texts = [text for _, text in pickled_texts(pickle.dumps(values, protocol=4))]
+    assert texts == ["password", "x-0-y", "password", "x-1-y", "password", "x-2-y"]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_no_pickle_and_no_error(data: bytes) -> None:
+    for start, text in pickled_texts(b"\x80\x04" + data):
+        assert (b"\x80\x04" + data)[start : start + len(text.encode("utf-8", "surrogatepass"))] or not text
+
+
+def test_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+    settings, program, data = (tmp_path / name for name in ("settings.yaml", "train.py", "data.bin"))
+    settings.write_text(f"lr: 0.1\napi_key: {SECRET}\n")
+    program.write_text("password = input()\n")
+    data.write_bytes(b"\0" + f"api_key: {SECRET}".encode())
+    found = report(capsule_of(tmp_path / "capsule", files=(settings, program, data)))
+    assert [finding.place for finding in found.kept] == [f"file {settings}:2"]
+    assert found.unsearched == (f"file {data}: it is no text",)
+
+
+def test_what_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret_search, "TEXT_BYTES", 100)
+    monkeypatch.setattr(secret_search, "PAYLOAD_BYTES", 100)
+    (tmp_path / "data.txt").write_text("x" * 150 + f" api_key={SECRET}")
+    capsule = capsule_of(tmp_path / "capsule", ({"text": "y" * 200},), (tmp_path / "data.txt",))
+    found = report(capsule)
+    assert found.kept == () and len(found.unsearched) == 2
+    search = secret_search.Search(
+        capsule.path, secret_search.read_files(capsule), read_log(capsule.log), known=(SECRET,)
+    )
+    assert [hit.place for hit in search.hits()] == [f"file {tmp_path / 'data.txt'}:1"]  # a known value, wherever it is
+
+
+def test_raw_memory_is_searched_and_never_said_to_be_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = make_capsule(tmp_path / "clean", IMAGE)
+    assert [(finding.place, finding.state) for finding in report(capsule).kept] == [("checkpoint", State.KEPT)]
+    assert main.run(["pack", "--share", str(capsule.path)]) == 1
+    said = capsys.readouterr().err
+    assert "cannot be searched exhaustively" in said and "--share-anyway" in said and "--origin start" in said
+    images = tmp_path / "images"
+    images.mkdir()
+    filler = bytes(secret_search.MEMORY_CHUNK - 20)  # across two chunks
+    (images / "pages-1.img").write_bytes(filler + b"\0API_KEY=x\0hf_" + SECRET.encode() * 2)
+    with CapsuleWriter(tmp_path / "told") as writer:
+        TinyLog(tmp_path / "log").issue(0, 1)
+        writer.add_tree(layout.LOG, tmp_path / "log")
+        writer.add_json(layout.RANK, RANK)
+        writer.add_checkpoint(images)
+        told = writer.finish(replace(IMAGE, moment_b=MANIFEST.moment_b))
+    kinds = {finding.what for finding in report(told).kept if finding.place == "checkpoint/pages-1.img"}
+    assert {"variable API_KEY", "Hugging Face token"} <= kinds
+
+
+@pytest.mark.parametrize("where", ["environment", "orig_argv", "incident", "note"])
+def test_an_old_or_foreign_capsule_is_searched_too(tmp_path: Path, where: str) -> None:
+    """One that holds in the clear what this version would have taken out, and no list."""
+    manifest, rank = MANIFEST, dict(RANK)
+    if where == "incident":
+        manifest = replace(manifest, incident=replace(manifest.incident, text=f"api_key={SECRET}"))
+    elif where == "note":
+        manifest = replace(manifest, notes=(f"token={SECRET}",))
+    else:
+        rank |= {where: {"MY_TOKEN": SECRET} if where == "environment" else ["python", f"--url=https://me:{SECRET}@h"]}
+    log = TinyLog(tmp_path / "log")
+    log.issue(0, 1)
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_tree(layout.LOG, tmp_path / "log")
+        writer.add_json(layout.RANK, rank)
+        capsule = writer.finish(manifest)
+    (kept,) = {finding.place.split(" ")[0].rstrip(":") for finding in report(capsule).kept}
+    assert kept == {"environment": "variable", "orig_argv": "argument"}.get(where, "manifest")
+
+
+def test_masked_in_a_copy_and_the_capsule_itself_untouched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"lr: 0.1\napi_key: {SECRET}\n")
+    capsule = capsule_of(tmp_path / "capsule", (OBJECT,), (settings,))
+    before = {path: path.read_bytes() for path in capsule.path.rglob("*") if path.is_file()}
+    target = tmp_path / "shared.tar.zst"
+    assert main.run(["pack", "--share", "--redact", str(capsule.path), "-o", str(target)]) == ExitCode.OK
+    assert main.run(["unpack", str(target), "-o", str(tmp_path / "there")]) == ExitCode.OK
+    assert {path: path.read_bytes() for path in capsule.path.rglob("*") if path.is_file()} == before
+    there = Capsule.open(tmp_path / "there")
+    verify(there.path)
+    held = [path for path in there.path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert [path.name for path in held] == ["payload.00000.seg"]  # the floats, whatever they say
+    payload = held[0].read_bytes()
+    assert payload.count(SECRET.encode()) == 1 and pickle.loads(payload[8:])["deep"][0]["api_key"] == "*" * len(SECRET)  # noqa: S301
+    assert {finding.state for finding in report(there).findings} == {State.REDACTED}
+    assert "masked" in capsys.readouterr().err
+
+
+def test_options_that_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(make_capsule(tmp_path / "capsule").path)
+    assert main.run(["pack", "--redact", path]) == ExitCode.USAGE
+    assert main.run(["pack", "--share", "--share-anyway", path]) == ExitCode.USAGE
+    assert main.run(["pack", "--share", path]) == ExitCode.OK  # nothing is in it
+    assert capsys.readouterr().out == f"{path}.tar.zst\n"
+
+
+def test_a_list_that_was_altered_is_refused(tmp_path: Path) -> None:
+    listed = {"findings": [{"place": "variable X", "what": "y", "state": "fine"}]}
+    capsule = make_capsule(tmp_path / "capsule", secrets=listed)
+    with pytest.raises(CapsuleError, match="state is 'fine'"):
+        report(capsule)
+    assert json.loads((capsule.path / layout.SECRETS).read_text()) == listed
