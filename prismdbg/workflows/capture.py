@@ -326,6 +326,8 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
+        if not alive and all(r.record_id < taken.past_records for r in read_log(folder).collectives):
+            raise RankLost(f"rank {folder.name} has ended where its image was taken: nothing follows", hint=ENDED_HINT)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
             return None
