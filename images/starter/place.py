@@ -153,11 +153,11 @@ def hide(paths: list[str], bound: list[str]) -> None:
     Called when those layers are all that can be reached; what is bound from outside is left alone.
     """
     for path in paths:
-        real = os.path.realpath(path)
+        real = str(Path(path).parent.resolve() / Path(path).name)  # a link itself, not what it leads to
         if any(f"{real}/".startswith(f"{target}/") or f"{target}/".startswith(f"{real}/") for target in bound):
             continue
         with contextlib.suppress(OSError):  # gone, or on a file system that is seen read-only
-            if Path(real).is_dir():
+            if Path(real).is_dir() and not Path(real).is_symlink():
                 shutil.rmtree(real, ignore_errors=True)
             else:
                 Path(real).unlink()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from prismdbg.expr.parser import parse
 from prismdbg.protocol.values import group_to_json
@@ -100,6 +103,16 @@ def _looking(replaying: Replaying) -> dict[str, Verb]:
             reply |= {**gate.told, "stopped": stop.reason}
         return {**reply, "number": gate.number, "tally": replayer.tally_json()}
 
+    def surroundings(_: Message) -> Message:
+        """What results may depend on beside the program, by title."""
+        found = {
+            "number of threads": torch.get_num_threads(),
+            "instruction set": torch.backends.cpu.get_cpu_capability(),
+            "version of Python": platform.python_version(),
+            "version of torch": torch.__version__,
+        }
+        return {"surroundings": {title: str(value) for title, value in found.items()}}
+
     def stack(_: Message) -> Message:
         return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
 
@@ -144,6 +157,7 @@ def _looking(replaying: Replaying) -> dict[str, Verb]:
 
     return {
         "progress": progress,
+        "surroundings": surroundings,
         "stack": stack,
         "evaluate": evaluate,
         "difference": difference,

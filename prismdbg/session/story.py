@@ -33,9 +33,21 @@ def render_story(event: Json, source: Sequence[str] = ()) -> str:
         _side_by_side(expected, actual, event["differences"]),
         _history(event),
         list(source),
+        causes_lines(event),
         [f"what to do: {advice(event)}"],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def causes_lines(event: Json) -> list[str]:
+    """Nothing where nobody has looked for them."""
+    causes = event.get("causes")
+    if not causes:
+        return []
+    lines = ["likely causes:", *(f"  {text}" for text in causes["found"])] if causes["found"] else []
+    if causes["not_found"]:
+        lines.append(f"looked for and not found: {', '.join(causes['not_found'])}")
+    return lines
 
 
 def headline(event: Json) -> str:

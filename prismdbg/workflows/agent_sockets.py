@@ -10,7 +10,8 @@ import socket
 import time
 from pathlib import Path
 
-from prismdbg.errors import FacilityError
+from prismdbg.errors import FacilityError, RankLost, UsageError
+from prismdbg.workflows.rank_lock import alone_with_rank
 
 KEPT_S = 3600.0
 
@@ -38,6 +39,17 @@ def remove_dead(base: Path) -> None:
 
 
 def _answers(path: Path) -> bool:
+    """A rank that is being captured does, though nobody may ask it now."""
+    try:
+        with alone_with_rank(path, bound_s=0):
+            return _accepts(path)
+    except UsageError:
+        return True
+    except RankLost:
+        return False
+
+
+def _accepts(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(1.0)
         try:

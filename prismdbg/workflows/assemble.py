@@ -27,7 +27,7 @@ from prismdbg.workflows import rank_half
 from prismdbg.workflows.incidents import attempt_of
 from prismdbg.workflows.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.workflows.packed_memory import add_trace
-from prismdbg.workflows.rank_paths import rank_paths
+from prismdbg.workflows.rank_paths import changed_after_read, rank_paths
 from prismdbg.workflows.redaction import Redaction, homes_of
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
@@ -68,6 +68,8 @@ def assemble(parts: Ingredients) -> Capsule:
         a, b = _ends(log, span)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
         there = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
+        began_ns = (parts.folder / "rank.json").stat().st_mtime_ns
+        there["changed"] = [path for path in changed_after_read(log, rank, began_ns) if path in paths.files]
         environment_files = environment_of(parts.run, parts.folder)
         files = add_files(
             writer,

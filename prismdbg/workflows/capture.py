@@ -28,6 +28,7 @@ from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
 from prismdbg.workflows.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.workflows.costs import predict_image
+from prismdbg.workflows.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.workflows.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.workflows.run_folder import RunFolder, read_json
 
@@ -97,7 +98,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     holder = new_holder()
     with told_of_its_end(folder):
         say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
-        with AgentClient(socket_of(folder)) as agent:  # refused while another capture has the window
+        with agent_of(folder) as agent:  # refused while another capture has the window
             agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **holder)
     try:
         taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
@@ -146,6 +147,14 @@ def socket_of(folder: Path) -> Path:
     if not still_runs(rank):
         raise RankLost(f"rank {folder.name} has ended", hint=ENDED_HINT)
     return Path(rank["socket"])
+
+
+@contextmanager
+def agent_of(folder: Path, *, bound_s: float = BOUND_S) -> Iterator[AgentClient]:
+    """A connection to the rank's agent, while nobody else has one."""
+    socket = socket_of(folder)
+    with alone_with_rank(socket, bound_s=bound_s), AgentClient(socket) as agent:
+        yield agent
 
 
 @contextmanager
@@ -204,12 +213,12 @@ def take_image(
     restore is taken once more, and then refused.
     """
     held_by, criu = holder or new_holder(), bundle.find()
-    with told_of_its_end(folder):
+    with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
         taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
     if left := process_images.unrestorable(criu, images):
         say(f"rank {folder.name}: the image holds {left[0]}, which no replay can restore; it is taken once more")
         shutil.rmtree(images)
-        with told_of_its_end(folder):
+        with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
             taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
         left = process_images.unrestorable(criu, images)
     if left:
@@ -326,6 +335,8 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
+        if not alive and all(r.record_id < taken.past_records for r in read_log(folder).collectives):
+            raise RankLost(f"rank {folder.name} has ended where its image was taken: nothing follows", hint=ENDED_HINT)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
             return None
@@ -347,7 +358,7 @@ def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) ->
     """Payloads again as `record` was told."""
     on, steps, size_bytes = config.payload_window
     try:
-        with AgentClient(socket_of(folder)) as agent:
+        with agent_of(folder, bound_s=LEASE_S) as agent:
             agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
     except RankLost:
         return  # it ended by itself: nothing to put back

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentClient
-from prismdbg.workflows.capture import PATIENT, Patience, Say, Taken, socket_of, take_image, told_of_its_end
+from prismdbg.workflows.capture import PATIENT, Patience, Say, Taken, agent_of, take_image, told_of_its_end
 from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
 
 KEPT = 2
@@ -67,7 +66,7 @@ def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     kept = _drop_old(run, folder)
-    with told_of_its_end(folder), AgentClient(socket_of(folder)) as agent:
+    with told_of_its_end(folder), agent_of(folder) as agent:
         agent.ask("keep_from", step=kept[0].moment.step)
     return kept[-1]
 

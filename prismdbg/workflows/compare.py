@@ -18,6 +18,8 @@ from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.session.frames import frames_of, own_frame
+from prismdbg.session.story import causes_lines
+from prismdbg.workflows.divergence import with_causes
 from prismdbg.workflows.replay import LiveReplay, Say, redacted_arguments
 from prismdbg.workflows.verdict import End, Outcome, Recorded, Seen, decide
 
@@ -117,6 +119,8 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
         _follow(live, verdict, timeout_s)
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
+    if verdict.outcome is Outcome.DIVERGED and verdict.story is None:
+        verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.runtime))
     other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
     if other_end and (text := redacted_arguments(live.capsule)):
         verdict.notes.append(text)
@@ -158,7 +162,8 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay) -> bool:
     verdict.moment = str(event.get("moment", verdict.moment))
     verdict.tally = event.get("tally", verdict.tally)
     if kind == "diverged":
-        verdict.end, verdict.story = End.DIFFERED, event
+        verdict.end = End.DIFFERED
+        verdict.story = with_causes(event, live.capsule, live.client, live.runtime)
         verdict.source = _source(live, event)
         return True
     if kind == "exception":

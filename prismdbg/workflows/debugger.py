@@ -27,6 +27,7 @@ from prismdbg.session.standing import Standing
 from prismdbg.session.stop_check import names_help
 from prismdbg.session.trace_place import TracePlace
 from prismdbg.workflows.arrivals import Arrivals
+from prismdbg.workflows.divergence import with_causes
 from prismdbg.workflows.driver import Driver, Interrupted, Settings, Tell, Travel
 from prismdbg.workflows.journeys import Journeys
 from prismdbg.workflows.known_names import known_names
@@ -203,7 +204,7 @@ def debug(
     travel: Live, tell: Tell, *, settings: Settings | None = None, how_it_ended: Callable[[], str] = lambda: ""
 ) -> Debugger:
     """The debugger of a capsule's replay, with all that the capsule and its run know."""
-    return Debugger(
+    made = Debugger(
         travel,
         tell,
         end_record=travel.end_record,
@@ -216,6 +217,8 @@ def debug(
         strict=travel.strict,
         standing=standing_of(travel),
     )
+    made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client)
+    return made
 
 
 def standing_of(live: Live) -> Standing | None:

@@ -68,6 +68,7 @@ class Driver:
         self.strict = False
         self.traces = False
         self.switched_off = False  # by who debugs: where it is needed again, that is said
+        self.explain: Callable[[Json], Json] = lambda story: story  # adds likely causes to a divergence
         self._tell = tell
         self._settings = settings
         self._how_it_ended = how_it_ended
@@ -168,6 +169,8 @@ class Driver:
 
     def take(self, event: Json, run: Run | None = None) -> None:
         """One event of the rank."""
+        if event.get("event") == "diverged":
+            event = self.explain(event)
         notice = self.session.named(notices.parse_notice(event))
         if isinstance(notice, Stopped) and run is not None and self._passes(notice, run):
             return

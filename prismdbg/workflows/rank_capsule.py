@@ -16,7 +16,7 @@ from prismdbg.workflows.capture import Say
 from prismdbg.workflows.emulated_run import OWN_NAME, SHOWN, EmulatedRun, read_emulated
 from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.pack import read_manifest
-from prismdbg.workflows.rank_paths import files_read
+from prismdbg.workflows.rank_paths import changed_after_read
 from prismdbg.workflows.ranks_alive import RankProcess, still_runs
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
@@ -96,19 +96,8 @@ def incident_of(log: RankLog, otherwise: str) -> Incident:
 
 def changed_since(log: RankLog, folder: Path) -> str:
     """A file that the program read and that was written to after that; empty where there is none."""
-    wall_ns = log.wall_offset_ns
-    read_at: dict[str, int] = {}
-    for note in log.notes:
-        if note.kind == "file":
-            read_at.setdefault(str(note.data["path"]), note.time_ns + wall_ns)
     began_ns = (folder / "rank.json").stat().st_mtime_ns
-    for path in files_read(log, read_json(folder / "rank.json")):
-        try:
-            if Path(path).stat().st_mtime_ns > read_at.get(path, began_ns):
-                return path
-        except OSError:
-            continue  # the capsule says that it is missing
-    return ""
+    return next(changed_after_read(log, read_json(folder / "rank.json"), began_ns), "")
 
 
 def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
+from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import bundle
@@ -29,6 +30,8 @@ from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, Laid
 from prismdbg.runtime.starter_spec import make_folders
 from prismdbg.workflows import rank_half
 from prismdbg.workflows.injection import cache_dir, make_inject_folder
+from prismdbg.workflows.later_files import later_files
+from prismdbg.workflows.rank_paths import written_into
 from prismdbg.workflows.source_overlay import Overlay
 
 
@@ -83,6 +86,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     prepared = session / CONTROL_FOLDER / "images"
     process_images.prepare_restore(criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint))
     socket = PurePosixPath(str(rank["socket"]))
+    laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ImageOrigin(
@@ -105,9 +109,9 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
             Bind(source=_rank_half(capsule, session), target=f"{rank['inject']}/prismdbg"),
             *_native(f"{rank['inject']}/native"),
         ),
-        files=_laid(request, image.files),
-        folders=(*image.folders, *_paths(rank, "folders")),
-        absent=_paths(rank, "absent"),
+        files=laid,
+        folders=folders,
+        absent=_absent(capsule, session, laid, folders),
         addresses=image.addresses,
         hostname=str(rank["hardware"].get("node", "")),
         uid=image.uid,
@@ -131,9 +135,11 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         rank=manifest.rank,
         world_size=manifest.world_size,
         memory_cap=int(rank.get("memory_cap", 0)),
-        seeds=dict(rank.get("seeds", {})),
+        seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
         extra={"emulation": rank["emulation"]} if "emulation" in rank else {},
     ).save(config)
+    laid, folders = _laid(request, ()), _paths(rank, "folders")
+    laid = request.overlay.over(laid) if request.overlay is not None else laid
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ProgramOrigin(
@@ -147,9 +153,9 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=_native(str(cache_dir() / "native")),
-        files=request.overlay.over(_laid(request, ())) if request.overlay is not None else _laid(request, ()),
-        folders=_paths(rank, "folders"),
-        absent=_paths(rank, "absent"),
+        files=laid,
+        folders=folders,
+        absent=_absent(capsule, session, laid, folders),
         hostname=str(rank["hardware"].get("node", "")),
         uid=os.getuid(),
         gid=os.getgid(),
@@ -224,6 +230,27 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
 
 def _redacted(capsule: Capsule) -> tuple[RankFile, ...]:
     return tuple(file for file in read_files(capsule) if file.place is Place.REDACTED)
+
+
+def _absent(capsule: Capsule, session: Path, laid: tuple[LaidFile, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """What the rank made itself later, and what lies on this machine now and is younger than A."""
+    rank, log = capsule.rank(), read_log(capsule.log)
+    made = _paths(rank, "absent")
+    if not (since_ns := begins_ns(capsule.manifest.origin, rank, log)):
+        return made
+    own = [str(rank.get(name, "")) for name in ("prefix", "base_prefix")]
+    left_out = [*filter(None, own), str(Path(str(rank.get("inject", "/-"))).parent), str(session), str(capsule.path)]
+    known = {*(file.target for file in laid), *folders}
+    return (*made, *later_files(written_into(log, rank), since_ns, known=known, left_out=left_out))
+
+
+def begins_ns(origin: Origin, rank: Mapping[str, Any], log: RankLog) -> int:
+    """A as time since the epoch; 0 where it is not known."""
+    if origin is Origin.START:
+        return int(rank.get("started_ns", 0))
+    past = int(rank.get("past_records", 0))
+    first = min((r.time_created_ns for r in log.collectives if r.record_id >= past), default=None)
+    return first + log.wall_offset_ns if first is not None else 0
 
 
 def _laid(request: ReplayRequest, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:

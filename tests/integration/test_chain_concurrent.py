@@ -1,4 +1,4 @@
-"""Two captures of one rank at once: one is refused, and the other's capsule is whole."""
+"""Two clients of one rank at once: of two captures one is refused, and the other's capsule is whole."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from chain import PARTS, Recording, Said, assert_same, prismdbg, recording, replay
+from chain import PARTS, Recording, Said, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
-from test_chain_interrupted import payloads_are_off
+from test_chain_interrupted import capturing, payloads_are_off
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -31,7 +31,7 @@ def test_the_refused_capture_leaves_the_other_one_alone(tmp_path: Path) -> None:
     for capsule in made:
         said = prismdbg("verify", capsule)
         assert said.code == 0, said.out
-        assert_same(replay(capsule), capsule)
+        assert_identical(replay(capsule), capsule)
 
 
 def two_at_once(job: Recording, home: Path, number: int) -> list[Path]:
@@ -49,3 +49,18 @@ def two_at_once(job: Recording, home: Path, number: int) -> list[Path]:
     assert made == [output for output in outputs if output.exists()]
     assert made, said
     return made
+
+
+def test_a_capture_that_comes_during_the_dump(tmp_path: Path) -> None:
+    """Its connection would be in the other one's image, which cannot be dumped then."""
+    (tmp_path / "told").mkdir()
+    with recording(torchrun(PARTS / "until_told.py", tmp_path / "told", ranks=2), tmp_path) as job:
+        job.wait_for_step(RANK, 3)
+        with capturing(job, tmp_path / "first", WINDOW) as first:
+            first.comes_to("dumping")
+            second = prismdbg("capture", job.run.path, "--rank", RANK, "--window", WINDOW, "-o", tmp_path / "second")
+            assert first.process.wait(120) == 0
+        assert second.code == 2 and "another capture of this rank is under way" in second.err, second.err
+        (tmp_path / "told" / "last").write_text(str(job.step(0) + 5))
+        assert job.end().code == 0
+    assert_identical(replay(tmp_path / "first"), tmp_path / "first")

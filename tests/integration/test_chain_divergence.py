@@ -19,10 +19,10 @@ NO_ENGINE = plain_environment(DOCKER_HOST="unix:///nowhere/docker.sock")
 
 @pytest.fixture(scope="module")
 def other_rate(nan_from_start: Taken, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rank's capsule, and its program is told another learning rate."""
+    """The rank's capsule, and its program is told another learning rate. Nobody knows how its generators began."""
     capsule = nan_from_start.capsule
     argv = [*_rank(capsule)["orig_argv"], "--lr", "2.1e-3"]
-    return altered(capsule, tmp_path_factory.mktemp("diverging") / "capsule", orig_argv=argv)
+    return altered(capsule, tmp_path_factory.mktemp("diverging") / "capsule", orig_argv=argv, seeds={})
 
 
 def _rank(capsule: Path) -> dict[str, Any]:
@@ -44,6 +44,8 @@ def test_a_divergence_is_told_with_its_story(other_rate: Path, first_difference:
     assert re.search(r"incidents/nan/train\.py:\d+", said.out)
     assert re.search(r"^-> +\d+ +dist\.all_reduce\(mean\)", said.out, re.MULTILINE)
     assert not said.out.startswith("identical")
+    assert "possible: the capsule does not hold how the random generators of random, torch began" in said.out
+    assert "looked for and not found: changed files, another environment" in said.out
 
 
 def test_the_story_as_json(other_rate: Path, first_difference: str) -> None:
@@ -60,6 +62,7 @@ def test_a_program_that_ends_early_diverges(nan_from_start: Taken, tmp_path: Pat
     argv = [*_rank(nan_from_start.capsule)["orig_argv"], "--steps", "20"]
     verdict = replay(altered(nan_from_start.capsule, tmp_path / "short", orig_argv=argv), code=5)
     assert verdict["outcome"] == "diverged"
+    assert any(note.startswith("looked for and not found: changed files") for note in verdict["notes"])
 
 
 @pytest.mark.parametrize("fixture", ["nan_from_start", "nan_with_checkpoints"])

@@ -29,6 +29,8 @@ def resumable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Pat
         said = prismdbg("capture", job.run.path, "--rank", 0, "--origin", "start", "-o", home / "start")
         assert said.code == 0, said.err
     (out / "settings.txt").write_text("rate 0.2\n")  # changed since
+    (out / "another").mkdir()
+    (out / "another" / "run.txt").write_text("of another run")
     return out, home / "image", home / "start"
 
 
@@ -53,4 +55,5 @@ def test_the_rank_finds_what_it_found(resumable: tuple[Path, Path, Path], origin
     assert_identical(verdict, capsule)
     if origin == "start":
         assert "rate 0.1" in verdict["output"] and "goes on from" not in verdict["output"]
+        assert "found ['settings.txt']" in verdict["output"]
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

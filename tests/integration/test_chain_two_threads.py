@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chain import PARTS, Recording, assert_same, prismdbg, recording, replay, span
+from chain import PARTS, Recording, assert_identical, prismdbg, recording, replay, span
 from jobs import torchrun
 from waiting import wait_for
 
@@ -31,7 +31,7 @@ def test_a_thread_on_its_way_into_a_collective(options: tuple[str, ...], tmp_pat
     capsules.append(tmp_path / "closed")
     assert any(record.op == "send" for capsule in capsules for record in span(capsule))
     for capsule in capsules:
-        assert_same(replay(capsule), capsule)
+        assert_identical(replay(capsule), capsule)
 
 
 def capture(job: Recording, output: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chain import Taken, assert_same, prismdbg, recording, replay
+from chain import Taken, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
 
 pytestmark = pytest.mark.job
@@ -30,6 +30,6 @@ def unseeded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_what_seeds_nothing_runs_again_as_it_ran(unseeded: Taken, runtime: str) -> None:
     verdict = replay(unseeded.capsule, runtime=runtime)
-    assert_same(verdict, unseeded.capsule)
+    assert_identical(verdict, unseeded.capsule)
     printed = re.findall(rf"rank {RANK} step .*", unseeded.ended.output)
     assert printed and re.findall(rf"rank {RANK} step .*", verdict["output"]) == printed

@@ -62,8 +62,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Moment]]:
         )  # fmt: skip
 
     monkeypatch.setattr(checkpoints, "take_image", take_image)
-    monkeypatch.setattr(checkpoints, "socket_of", lambda folder: folder)
-    monkeypatch.setattr(checkpoints, "AgentClient", Agent)
+    monkeypatch.setattr(checkpoints, "agent_of", Agent)
     Agent.asked.clear()
     yield moments
 

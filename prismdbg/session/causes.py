@@ -1,0 +1,96 @@
+"""Why a replay may differ from its record, as far as that can be checked: a pure function over what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prismdbg.session.source_calls import Kind, SourceCall
+
+SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a replay that diverged.
+
+    values_only: the call is the recorded one, what it sends is not. changed_files: written to after the rank had read
+    them. missing: names of what was taken out of the capsule. recorded, now: what the rank ran on, by title.
+    unknown_seeds: random generators of which the capsule does not hold what they began with. calls: in the program's
+    source.
+    """
+
+    values_only: bool = False
+    from_start: bool = False
+    changed_files: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    now: Mapping[str, str] = field(default_factory=dict)
+    unknown_seeds: tuple[str, ...] = ()
+    calls: tuple[SourceCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Causes:
+    """`found`: a sentence each. `not_found`: what was looked for without a result."""
+
+    found: tuple[str, ...]
+    not_found: tuple[str, ...]
+
+
+def likely_causes(facts: Facts) -> Causes:
+    looked_for = {
+        "changed files": tuple(_files(facts)),
+        "another environment": tuple(_environment(facts)),
+        "unseeded random numbers": tuple(_random(facts)),
+        "the time": tuple(_time(facts)),
+        "uninitialized memory": tuple(_memory(facts)),
+    }
+    return Causes(
+        found=tuple(text for texts in looked_for.values() for text in texts),
+        not_found=tuple(name for name, texts in looked_for.items() if not texts),
+    )
+
+
+def _files(facts: Facts) -> Iterator[str]:
+    if facts.changed_files:
+        yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
+
+
+def _environment(facts: Facts) -> Iterator[str]:
+    for title, recorded in facts.recorded.items():
+        now = facts.now.get(title, recorded)
+        if now != recorded:
+            yield f"the {title} was {recorded} in the recorded run and is {now} in the replay"
+    if facts.missing:
+        yield f"the capsule was made without {_some(facts.missing)}"
+
+
+def _random(facts: Facts) -> Iterator[str]:
+    if facts.from_start and facts.unknown_seeds:
+        yield (
+            f"possible: the capsule does not hold how the random generators of {_some(facts.unknown_seeds)} began; "
+            "a program that does not seed them draws other numbers"
+        )
+    if facts.from_start and (calls := _of(facts, Kind.ENTROPY)):
+        yield f"possible: the program draws random numbers that no replay can repeat: {_some(calls)}"
+
+
+def _time(facts: Facts) -> Iterator[str]:
+    if calls := _of(facts, Kind.TIME):
+        yield f"possible: the program reads the time, which is not recorded: {_some(calls)}"
+
+
+def _memory(facts: Facts) -> Iterator[str]:
+    """Only values can come from it: what is called does not depend on memory that nobody wrote."""
+    if facts.values_only and (calls := _of(facts, Kind.MEMORY)):
+        yield f"possible: a tensor is sent before all of it is written: {_some(calls)}"
+
+
+def _of(facts: Facts, kind: Kind) -> tuple[str, ...]:
+    return tuple(str(call) for call in facts.calls if call.kind is kind)
+
+
+def _some(words: Sequence[str]) -> str:
+    more = len(words) - SHOWN
+    return ", ".join(words[:SHOWN]) + (f" and {more} more" if more > 0 else "")

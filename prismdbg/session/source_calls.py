@@ -1,0 +1,111 @@
+"""Calls in a program's source whose answers are others each time: the time, randomness of the operating system, memory
+as it was found. Read, never run."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    TIME = "time"
+    ENTROPY = "entropy"
+    MEMORY = "memory"
+
+
+_CALLS = {
+    **dict.fromkeys(
+        (
+            *(
+                f"time.{name}{ns}"
+                for name in ("time", "perf_counter", "monotonic", "process_time")
+                for ns in ("", "_ns")
+            ),
+            *("time.localtime", "time.gmtime", "time.ctime", "time.strftime"),
+            *(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")),
+            "datetime.date.today",
+        ),
+        Kind.TIME,
+    ),
+    **dict.fromkeys(
+        (
+            *("os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4", "random.SystemRandom", "torch.seed"),
+            *(
+                f"secrets.{name}"
+                for name in ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
+            ),
+        ),
+        Kind.ENTROPY,
+    ),
+    **dict.fromkeys(
+        ("torch.empty", "torch.empty_like", "torch.empty_strided", "numpy.empty", "numpy.empty_like"), Kind.MEMORY
+    ),
+}
+_UNSEEDED = frozenset(
+    ("numpy.random.default_rng", "numpy.random.seed", "random.seed", "random.Random")
+)  # without arguments
+_METHODS = {"new_empty": Kind.MEMORY, "to_empty": Kind.MEMORY}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceCall:
+    path: str
+    line: int
+    name: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.path.rpartition('/')[2]}:{self.line} {self.name}"
+
+
+def source_calls(sources: Mapping[str, str]) -> tuple[SourceCall, ...]:
+    """`sources`: text by path. What is no Python of this version has none."""
+    return tuple(sorted({call for path, text in sources.items() for call in _calls(path, text)}))
+
+
+def _calls(path: str, text: str) -> Iterator[SourceCall]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the program's own source
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    names = dict(_imported(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (name := _dotted(node.func, names)):
+            kind = _CALLS.get(name) or _METHODS.get(name.rpartition(".")[2])
+            if kind is None and name in _UNSEEDED and not node.args and not node.keywords:
+                kind = Kind.ENTROPY
+            if kind is not None:
+                yield SourceCall(path, node.lineno, name, kind)
+
+
+def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """What a name of the module stands for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                whole = alias.asname is not None
+                yield (
+                    alias.asname or alias.name.partition(".")[0],
+                    alias.name if whole else alias.name.partition(".")[0],
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _dotted(node: ast.expr, names: Mapping[str, str]) -> str:
+    """`np.random.seed` as `numpy.random.seed`; a method of what is no name keeps its last word."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute):
+        words.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        words.append(names.get(node.id, node.id))
+    elif len(words) != 1:
+        return ""
+    return ".".join(reversed(words))

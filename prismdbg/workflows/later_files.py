@@ -1,0 +1,83 @@
+"""Files of this machine that were made or changed after the moment at which a replay begins: hidden from the rank.
+
+What native code or another process writes is in no log, so the folders that the program knows are looked through.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a whole data set
+LEFT_OUT = frozenset((".git", "__pycache__", "node_modules"))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """`known`: paths that are as they were, or are laid as they were."""
+
+    since_ns: int
+    known: Collection[str]
+    left_out: tuple[str, ...]
+    left: int
+    found: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+    def folder(self, path: str) -> bool:
+        """Whether everything in it is later, and there is something; then it stands for what is in it."""
+        if path in self.seen or path in self.left_out:
+            return False
+        self.seen.add(path)
+        first, all_later, is_empty = len(self.found), True, True
+        for entry in self._entries(path):
+            is_empty = False
+            all_later &= self._entry(entry)
+        if is_empty or not all_later or path in self.known:
+            return False
+        self.found[first:] = [path]
+        return True
+
+    def _entries(self, path: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(path) as entries:
+                found = sorted((entry for entry, _ in zip(entries, range(self.left), strict=False)), key=_name)
+        except OSError:  # gone, or not ours to look at
+            return []
+        self.left -= len(found)
+        return found
+
+    def _entry(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                return entry.name not in LEFT_OUT and self.folder(entry.path)
+            later = entry.stat(follow_symlinks=False).st_mtime_ns > self.since_ns
+        except OSError:
+            return False
+        if not later or entry.path in self.known:
+            return False
+        self.found.append(entry.path)
+        return True
+
+
+def later_files(
+    folders: Iterable[str],
+    since_ns: int,
+    *,
+    known: Collection[str],
+    left_out: Iterable[str] = (),
+    most: int = MOST_ENTRIES,
+) -> tuple[str, ...]:
+    """Below `folders`; a folder stands for all that is in it where nothing in it is older. `known`: files that are laid
+    as they were, and folders that were there. `left_out`: folders that are not looked into."""
+    search = _Search(since_ns=since_ns, known=frozenset(known), left_out=tuple(left_out), left=most)
+    for folder in sorted({os.path.normpath(folder) for folder in folders}):
+        if Path(folder).is_dir() and not Path(folder).is_symlink():
+            search.known = frozenset((*search.known, folder))  # the folder itself was named or written into
+            search.folder(folder)
+    return tuple(sorted(set(search.found)))
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name

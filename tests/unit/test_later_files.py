@@ -1,0 +1,79 @@
+"""What lies on this machine now and is younger than the moment at which a replay begins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prismdbg.workflows.later_files import later_files
+
+BEGAN_NS = 1_000_000_000_000
+
+
+def put(path: Path, later: bool) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    at_ns = BEGAN_NS + (1 if later else 0)
+    os.utime(path, ns=(at_ns, at_ns))
+    return path
+
+
+def found(home: Path, *folders: Path, known: tuple[Path, ...] = (), left_out: tuple[Path, ...] = ()) -> list[str]:
+    paths = later_files(map(str, folders or (home,)), BEGAN_NS, known=[*map(str, known)], left_out=map(str, left_out))
+    return [os.path.relpath(path, home) for path in paths]
+
+
+def test_what_was_there_stays(tmp_path: Path) -> None:
+    put(tmp_path / "data.bin", later=False)
+    put(tmp_path / "new.pt", later=True)
+    assert found(tmp_path) == ["new.pt"]
+
+
+def test_what_is_laid_as_it_was_stays(tmp_path: Path) -> None:
+    read = put(tmp_path / "settings.txt", later=True)
+    put(tmp_path / "new.pt", later=True)
+    assert found(tmp_path, known=(read,)) == ["new.pt"]
+
+
+def test_a_folder_of_later_files_goes_as_one(tmp_path: Path) -> None:
+    put(tmp_path / "steps" / "1" / "state.pt", later=True)
+    put(tmp_path / "steps" / "2" / "state.pt", later=True)
+    assert found(tmp_path) == ["steps"]
+
+
+def test_a_folder_that_was_there_stays_and_is_empty(tmp_path: Path) -> None:
+    put(tmp_path / "steps" / "1" / "state.pt", later=True)
+    assert found(tmp_path, known=(tmp_path / "steps",)) == ["steps/1"]
+    assert found(tmp_path, tmp_path / "steps") == ["steps/1"]
+    (tmp_path / "empty").mkdir()
+    assert "empty" not in found(tmp_path)
+
+
+def test_a_folder_with_something_older_keeps_that(tmp_path: Path) -> None:
+    put(tmp_path / "steps" / "old", later=False)
+    put(tmp_path / "steps" / "new", later=True)
+    assert found(tmp_path) == ["steps/new"]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere" / "new", later=True)
+    home = tmp_path / "home"
+    put(home / "old", later=False)
+    (home / "latest").symlink_to(tmp_path / "elsewhere")
+    assert found(home) == ["latest"]  # made just now
+
+
+def test_what_is_installed_is_not_looked_into(tmp_path: Path) -> None:
+    put(tmp_path / ".venv" / "lib" / "new.py", later=True)
+    put(tmp_path / ".git" / "index", later=True)
+    assert found(tmp_path, left_out=(tmp_path / ".venv",)) == []
+
+
+def test_a_large_folder_is_looked_through_in_part(tmp_path: Path) -> None:
+    for number in range(9):
+        put(tmp_path / str(number), later=True)
+    assert len(later_files([str(tmp_path)], BEGAN_NS, known=(), most=3)) == 3
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    assert found(tmp_path, tmp_path / "gone") == []
