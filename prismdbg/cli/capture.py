@@ -22,7 +22,7 @@ from prismdbg.workflows.run_folder import RunFolder
     default=1,
     show_default=True,
     metavar="STEPS",
-    help="How many steps it covers.",
+    help="How many whole steps it covers.",
 )
 @click.option(
     "--origin",

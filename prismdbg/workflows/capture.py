@@ -71,7 +71,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRequest:
-    """`window_steps`: how many steps of the log complete the capsule."""
+    """`window_steps`: how many whole steps of the log complete the capsule."""
 
     run: RunFolder
     rank: int
@@ -208,8 +208,8 @@ def take_image(
 ) -> Taken:
     """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails.
 
-    `window_steps`: the parameters' hash is wanted that many steps later; asked for while the rank stands, for it may
-    come there before anybody could ask. `holder`: who captures, from `new_holder`. An image that no runtime could
+    `window_steps`: the parameters' hash is wanted that many whole steps later; asked for while the rank stands, for it
+    may come there before anybody could ask. `holder`: who captures, from `new_holder`. An image that no runtime could
     restore is taken once more, and then refused.
     """
     held_by, criu = holder or new_holder(), bundle.find()
@@ -248,8 +248,9 @@ def _take_once(
             in_flight, is_parked = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()
             where = agent.ask("close_log", **holder)
+            moment = Moment(int(where["step"]), int(where["collective"]))
             if window_steps:
-                agent.ask("hash_at", step=int(where["step"]) + window_steps)
+                agent.ask("hash_at", step=step_after(moment, window_steps))
         except BaseException:
             with suppress(RankLost):  # it ended: what was in hand says so
                 agent.ask("release", **holder)
@@ -263,7 +264,6 @@ def _take_once(
     cost = report(criu, images)
     now = "the job goes on" if is_parked and not in_flight else "the rank goes on as it was"
     say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; {now}")
-    moment = Moment(int(where["step"]), int(where["collective"]))
     return Taken(
         images=images,
         moment=moment,
@@ -320,11 +320,16 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
         time.sleep(POLL_S)
 
 
+def step_after(moment: Moment, whole_steps: int) -> int:
+    """The step that begins once so many whole steps have passed: one that is under way at `moment` is none."""
+    return moment.step + (moment.collective > 0) + whole_steps
+
+
 def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Moment | None:
     """Waits until the window's steps are in the log, or the rank ends; gives the last moment that belongs to it."""
     if request.window_steps == 0 or (taken.in_flight and request.incident is not None):
         return None
-    target = taken.moment.step + request.window_steps
+    target = step_after(taken.moment, request.window_steps)
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
     began, moved = time.monotonic(), False
     reader, deadline = LogReader(folder), began + request.timeout_s

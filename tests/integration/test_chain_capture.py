@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from chain import Taken, assert_identical, parameters, prismdbg, replay, span
-from jobs import Ended
+from chain import Taken, assert_identical, parameters, prismdbg, recording, replay, span
+from jobs import EXAMPLES, Ended, torchrun
 
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -86,3 +86,19 @@ def test_a_packed_capsule_is_replayed(captured_live_native: Taken, tmp_path: Pat
     assert said.code == 0, said.err
     assert packed.stat().st_size < captured_live_native.manifest.size_bytes / 2
     assert_identical(replay(packed), captured_live_native.capsule)
+
+
+def test_what_cannot_be_replayed_is_no_capsule(tmp_path: Path) -> None:
+    """The window is too small for the steps that were asked for: the evidence is kept under another name."""
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    with recording(job_line, tmp_path, "--window-bytes", "2MiB") as job:
+        job.wait_for_step(1, 2)
+        said = prismdbg("capture", job.run.path, "--rank", 1, "--window", 12, "-o", tmp_path / "capsule")
+        job.wait_for_step(1, job.step(1) + 2)
+        job.stop()
+    evidence = tmp_path / "capsule.evidence"
+    assert said.code == 3 and said.out == ""
+    assert f"error: evidence kept in {evidence}, which cannot be replayed: not replayable" in said.err
+    assert not (tmp_path / "capsule").exists() and evidence.is_dir()
+    assert prismdbg("inspect", evidence).code == 0
+    assert prismdbg("verify", evidence).code == prismdbg("replay", evidence, "--runtime", "local").code == 3

@@ -12,6 +12,7 @@ from tiny_log import TinyLog
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.model.moment import Moment
 from prismdbg.workflows import capture
 from prismdbg.workflows.run_folder import RunFolder, write_json
 
@@ -27,6 +28,14 @@ def nothing_is_asked_of_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the rank was asked for something")
 
     monkeypatch.setattr(capture, "AgentClient", refuse)
+
+
+@pytest.mark.parametrize(
+    ("moment", "whole_steps", "until"),
+    [(Moment(8), 1, 9), (Moment(8, 2), 1, 10), (Moment(8, 2), 3, 12), (Moment(8, 2), 0, 9)],
+)
+def test_a_step_that_is_under_way_is_no_whole_one(moment: Moment, whole_steps: int, until: int) -> None:
+    assert capture.step_after(moment, whole_steps) == until
 
 
 def run_folder(path: Path, **facts: Any) -> RunFolder:
