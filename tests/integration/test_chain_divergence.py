@@ -62,7 +62,7 @@ def test_a_program_that_ends_early_diverges(nan_from_start: Taken, tmp_path: Pat
     argv = [*_rank(nan_from_start.capsule)["orig_argv"], "--steps", "20"]
     verdict = replay(altered(nan_from_start.capsule, tmp_path / "short", orig_argv=argv), code=5)
     assert verdict["outcome"] == "diverged"
-    assert any(note.startswith("looked for and not found: changed files") for note in verdict["notes"])
+    assert "changed files" in verdict["story"]["causes"]["not_found"], verdict
 
 
 @pytest.mark.parametrize("fixture", ["nan_from_start", "nan_with_checkpoints"])

@@ -67,7 +67,9 @@ def judged(
     capsule = make_capsule(tmp_path / "capsule", replace(manifest, incident=incident))
     rank = PlayedRank(list(events), gone)
     first, last = records.start, records.stop - 1
-    live = SimpleNamespace(capsule=capsule, client=rank, running=rank, first_record=first, end_record=last)
+    live = SimpleNamespace(
+        capsule=capsule, client=rank, running=rank, runtime="local", first_record=first, end_record=last
+    )
     return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=0.2, say=lambda _: None)
 
 
@@ -192,7 +194,10 @@ def test_the_recorded_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(capsules, "write_training", training)
     finished = {"event": "finished", "code": code, "moment": "2.2", "tally": ALL}
-    assert judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0).outcome is outcome
+    verdict = judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0)
+    assert verdict.outcome is outcome
+    looked = any(note.startswith("looked for and not found: changed files") for note in verdict.notes)
+    assert looked is (outcome is Outcome.DIVERGED)
 
 
 def test_what_stops_on_its_way_is_compared_up_to_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
