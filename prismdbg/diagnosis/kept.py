@@ -54,7 +54,8 @@ def find_kept(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[Kept]
     told = {verdict.kind for verdict in verdicts}
     for seen in evidence.incidents:
         ways = _TOLD_BY.get(seen.incident.kind, ())
-        if ways and (seen.attempt != evidence.attempt or not told.intersection(ways)):
+        only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
+        if ways and (seen.attempt != evidence.attempt or only_one_log or not told.intersection(ways)):
             yield _kept(evidence, seen)
 
 

@@ -11,6 +11,7 @@ from prismdbg.diagnosis.failures import find_failures
 from prismdbg.diagnosis.kept import find_kept
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
+from prismdbg.diagnosis.payloads import find_payloads
 from prismdbg.diagnosis.slips import find_slips
 from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.stragglers import find_stragglers
@@ -48,6 +49,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
         verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
         verdicts += find_slips(evidence, verdicts)
+        verdicts += find_payloads(evidence)
         verdicts += find_stragglers(evidence) or find_delays(evidence)
     verdicts += find_kept(evidence, verdicts)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))

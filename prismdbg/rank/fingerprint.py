@@ -12,16 +12,9 @@ from collections.abc import Sequence
 
 import torch
 
-_MASK = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-_LENGTH = 0xD6E8FEB86659FD93
+from prismdbg.model.mixing import GOLDEN, LENGTH, MASK, mix64
+
 BLOCK_WORDS = 4096
-
-
-def mix64(value: int) -> int:
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
 
 
 def _signed(value: int) -> int:
@@ -30,7 +23,7 @@ def _signed(value: int) -> int:
 
 # in memory that torch did not allocate: what is ours does not count as the program's
 WEIGHTS = torch.frombuffer(
-    array("q", (_signed(mix64(((i + 1) * _GOLDEN) & _MASK) | 1) for i in range(BLOCK_WORDS))), dtype=torch.int64
+    array("q", (_signed(mix64(((i + 1) * GOLDEN) & MASK) | 1) for i in range(BLOCK_WORDS))), dtype=torch.int64
 )
 
 
@@ -63,8 +56,8 @@ def of_tensor(tensor: torch.Tensor) -> int:
     if padded:
         sums = (data.view(torch.int64).view(-1, BLOCK_WORDS) * WEIGHTS).sum(dim=1)
         for block in sums.tolist():
-            value = (value * _GOLDEN + block) & _MASK
-    return mix64(value ^ ((size * _LENGTH) & _MASK))
+            value = (value * GOLDEN + block) & MASK
+    return mix64(value ^ ((size * LENGTH) & MASK))
 
 
 def of(tensors: Sequence[torch.Tensor]) -> int:
@@ -72,7 +65,7 @@ def of(tensors: Sequence[torch.Tensor]) -> int:
     value = 0
     with torch.no_grad():
         for tensor in tensors:
-            value = mix64((value * _GOLDEN + of_tensor(tensor)) & _MASK)
+            value = mix64((value * GOLDEN + of_tensor(tensor)) & MASK)
     return value
 
 

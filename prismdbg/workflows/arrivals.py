@@ -5,6 +5,7 @@ A capsule holds one rank's log; the others' times lie in the run folder.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.stacks import HangPlace, capsule_stacks
 from prismdbg.errors import PrismError
+from prismdbg.model.collective import Group
 from prismdbg.workflows.run_folder import RunFolder
 
 MAX_RANKS = 64  # their logs are read as a whole
@@ -28,10 +30,14 @@ class Arrival:
 
 
 class Arrivals:
-    def __init__(self, run: RunFolder | None, hang: HangPlace | None = None) -> None:
-        """`hang`: what the capsule knows of it, also where the run is not there."""
+    def __init__(
+        self, run: RunFolder | None, hang: HangPlace | None = None, groups: Sequence[Group] = (), rank: int = -1
+    ) -> None:
+        """`hang`, `groups`, `rank`: what the capsule knows, also where the run is not there."""
         self._run = run
         self.hang = hang
+        self._groups = groups
+        self._rank = rank
         self._times = lru_cache(MAX_RANKS)(self._read)
 
     @classmethod
@@ -42,7 +48,25 @@ class Arrivals:
         run = RunFolder(Path(str(inject)).parent) if inject else None
         taken = capsule_stacks(capsule)
         there = run if run is not None and run.run_json.is_file() else None
-        return cls(there, taken.hang if taken is not None else None)
+        manifest = capsule.manifest
+        return cls(there, taken.hang if taken is not None else None, manifest.groups, manifest.rank)
+
+    def in_hang(self) -> dict[str, Any] | None:
+        """The peers of the collective that the rank was captured in, where the job hung there."""
+        hang = self.hang
+        group = next((g for g in self._groups if hang is not None and f"group {g.name} #" in hang.identity), None)
+        if hang is None or group is None or self._rank not in hang.waiting:
+            return None
+        members = [
+            {
+                "rank": rank,
+                "group_rank": place,
+                "role": "this rank" if rank == self._rank else "not answered",
+                "arrived": hang.arrived(rank) or "unknown",
+            }
+            for place, rank in enumerate(group.ranks)
+        ]
+        return {"group": group.name, "title": group.title, "size": group.size, "members": members, "recorded_ns": None}
 
     def of(self, identity: str, ranks: list[int]) -> tuple[Arrival, ...]:
         """The first of them first; of a rank whose log does not have it nothing is said. Machines' clocks are as well

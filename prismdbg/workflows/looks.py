@@ -100,8 +100,12 @@ class Looks:
 
     def peers(self) -> Json:
         """With each one's arrival, where the run is there to be read."""
-        found = self._driver.ask(self._session.peers())
         stop = self._session.stop
+        parked = stop is not None and stop.reason == PARKED and self._session.astray is None
+        hung = self._arrivals.in_hang() if parked and self._arrivals is not None else None
+        if hung is not None:
+            return hung
+        found = self._driver.ask(self._session.peers())
         if self._arrivals is None or stop is None:
             return found
         ranks = [int(member["rank"]) for member in found["members"]]

@@ -292,10 +292,10 @@ class Searches:
         """The operator that made the value: looked for from the last collective outside of a backward pass, then from
         earlier ones at growing distances, until one made it of finite inputs. What looks at operators does not outlive
         a backward pass. Where none made it, the first that was given it."""
-        found = None
+        found, end = None, seen
         for start in self._starts(seen):
-            again = self._looked_at(start, seen, nan_only)
-            found = again or found
+            found = self._looked_at(start, end, nan_only) or found
+            end = start or end
             if found is not None and found["born"]:
                 return found
         return found
@@ -316,19 +316,19 @@ class Searches:
         yield from earlier[:1]
         yield None
 
-    def _looked_at(self, start: Moment | None, seen: Moment, nan_only: bool) -> Json | None:
-        """The first operator that gave the value between there and where it was seen."""
+    def _looked_at(self, start: Moment | None, end: Moment, nan_only: bool) -> Json | None:
+        """The first operator that gave the value between the two."""
         if start is None:
             self._driver.return_to(0)
-            if self._driver.traces and not self._ways.out_of_backward(seen):
+            if self._driver.traces and not self._ways.out_of_backward(end):
                 return None
         else:
             self._ways.back_to(start)
         if self._ways.at_origin:
             return None  # nothing can be asked of a rank that is still parked
-        self._driver.say_progress(f"looking at each operator up to {seen}", self._session.moment)
+        self._driver.say_progress(f"looking at each operator up to {end}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
-        self._driver.run(self._session.resume(until=str(seen)), stops="ignore", silent=True, images=False)
+        self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, images=False)
         stop = self._session.stop
         return stop.found.get("origin") if stop is not None else None
 

@@ -136,6 +136,57 @@ def test_both_sides_of_a_hang_are_captured(hung: tuple[Recording, dict[int, Path
         assert (manifest.incident.kind, manifest.origin) == (IncidentKind.HANG, Origin.IMAGE)
 
 
+def test_the_line_where_the_culprit_stands_is_told_everywhere(
+    hung: tuple[Recording, dict[int, Path]], tmp_path: Path
+) -> None:
+    """By the incident, by `why` also after the job was interrupted, and by the capsule of the rank that waits."""
+    job, capsules = hung
+    stands = f"{INCIDENTS / 'hang' / 'train.py'}:{_line_of('time.sleep(0.2)')} in wait_for"
+    (incident,) = job.supervisor["incidents"]
+    assert incident["text"].endswith(f"rank 2 stands at {stands}")
+    said = prismdbg("why", job.run.path).out
+    assert said.startswith("certain: ranks 0, 1 and 3 wait in all_reduce") and said.count("certain:") == 1, said
+    assert f"rank 2 never came: it stands at {stands}; its last call: rank 2 at 19.2" in said
+    packed = tmp_path / "waiting.tar.zst"
+    waiting = next(path for rank, path in capsules.items() if rank != 2)
+    assert prismdbg("pack", waiting, "-o", packed).code == 0
+    for path in (*capsules.values(), packed):
+        assert f"rank 2 stood at {stands}" in prismdbg("why", path).out
+    for path in (capsules[2], packed):
+        assert f"rank 2 stood at {stands}" in prismdbg("inspect", path).out
+
+
+def _line_of(words: str) -> int:
+    script = INCIDENTS / "hang" / "train.py"
+    return next(n for n, line in enumerate(script.read_text().splitlines(), start=1) if words in line)
+
+
+def test_the_culprit_is_shown_where_it_stands_and_waited_for_only_when_told(
+    hung: tuple[Recording, dict[int, Path]],
+) -> None:
+    _, capsules = hung
+    typed = "where\nnext\nprint loss\ncontinue\n"
+    said = prismdbg("debug", capsules[2], "--plain", "--runtime", "local", "--timeout", 3, typed=typed)
+    at = rf"train.py:{_line_of('time.sleep(0.2)')} in wait_for"
+    before, where, following, printed, waited = said.out.split("(prismdbg) ")
+    assert re.search(rf"rank 2 was captured outside of a collective, at .*{at}", before)
+    assert all(re.search(rf"-> +0  .*{at}", shown) for shown in (before, where))
+    for answer in (following, printed):
+        assert "error: rank 2 was captured outside of a collective" in answer
+        assert "no next collective was recorded" in answer
+    assert waited.startswith("continue") and said.code == 124
+    assert "waited 3 s for the rank's next collective after" in said.err
+
+
+def test_the_peers_of_a_hang_are_told_apart(hung: tuple[Recording, dict[int, Path]]) -> None:
+    _, capsules = hung
+    waiting = next(path for rank, path in capsules.items() if rank != 2)
+    said = prismdbg("debug", waiting, "--plain", "--runtime", "local", typed="peers\n").out
+    never = r"^ +2 +2 +not answered +never came, last at 19\.2 .*train\.py:\d+ in main$"
+    assert re.search(never, said, re.MULTILINE), said
+    assert len(re.findall(r"waits$", said, re.MULTILINE)) == 3, said
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_hang_without_a_past_is_inconclusive_and_it_is_said(
     hung: tuple[Recording, dict[int, Path]], runtime: str

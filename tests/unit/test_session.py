@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import UsageError
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.notices import (
     Diverged,
@@ -19,7 +20,8 @@ from prismdbg.session.notices import (
     Synthesized,
     parse_notice,
 )
-from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.session.session import PARKED, Ask, Phase, Session
+from prismdbg.session.standing import Standing
 
 OWN = {"filename": "/home/me/train.py", "line": 7, "name": "main"}
 LIBRARY = {"filename": "/venv/lib/python3.11/site-packages/torch/x.py", "line": 3, "name": "all_reduce"}
@@ -211,3 +213,37 @@ def test_a_failed_condition_is_told_once() -> None:
     assert session.notice(parse_notice(event))
     assert not session.notice(parse_notice({**event, "moment": "1.3"}))
     assert session.notice(parse_notice({**event, "stop": 2}))
+
+
+class TestARankThatWasCapturedOutsideOfACollective:
+    LOAD = Frame("/job/data.py", 27, "load")
+
+    def session(self) -> Session:
+        session = Session(standing=Standing(rank=1, frames=(self.LOAD,)))
+        session.begin({"moment": "5.0", "stopped": PARKED, "number": 1, "collective": {}})
+        return session
+
+    def test_says_where_it_stands_instead_of_waiting(self) -> None:
+        session = self.session()
+        asks = (session.next, session.next_step, lambda: session.until(Moment(6)), session.stack, session.peers)
+        for ask in asks:
+            with pytest.raises(UsageError, match=r"outside of a collective, at /job/data\.py:27 in load") as refused:
+                ask()
+            assert "no next collective was recorded" in refused.value.hint
+
+    def test_waits_when_told(self) -> None:
+        session = self.session()
+        assert session.continue_() == Ask("resume", {})
+        session.resumed()
+        assert session.astray is not None
+        session.notice(stopped("5.1", number=2))
+        assert session.astray is None
+        assert session.next() == Ask("resume", {"count": 1})
+
+    def test_is_there_again_after_a_way_back(self) -> None:
+        session = self.session()
+        session.continue_()
+        session.resumed()
+        session.notice(stopped("5.1", number=2))
+        session.returned({"moment": "5.0", "stopped": PARKED, "number": 1, "collective": {}})
+        assert session.astray is not None
