@@ -1,8 +1,8 @@
 """SIGKILL at random moments: `python tests/kills.py N [--seed S] [--only WHAT]`, or `make kills N=100`.
 
 Who is killed in turn: a rank, all ranks, the supervisor, all of them at once, `capture`, `replay`, `debug`, the build
-of the recorder. Afterwards logs are readable and hold whatever was complete, and after the next command nothing is left:
-no process, session, image, socket folder or temporary name. A seed gives the same choice again.
+of the recorder. Afterwards logs are readable and hold whatever was complete, and after the next command nothing is
+left: no process, session, image, socket folder or temporary name. A seed gives the same choice again.
 """
 
 # ruff: noqa: E402  the tests' own modules are found only once their folders are on the path
