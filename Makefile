@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test soak pairs demo pictures bench golden clean
+.PHONY: help setup system check format fix lint types layers test soak pairs faults kills demo pictures bench golden clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 # program=package: what must be there, and the Debian package that brings it
 PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
-	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client
+	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client bindfs=bindfs
 
 help: ## Say what each target does.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -68,12 +68,17 @@ test: setup ## All tests; what a test lacks on this machine is said as its reaso
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 
-N ?= 40
 soak: setup ## The main job N times in a row, by default 40: record, capture, replay; ends at the first failure.
-	$(BIN)/python tests/soak.py $(N)
+	$(BIN)/python tests/soak.py $(or $(N),40)
 
 pairs: setup ## 20 pairs of captures of one rank at the same time: one is refused, the other one's capsule is whole.
 	CAPTURE_PAIRS=20 $(BIN)/python -m pytest -x -q tests/integration/test_chain_concurrent.py
+
+faults: setup ## N faults, by default 200, injected into recorded jobs: they end as bare ones. SEED repeats a choice.
+	$(BIN)/python -m tests.faults $(or $(N),200) $(if $(SEED),--seed $(SEED))
+
+kills: setup ## N processes killed at random moments, by default 100: nothing complete is lost, nothing is left behind.
+	$(BIN)/python tests/kills.py $(or $(N),100) $(if $(SEED),--seed $(SEED))
 
 fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff format .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ class Waited:
     thread_id: int
 
 
+_ATTEMPT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")  # a rank's folder: its number, and that of its attempt
 _MAX_TENSORS = 1 << 16  # of one collective; a record that says more is damaged
 
 Event = Collective | Completion | Waited | StepMark | Note | Group
@@ -370,5 +372,6 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
 
 
 def iter_logs(run_ranks: Path) -> Iterator[Path]:
-    """The log folders below a run's `ranks/`, in rank order, later attempts last."""
-    yield from sorted((p for p in run_ranks.iterdir() if p.is_dir()), key=lambda p: [int(n) for n in p.name.split(".")])
+    """The log folders below a run's `ranks/`, in rank order, later attempts last. Other folders are none of ours."""
+    found = (path for path in run_ranks.iterdir() if _ATTEMPT.fullmatch(path.name) and path.is_dir())
+    yield from sorted(found, key=lambda path: [int(n) for n in path.name.split(".")])

@@ -5,6 +5,7 @@ One that a `kill -9` left behind can so be told from one that is being written, 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -18,16 +19,45 @@ _MARK = ".partial-"
 
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """A new locked folder beside `path`, 0700. Removed at the end, unless it was renamed to `path`."""
+    """A new locked folder beside `path`, 0700. Removed at the end, unless it was renamed to `path`.
+
+    Folders that writers who were killed have left there go first.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}{_MARK}", dir=path.parent))
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    remove_abandoned(path.parent)
+    folder, descriptor = _locked_folder(path)
     try:
-        lock(descriptor)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
+
+
+def _locked_folder(path: Path) -> tuple[Path, int]:
+    """Until it is locked it looks abandoned, and may be removed by another writer."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}{_MARK}", dir=path.parent))
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with contextlib.suppress(BlockingIOError):
+                lock(descriptor)
+                if folder.exists():
+                    return folder, descriptor
+            os.close(descriptor)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Removes partial folders in there that nobody writes any more."""
+    for left in folder.iterdir():
+        if not is_partial(left) or not left.is_dir() or left.is_symlink():
+            continue
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                lock(descriptor)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def partial_name(path: Path, word: str) -> Path:

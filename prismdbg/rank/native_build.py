@@ -12,13 +12,13 @@ import platform
 import shutil
 import subprocess
 import sysconfig
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
+from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import FacilityError
 
 MODULE = "prismdbg_native"
@@ -77,9 +77,9 @@ def build(cache_dir: Path) -> Path:
             "no C++ compiler found for the native recorder", hint="install g++, or record with the Python kernels"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
-        objects = _compile_all(compiler, Path(folder))
-        linked = Path(folder) / target.name
+    with partial_folder(target.parent / "build") as folder:
+        objects = _compile_all(compiler, folder)
+        linked = folder / target.name
         _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *_LIBRARIES])
         linked.replace(target)
     return target

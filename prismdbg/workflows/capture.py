@@ -122,7 +122,10 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
 
 
 def remove_leftovers(run: RunFolder) -> None:
-    """Images of captures whose process was killed."""
+    """Images of captures, and halves of checkpoints, whose process was killed."""
+    if not is_alive(int(read_json(run.run_json).get("supervisor_pid", 0)) or os.getpid()):
+        for path in run.checkpoints.glob("*/.partial-*"):
+            shutil.rmtree(path, ignore_errors=True)
     for path in run.path.glob(f"{LEFTOVER}*"):
         if not is_alive(int(path.name.removeprefix(LEFTOVER).split("-")[0])):
             shutil.rmtree(path, ignore_errors=True)

@@ -48,7 +48,10 @@ def record(request: RecordRequest, say: Say) -> int:
         return supervisor.watch()
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
-        _drop_unclaimed_traces(run)
+        try:
+            _drop_unclaimed_traces(run)
+        except OSError as error:  # the job's exit code is the answer, whatever became of the run folder
+            say(f"unclaimed traces cannot be removed: {error}")
 
 
 def _drop_unclaimed_traces(run: RunFolder) -> None:

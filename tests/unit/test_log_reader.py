@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog, write_training
 
 from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import Completion, LogReader, Note, StepMark, iter_logs, read_log, read_payload
+from prismdbg.capsule.log_reader import (
+    Completion,
+    LogReader,
+    Note,
+    StepMark,
+    iter_logs,
+    read_log,
+    read_payload,
+    was_cut,
+)
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
@@ -342,3 +352,28 @@ def test_logs_are_in_rank_order_later_attempts_last(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "note.json").write_text(json.dumps({}))
     assert [path.name for path in iter_logs(tmp_path)] == ["0", "0.1", "0.2", "0.10", "2", "10"]
+
+
+def test_other_folders_beside_the_ranks_are_none_of_ours(tmp_path: Path) -> None:
+    for name in ("10", "2", "2.1", "moved", "3.x", ".trash"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "4").write_text("a file")
+    assert [path.name for path in iter_logs(tmp_path)] == ["2", "2.1", "10"]
+
+
+def test_a_log_that_was_cut_is_known_by_its_length(tmp_path: Path) -> None:
+    write_training(tmp_path)
+    last = max(tmp_path.glob("events.*.seg"))
+    assert not was_cut(tmp_path)
+    for size in (last.stat().st_size - 1, 20, 0):
+        os.truncate(last, size)
+        assert was_cut(tmp_path)
+        read_events(tmp_path)
+    last.unlink()
+    assert was_cut(tmp_path)
+
+
+def read_events(folder: Path) -> None:
+    """Whatever is left is read as far as it goes."""
+    assert LogReader(folder).damage is None
+    LogReader(folder).poll()

@@ -1,0 +1,36 @@
+"""A part of `make faults`: real jobs with faults injected at random moments print and end as bare ones do."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults.jobs import KINDS, Kind, bare, inject
+
+pytestmark = pytest.mark.job
+
+FAULTS = 4  # of a job
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return bare(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.fails_in is None], ids=lambda kind: kind.name)
+def test_a_job_with_faults_ends_as_bare(kind: Kind, results: list[str]) -> None:
+    if kind.disk and os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    if kind.served and (shutil.which("bindfs") is None or not Path("/dev/fuse").exists()):
+        pytest.skip("bindfs or /dev/fuse is missing (apt-get install bindfs)")
+    if kind.clock and shutil.which("g++") is None:
+        pytest.skip("g++ is missing")
+    seed = random.SystemRandom().getrandbits(32)
+    print(f"seed {seed}")
+    outcome = inject(kind, FAULTS, seed, results, python_kernels=bool(seed % 2))
+    assert not outcome.wrong, (outcome.injected, outcome.wrong, outcome.output[-3000:])
+    assert len(outcome.injected) == FAULTS

@@ -1,0 +1,270 @@
+"""SIGKILL at random moments: `python tests/kills.py N [--seed S] [--only WHAT]`, or `make kills N=100`.
+
+Who is killed in turn: a rank, all ranks, the supervisor, all of them at once, `capture`, `replay`, `debug`, the build
+of the recorder. Afterwards logs are readable and hold whatever was complete, and after the next command nothing is
+left: no process, session, image, socket folder or temporary name. A seed gives the same choice again.
+"""
+
+# ruff: noqa: E402  the tests' own modules are found only once their folders are on the path
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integration"), str(Path(__file__).parents[1])]
+
+import psutil
+from chain import CLI, PARTS, Recording, prismdbg, recording, replay
+from jobs import ROOT, plain_environment, torchrun
+from waiting import wait_for
+
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.model.collective import State
+from prismdbg.protocol.client import AgentClient
+from prismdbg.rank.config import RankConfig
+from prismdbg.workflows.agent_sockets import KEPT_S, remove_dead
+from prismdbg.workflows.capture import LEFTOVER, socket_of
+from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.workflows.session_folder import images_base, sessions_base
+
+FAULTS = Path(__file__).parent / "faults"
+PHASES = 400
+BOUND_S = 120.0
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """What all kills of one run share: a folder, a job that learns on, and a capsule of it."""
+
+    home: Path
+    random: random.Random
+    job: Recording
+    capsule: Path
+    number: int = 0
+
+    def folder(self) -> Path:
+        self.number += 1
+        folder = self.home / f"kill-{self.number}"
+        folder.mkdir()
+        return folder
+
+
+# ranks and supervisor
+
+
+def kill_in_a_job(world: World, victims: str) -> None:
+    folder = world.folder()
+    signs = folder / "signs"
+    signs.mkdir()
+    for phase in range(PHASES):
+        (signs / f"go.{phase}").touch()
+    after = world.random.choice([0, world.random.randrange(1, PHASES * 20)])
+    launch = [sys.executable, FAULTS / "launch.py", signs, PHASES]
+    options = ("--window", "all") if world.random.random() < 0.5 else ()
+    with recording(list(map(str, launch)), folder, *options) as job:
+        wait_for(lambda: (signs / "progress.1").exists() or not job.job.alive, BOUND_S, "the ranks to begin")
+        wait_for(lambda: _done(signs, 0) >= after or not job.job.alive, BOUND_S, f"{after} steps")
+        ranks = [psutil.Process(int((signs / f"pid.{rank}").read_text())) for rank in range(2)]
+        chosen = {
+            "rank": [world.random.choice(ranks)],
+            "all ranks": ranks,
+            "supervisor": [job.job.process],
+            "everything": [job.job.process, *job.job.process.children(), *ranks],
+        }[victims]
+        for process in chosen:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        wait_for(lambda: not _living(str(signs)), BOUND_S, "the job to end")
+        with suppress(AssertionError):
+            job.job.wait(BOUND_S)
+        sockets = Path(RankConfig.load(job.run.config).socket_dir)
+        _check_logs(job.run, signs)
+        said = prismdbg("why", job.run.path)
+        assert said.code in (0, 2), said.err
+        if sockets.exists():  # a later `record` removes it
+            os.utime(sockets, (0, time.time() - 2 * KEPT_S))
+            remove_dead(sockets.parent)
+        assert not sockets.exists(), f"{sockets} is left"
+    left = [path for path in folder.rglob("*") if path.suffix == ".tmp" or ".partial-" in path.name]
+    assert not left, left
+
+
+def _done(signs: Path, rank: int) -> int:
+    path = signs / f"progress.{rank}"
+    return int.from_bytes(path.read_bytes(), "little") if path.exists() else 0
+
+
+def _check_logs(run: RunFolder, signs: Path) -> None:
+    for rank in range(2):
+        if not (done := _done(signs, rank)):
+            continue
+        log = read_log(run.latest(rank))
+        complete = sum(c.state is State.COMPLETED for c in log.collectives)
+        assert complete >= done, f"rank {rank} did {done} steps, its log holds {complete}"
+        assert [c.record_id for c in log.collectives] == list(range(len(log.collectives)))
+
+
+# commands
+
+
+def killed(world: World, line: list[object], longest_s: float, typed: str = "") -> None:
+    """Somewhere on its way; where it is quicker it has ended by itself."""
+    process = subprocess.Popen(
+        list(map(str, line)),
+        cwd=ROOT,
+        env=plain_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(typed)
+        process.stdin.flush()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(world.random.uniform(0, longest_s))
+    finally:
+        process.kill()
+        process.wait(30)
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+def kill_a_capture(world: World) -> None:
+    output = world.folder() / "capsule"
+    line = [*CLI, "capture", world.job.run.path, "--rank", world.random.randrange(2), "-o", output]
+    killed(world, line, 6)
+    if output.exists():
+        assert prismdbg("verify", output).code == 0, "half a capsule has the name of a whole one"
+    for rank in range(2):
+        world.job.wait_for_step(rank, world.job.step(rank) + 3, bound_s=60)
+        with AgentClient(socket_of(world.job.run.latest(rank))) as agent:
+            assert not agent.ask("status")["parked"]
+
+
+def kill_a_replay(world: World) -> None:
+    killed(world, [*CLI, "replay", world.capsule, "--runtime", "local"], 8)
+    _check_processes(world)
+
+
+def kill_a_debugger(world: World) -> None:
+    typed = "next\nnext 2\nprint rank\nkeep\nnext\nprevious\ncontinue\n"
+    killed(world, [*CLI, "debug", world.capsule, "--runtime", "local"], 10, typed)
+    _check_processes(world)
+
+
+def kill_a_build(world: World) -> None:
+    cache = world.home / "cache"
+    build = (
+        f"from pathlib import Path; from prismdbg.rank import native_build; native_build.build(Path({str(cache)!r}))"
+    )
+    killed(world, [sys.executable, "-c", build], 20)
+
+
+def _check_processes(world: World) -> None:
+    wait_for(lambda: not _living(str(world.capsule)), 30, "the replay's processes to end")
+
+
+def _living(word: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and any(word in part for part in process.cmdline()):
+                found.append(process)
+    return found
+
+
+KILLS: dict[str, Callable[[World], None]] = {
+    "rank": lambda world: kill_in_a_job(world, "rank"),
+    "capture": kill_a_capture,
+    "all ranks": lambda world: kill_in_a_job(world, "all ranks"),
+    "replay": kill_a_replay,
+    "supervisor": lambda world: kill_in_a_job(world, "supervisor"),
+    "debug": kill_a_debugger,
+    "everything": lambda world: kill_in_a_job(world, "everything"),
+    "build": kill_a_build,
+}
+
+
+@contextmanager
+def world_of(home: Path, seed: int) -> Iterator[World]:
+    """A job that learns until it is told, and a capsule of one of its ranks, with its process."""
+    (home / "told").mkdir()
+    with recording(torchrun(PARTS / "until_told.py", home / "told", ranks=2), home) as job:
+        job.wait_for_step(1, 3)
+        said = prismdbg("capture", job.run.path, "--rank", 1, "--window", 3, "-o", home / "capsule")
+        assert said.code == 0, said.err
+        before = _sessions()
+        yield World(home=home, random=random.Random(seed), job=job, capsule=home / "capsule")
+        _check_nothing_is_left(home, job, before)
+
+
+def _sessions() -> set[Path]:
+    return {
+        path for base in (sessions_base(), images_base()) if base.is_dir() for path in base.iterdir() if path.is_dir()
+    }
+
+
+def _check_nothing_is_left(home: Path, job: Recording, before: set[Path]) -> None:
+    """After the next commands of each kind, and the job's own end."""
+    last = home / "last"
+    said = prismdbg("capture", job.run.path, "--rank", 0, "-o", last)
+    assert said.code == 0, said.err
+    replay(last)
+    replay(home / "capsule")
+    assert not list(job.run.path.glob(f"{LEFTOVER}*")), "images of captures are left"
+    assert not list(home.glob(".*.partial-*"))
+    mine = {path for path in _sessions() - before if str(home) in _spec(path)}
+    assert not mine, f"sessions are left: {mine}"
+    (home / "told" / "last").write_text(str(job.step(0) + 20))
+    ended = job.end()
+    assert ended.code == 0, ended.output[-3000:]
+    wait_for(lambda: not _living(str(home)), 30, f"the last processes to end: {_living(str(home))}")
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(home) in line]
+    assert not mounts, mounts
+
+
+def _spec(session: Path) -> str:
+    return "".join(path.read_text(errors="replace") for path in session.glob("**/spec.json"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int, nargs="?", default=100)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
+    parser.add_argument("--only", choices=KILLS)
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    began, done = time.monotonic(), Counter[str]()
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True)))
+        world = stack.enter_context(world_of(home, args.seed))
+        names = itertools.cycle([args.only] if args.only else KILLS)
+        for name in itertools.islice(names, args.count):
+            since = time.monotonic()
+            KILLS[name](world)
+            done[name] += 1
+            print(f"{done.total()}/{args.count} {name} {time.monotonic() - since:.1f} s", flush=True)
+    counts = ", ".join(f"{name} {count}" for name, count in done.items())
+    print(
+        f"{done.total()} kills in {time.monotonic() - began:.0f} s ({counts}): nothing lost, nothing left", flush=True
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
