@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from counting import Captured, ask, capture, counting, image_spec, program_spec, short_folder, with_saving
+from other_user import said_as_nobody
 from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
@@ -20,6 +21,7 @@ from prismdbg.errors import FacilityError
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
+from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.spec import ReplaySpec, RunningRank, Runtime
 from prismdbg.runtime.starter_control import StarterControl
 
@@ -239,21 +241,45 @@ def test_an_image_that_was_changed_is_not_restored(place: Place) -> None:
 
 def test_it_is_confined_as_the_table_says(place: Place) -> None:
     told = security_table()[place.name.removesuffix("-returned") + ("-debug" if place.spec.saving else "")]
-    found = place.confinement()
+    assert told == described(place.confinement())
+
+
+def test_a_user_who_is_not_root_confines_as_the_table_says() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    said = said_as_nobody(HOSTILE)
+    if reason := said.get("unavailable"):
+        pytest.skip(str(reason))
+    assert described(said["confinement"]) == security_table()["local-start-user"]
+
+
+def test_a_plain_process_is_as_open_as_the_table_says() -> None:
+    with short_folder() as session:
+        spec, socket = program_spec(session, HOSTILE)
+        rank = PlainRuntime().start(spec)
+        try:
+            found = ask(socket, "confinement", 10)
+        finally:
+            rank.kill()
+    assert described(found) == security_table()["plain-start"]
+    assert "--allow-writes" in str(PlainRuntime().refuses(replace(spec, allow_writes=False)))
+
+
+def described(found: dict[str, Any]) -> dict[str, str]:
+    """What a rank tells of its confinement, in the table's words."""
     own = {name for name, link in found["namespaces"].items() if link != str(Path("/proc/self/ns", name).readlink())}
     capabilities = {found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
-    assert told == {
+    return {
         "user": "root, without capabilities" if found["Uid"] == "0" else "the user",
         "namespaces": ", ".join(sorted(own & {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"})),
         "capabilities": "none, bounding set empty" if capabilities == {"0" * 16} else str(capabilities),
         "seccomp": "filter" if found["Seccomp"] == "2" else found["Seccomp"],
         "NoNewPrivs": found["NoNewPrivs"],
-        "masked": "yes" if _masked(place) else "no",
+        "masked": "yes" if _masked(found["mounts"]) else "no",
     }
 
 
-def _masked(place: Place) -> bool:
-    mounts = place.confinement()["mounts"]
+def _masked(mounts: dict[str, list[str]]) -> bool:
     settings = [path for path in ("/proc/sys", "/proc/sysrq-trigger", "/sys") if Path(path).exists()]
     is_read_only = all("ro" in mounts.get(path, ()) for path in settings)
     hidden = [path for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list") if Path(path).exists()]
