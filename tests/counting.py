@@ -25,6 +25,7 @@ from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.environment_scan import scan
+from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import CONTROL_FOLDER, RANK, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
 from prismdbg.runtime.starter_spec import make_folders
 
@@ -85,17 +86,17 @@ class Counting:
         return self.home / "journal"
 
 
-def command(home: Path) -> list[str]:
-    return [PYTHON, str(SCRIPT), str(home / "agents" / "rank"), str(home / "journal")]
+def command(home: Path, script: Path = SCRIPT) -> list[str]:
+    return [PYTHON, str(script), str(home / "agents" / "rank"), str(home / "journal")]
 
 
 @contextmanager
-def counting(home: Path, *address: str, **options: Any) -> Iterator[Counting]:
-    """Runs one; its output goes to `home/printed` unless `options` say otherwise."""
+def counting(home: Path, *address: str, script: Path = SCRIPT, **options: Any) -> Iterator[Counting]:
+    """Runs one; its output goes to `home/printed` unless `options` say otherwise. `script`: a program like it."""
     (home / "agents").mkdir()
     with (home / "printed").open("wb") as printed:
         options = {"stdin": subprocess.DEVNULL, "stdout": printed, "stderr": subprocess.STDOUT, **options}
-        process = subprocess.Popen([*command(home), *address], start_new_session=True, cwd=home, **options)
+        process = subprocess.Popen([*command(home, script), *address], start_new_session=True, cwd=home, **options)
     one = Counting(home=home, process=process)
     try:
         ask(one.socket, "status")
@@ -164,7 +165,9 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
     agents.mkdir()
     prepared = session / CONTROL_FOLDER / "images"
     checkpoint = captured.capsule / "checkpoint"
-    images.prepare_restore(captured.criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint))
+    images.prepare_restore(
+        captured.criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint), seccomp=rank_filter()
+    )
     image = captured.image
     origin = ImageOrigin(
         criu_folder=captured.criu.folder,
@@ -196,14 +199,14 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
     return spec, agents / "rank"
 
 
-def program_spec(session: Path) -> tuple[ReplaySpec, Path]:
+def program_spec(session: Path, script: Path = SCRIPT) -> tuple[ReplaySpec, Path]:
     """The spec that starts it, in the session's own folder, and where its socket will be."""
     make_folders(session)
     home = session / RANK / "home"
     (home / "agents").mkdir(parents=True)
     origin = ProgramOrigin(
         executable=PYTHON,
-        argv=tuple(command(home)),
+        argv=tuple(command(home, script)),
         env={"COLOR": "green", "PATH": os.environ["PATH"]},
         cwd=str(home),
     )
@@ -213,7 +216,7 @@ def program_spec(session: Path) -> tuple[ReplaySpec, Path]:
         session=session,
         python=PYTHON,
         environment=environment(),
-        files=(LaidFile(source=SCRIPT, target=str(SCRIPT)),),
+        files=tuple(LaidFile(source=path, target=str(path)) for path in {SCRIPT, script}),
         uid=os.getuid(),
         gid=os.getgid(),
         allow_writes=True,

@@ -39,7 +39,7 @@ Stamp = list[int]  # size, time of the last change
 
 class Keeper:
     """For one place. `folders`: where the rank writes; `since_ns`: what changed later changed here; `shared`: what is
-    bound from outside, where the rank's are only the files that it has open; `ours`: the output and our socket."""
+    bound from outside, where the rank's are only the files that it has open; `ours`: the output."""
 
     def __init__(self, folders: list[str], since_ns: int, *, shared: list[str], ours: list[str]) -> None:
         self._folders = set(folders)

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import os
-import shutil
 import socket
 import stat
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from syscalls import MNT_DETACH, MS_PRIVATE, MS_RDONLY, MS_REC, PlaceError, bind_mount, check, libc, mount, mount_result
+from beneath import Tree
+from confine import confine_view
+from criu import Criu
+from lay import lay_files
+from syscalls import (
+    MNT_DETACH,
+    MS_NODEV,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    PlaceError,
+    bind_mount,
+    check,
+    libc,
+    mount,
+    mount_result,
+)
 
 # Kernel views, and the places that get a fresh one of their own.
 NOT_COPIED = frozenset(("proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "hugetlbfs", "nsfs"))
@@ -25,50 +41,91 @@ NOT_COPIED_BELOW += ("/proc/", "/sys/", "/dev/", "/run/", "/snap/")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 OLD_ROOT = ".prismdbg-host"
 
+# Folders that every program expects, with their modes.
+EMPTY_FOLDERS = {"/run": 0o755, "/tmp": 0o1777, "/var": 0o755, "/var/tmp": 0o1777}
+TMPFS_FLAGS = MS_NOSUID | MS_NODEV
+
 Spec = dict[str, Any]
 
 
-def make_place(spec: Spec) -> None:
+@dataclass(frozen=True)
+class Kept:
+    """How criu is started, for the origin and for images of the rank."""
+
+    criu: Criu | None = None
+    saving: Criu | None = None
+
+
+def make_place(spec: Spec) -> Kept:
+    kept = Kept()
     if spec["isolation"] == "namespaces":
         check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
+        kept = keep(spec)
         switch_root(spec)
-        hide(spec["absent"], [bind["target"] for bind in spec["binds"]])
+        confine_view()
         if spec.get("hostname"):
             socket.sethostname(spec["hostname"])
     elif spec["isolation"] == "pid":
         check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
-        mount("proc", "/proc", "proc")
-    lay_files(spec)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+        kept = keep(spec)
+        confine_view()
+        lay_files(spec, "/")
+    else:
+        lay_files(spec, "/")
     if spec["isolation"] != "none":
         bring_up_loopback(spec["addresses"])
+    return kept
+
+
+def keep(spec: Spec) -> Kept:
+    """Before the place is closed."""
+    made = [Criu(told["command"]) if told else None for told in (spec["criu"], spec["saving"])]
+    return Kept(*made)
 
 
 def switch_root(spec: Spec) -> None:
-    """The machine's own files, writes thrown away: each of its file systems below an empty, writable layer.
+    """A root of its own with nothing but what the rank needs: installed files of this machine, each folder below an
+    empty, writable layer; the rank's own files; what is bound from outside.
 
     The layers are in memory (they may not lie on the file system they cover).
     """
     mounts = mount_points()
     scratch = Path(spec["scratch"])
-    mount("prismdbg", str(scratch), "tmpfs")
+    mount("prismdbg", str(scratch), "tmpfs", TMPFS_FLAGS)
     layers = (scratch / f"layer{number}" for number in itertools.count())
     root = scratch / "root"
-    if os.geteuid() == 0:
-        for point in sorted((point for point, taken in mounts.items() if taken), key=lambda point: point.split("/")):
-            cover(point, root / point.lstrip("/"), next(layers))
-    else:
-        root.mkdir()
-        mount("prismdbg", str(root), "tmpfs", data="mode=755")
-        mirror("/", root, mounts, layers)
+    root.mkdir()
+    mount("prismdbg", str(root), "tmpfs", TMPFS_FLAGS, "mode=755")
     make_kernel_views(root)
-    binds = [(os.path.realpath(bind["source"]), bind["target"], bind["read_only"]) for bind in spec["binds"]]
+    for folder, mode in EMPTY_FOLDERS.items():
+        (root / folder[1:]).mkdir(exist_ok=True)
+        (root / folder[1:]).chmod(mode)
+    with Tree(root) as tree:
+        show(tree, spec["seen"], mounts, layers)
+        lay_files(spec, str(root))
+        hide(tree, spec["absent"])
+        for bind in spec["binds"]:
+            tree.bind(os.path.realpath(bind["source"]), bind["target"], read_only=bind["read_only"])
     (root / OLD_ROOT).mkdir()
     check(libc.pivot_root(os.fsencode(root), os.fsencode(root / OLD_ROOT)), "change to the new root")
     os.chdir("/")
-    for source, target, read_only in binds:
-        bind_mount(f"/{OLD_ROOT}{source}", target, read_only=read_only)
     check(libc.umount2(os.fsencode(f"/{OLD_ROOT}"), MNT_DETACH), "let go of the old root")
     Path(f"/{OLD_ROOT}").rmdir()
+
+
+def show(tree: Tree, seen: dict[str, Any], mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+    for folder in seen["folders"]:
+        if os.geteuid() != 0:
+            mirror(folder, tree, mounts, layers)
+            continue
+        inside = (point for point, taken in mounts.items() if taken and point.startswith(f"{folder}/"))
+        for point in (folder, *sorted(inside, key=lambda point: point.split("/"))):
+            cover(point, tree, next(layers))
+    for path, target in seen["links"]:
+        tree.link(path, target)
+    for path in seen["files"]:
+        tree.bind(path, path, read_only=True)
 
 
 def mount_points() -> dict[str, bool]:
@@ -81,38 +138,39 @@ def mount_points() -> dict[str, bool]:
     return points
 
 
-def mirror(lower: str, at: Path, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+def mirror(lower: str, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
     """In a user namespace a folder with mounts in it cannot be below an overlay: each of its parts is, instead."""
     if not any(point.startswith(f"{lower.rstrip('/')}/") for point in mounts if point != lower):
-        cover(lower, at, next(layers))
+        cover(lower, tree, next(layers))
         return
-    at.mkdir(exist_ok=True)
+    tree.make_folder(lower)
     for source in Path(lower).iterdir() if os.access(lower, os.R_OK | os.X_OK) else ():
-        target = at / source.name
         if source.is_symlink():
-            target.symlink_to(source.readlink())
+            tree.link(str(source), str(source.readlink()))
         elif source.is_dir() and mounts.get(str(source), True):
-            mirror(str(source), target, mounts, layers)
+            mirror(str(source), tree, mounts, layers)
         elif source.is_dir():
-            target.mkdir()
+            tree.make_folder(str(source))
         elif source.is_file():
-            bind_mount(str(source), str(target), read_only=True)
+            tree.bind(str(source), str(source), read_only=True)
 
 
-def cover(lower: str, at: Path, layer: Path) -> None:
+def cover(lower: str, tree: Tree, layer: Path) -> None:
     """An overlay over `lower`; what cannot be below one (a file, some network file systems) is seen read-only."""
     if Path(lower).is_dir():
         upper, work = layer / "upper", layer / "work"
-        for folder in (upper, work, at):
+        for folder in (upper, work):
             folder.mkdir(parents=True, exist_ok=True)
         copy_owner(lower, upper)
         options = f"lowerdir={escape(lower)},upperdir={upper},workdir={work}"
-        for extra in ("", ",userxattr"):
-            if mount_result("overlay", str(at), "overlay", data=options + extra) == 0:
-                return
-    if lower == "/":
-        raise PlaceError(f"no overlay can be made over /: {os.strerror(ctypes.get_errno())}")
-    bind_mount(lower, str(at), read_only=True)
+        point = tree.folder(lower, (-1, -1))
+        try:
+            for extra in ("", ",userxattr"):
+                if mount_result("overlay", f"/proc/self/fd/{point}", "overlay", TMPFS_FLAGS, options + extra) == 0:
+                    return
+        finally:
+            os.close(point)
+    tree.bind(lower, lower, read_only=True)
 
 
 def copy_owner(source: str, target: Path) -> None:
@@ -129,11 +187,13 @@ def escape(path: str) -> str:
 
 def make_kernel_views(root: Path) -> None:
     """/proc of our own PIDs; a /dev with nothing but what every program needs, terminals of its own and GPUs."""
-    mount("proc", str(root / "proc"), "proc")
-    if mount_result("sysfs", str(root / "sys"), "sysfs", MS_RDONLY) != 0:
+    for name in ("proc", "sys", "dev"):
+        (root / name).mkdir()
+    mount("proc", str(root / "proc"), "proc", MS_NOSUID | MS_NODEV)
+    if mount_result("sysfs", str(root / "sys"), "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV) != 0:
         bind_mount("/sys", str(root / "sys"), read_only=True)
     dev = root / "dev"
-    mount("tmpfs", str(dev), "tmpfs", data="mode=755")
+    mount("tmpfs", str(dev), "tmpfs", TMPFS_FLAGS, "mode=755")
     gpus = [path.name for path in Path("/dev").glob("nvidia*") if path.is_char_device()]
     for name in (*DEVICES, *gpus):
         if Path("/dev", name).exists():
@@ -144,56 +204,14 @@ def make_kernel_views(root: Path) -> None:
     (dev / "pts").mkdir()
     mount_result("devpts", str(dev / "pts"), "devpts", data="newinstance,ptmxmode=0666,mode=620")
     (dev / "shm").mkdir(mode=0o1777)
-    mount("shm", str(dev / "shm"), "tmpfs", data="mode=1777")
+    mount("shm", str(dev / "shm"), "tmpfs", TMPFS_FLAGS, "mode=1777")
 
 
-def hide(paths: list[str], bound: list[str]) -> None:
-    """Removes what the rank made only later from the layers above the machine's own files.
-
-    Called when those layers are all that can be reached; what is bound from outside is left alone.
-    """
+def hide(tree: Tree, paths: list[str]) -> None:
+    """Removes what the rank made only later from the layers above the machine's own files. Nothing is bound yet."""
     for path in paths:
-        real = str(Path(path).parent.resolve() / Path(path).name)  # a link itself, not what it leads to
-        if any(f"{real}/".startswith(f"{target}/") or f"{target}/".startswith(f"{real}/") for target in bound):
-            continue
         with contextlib.suppress(OSError):  # gone, or on a file system that is seen read-only
-            if Path(real).is_dir() and not Path(real).is_symlink():
-                shutil.rmtree(real, ignore_errors=True)
-            else:
-                Path(real).unlink()
-
-
-def lay_files(spec: Spec) -> None:
-    """The rank's own files at the paths it knows, as long as they were."""
-    owner = (spec["uid"], spec["gid"]) if os.geteuid() == 0 else (-1, -1)
-    for folder in spec["folders"]:
-        make_folders(Path(folder), owner)
-    for file in spec["files"]:
-        lay_file(file, owner)
-
-
-def lay_file(file: dict[str, Any], owner: tuple[int, int]) -> None:
-    source, target = file["source"], Path(file["target"])
-    wanted_bytes = Path(source).stat().st_size if file["size_bytes"] is None else file["size_bytes"]
-    if source and target.exists() and target.samefile(source) and target.stat().st_size == wanted_bytes:
-        return  # it lies there anyway
-    make_folders(target.parent, owner)
-    if source is None:
-        target.touch()
-    elif not (target.exists() and target.samefile(source)):
-        shutil.copyfile(source, target)
-    os.truncate(target, wanted_bytes)
-    os.chown(target, *owner)
-    target.chmod(file["mode"])
-    if file["mtime_ns"] is not None:
-        os.utime(target, ns=(file["mtime_ns"], file["mtime_ns"]))
-
-
-def make_folders(folder: Path, owner: tuple[int, int]) -> None:
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(mode=0o755)
-        os.chown(path, *owner)
+            tree.remove(path)
 
 
 def bring_up_loopback(addresses: list[str]) -> None:

@@ -7,24 +7,15 @@ import os
 import resource
 import signal
 import stat
-import struct
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from syscalls import (
-    CAPABILITY_VERSION_3,
-    PR_CAPBSET_DROP,
-    PR_SET_NO_NEW_PRIVS,
-    PR_SET_PDEATHSIG,
-    PlaceError,
-    check,
-    libc,
-    prctl,
-)
+from confine import be_nobody_special
+from criu import Criu, open_folder, within
+from syscalls import PR_SET_PDEATHSIG, PlaceError, prctl
 
 Spec = dict[str, Any]
 Report = Callable[..., None]
@@ -34,39 +25,45 @@ class RestoreError(Exception):
     """criu's own log has the reason."""
 
 
-def restore_images(criu: dict[str, Any], output: str, report: Report) -> int:
+def restore_images(criu: Criu, asked: dict[str, Any], output: str, report: Report) -> int:
     """Its PID. What criu needs beside the images must be in place."""
     began = time.monotonic_ns()
-    streams = standard_streams(criu["standards"], output)
+    streams = standard_streams(asked["standards"], output)
     try:
-        _run_restore(criu, streams)
+        _run_restore(criu, asked, streams)
     finally:
         for number in streams.values():
             os.close(number)
-    report("restored", pid=criu["root_pid"], elapsed_ns=time.monotonic_ns() - began)
-    return int(criu["root_pid"])
+    report("restored", pid=asked["root_pid"], elapsed_ns=time.monotonic_ns() - began)
+    return int(asked["root_pid"])
 
 
-def _run_restore(criu: dict[str, Any], streams: dict[str, int]) -> None:
-    command = [*criu["command"], "restore", "--images-dir", criu["images"], "--work-dir", criu["work"]]
-    command += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks", "-v4", "--log-file", criu["log"]]
-    command.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
-    if not criu["leads_session"]:
-        command.append("--shell-job")
+def _run_restore(criu: Criu, asked: dict[str, Any], streams: dict[str, int]) -> None:
+    """Names its folders by descriptors: the rank has no way to where they lie."""
+    images, work = open_folder(asked["images"]), open_folder(asked["work"])
+    options = ["--images-dir", within(images), "--work-dir", within(work), "-v4", "--log-file", asked["log"]]
+    options += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks"]
+    options.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
+    if not asked["leads_session"]:
+        options.append("--shell-job")
     for key, number in streams.items():
-        command += ["--inherit-fd", f"fd[{number}]:{key}"]
+        options += ["--inherit-fd", f"fd[{number}]:{key}"]
     if any(key.startswith("tty[") for key in streams):
-        command.append("--deprecated")  # criu calls a terminal from outside that, though it dumped it so itself
-    keep_clear_of(criu["pids"])
+        options.append("--deprecated")  # criu calls a terminal from outside that, though it dumped it so itself
+    criu.keep_clear_of(asked["pids"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=tuple(streams.values()))
     try:
-        process.wait(criu["timeout_s"])
+        process = criu.run("restore", options, inherited=(images, work, *streams.values()))
+    finally:
+        os.close(images)
+        os.close(work)
+    try:
+        process.wait(asked["timeout_s"])
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        raise RestoreError(f"criu did not restore the rank within {criu['timeout_s']:g} s") from None
+        raise RestoreError(f"criu did not restore the rank within {asked['timeout_s']:g} s") from None
     if process.returncode != 0:
         raise RestoreError("criu could not restore the rank")
 
@@ -113,18 +110,6 @@ def terminal(output: str) -> int:
     return theirs
 
 
-def keep_clear_of(pids: list[int]) -> None:
-    """criu's own processes must not be given a PID that the rank had."""
-    if 1 in pids:
-        raise PlaceError("the rank was the first process of its container: PID 1 cannot be given again")
-    limit = int(Path("/proc/sys/kernel/pid_max").read_text())
-    for last in (max(pids) + 100, *range(1000, limit, 100)):
-        if last + 100 < limit and not any(last <= pid <= last + 100 for pid in pids):
-            Path("/proc/sys/kernel/ns_last_pid").write_text(str(last))
-            return
-    raise PlaceError("the rank's processes leave no PID free for criu")
-
-
 def start(spec: Spec, report: Report) -> int:
     """Execs the program without any capability; a program that cannot be started is a failure of ours."""
     program = spec["program"]
@@ -153,22 +138,9 @@ def become(spec: Spec, program: dict[str, Any]) -> None:
     os.dup2(1, 2)
     os.chdir(program["cwd"])
     os.umask(program.get("umask", 0o022))
-    drop_privileges(spec)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    os.execve(program["executable"], program["argv"], program["env"])
-
-
-def drop_privileges(spec: Spec) -> None:
-    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
-    for capability in range(last + 1):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused where there is nothing to drop
-    if os.geteuid() == 0 and spec["uid"] != 0:
-        os.setgroups([])
-        os.setresgid(*(spec["gid"],) * 3)
-        os.setresuid(*(spec["uid"],) * 3)
+    be_nobody_special(spec)
     if spec["isolation"] == "none":  # elsewhere it ends with its namespace, and criu, its parent in a restore, ends too
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user would clear it
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-    check(libc.capset(header, bytes(24)), "drop all capabilities")
+    os.execve(program["executable"], program["argv"], program["env"])

@@ -17,8 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from criu import Criu, open_folder, within
 from kept_files import Keeper, processes
 from rank import Report, RestoreError, Spec, restore_images
+from seal import seal
 from syscalls import PlaceError
 
 END_S = 20.0
@@ -33,16 +35,21 @@ class DumpError(Exception):
 class Saves:
     """One rank and its images, each a folder `name` with `images`, `files` and, when it is whole, `facts.json`.
 
-    Must be the first process of a PID namespace that holds nothing but the rank.
+    Must be the first process of a PID namespace that holds nothing but the rank. The rank has no way to where they
+    lie; all the same an image that is not as it was saved is not restored.
     """
 
-    def __init__(self, spec: Spec, report: Report) -> None:
+    def __init__(self, spec: Spec, criu: Criu, report: Report) -> None:
         require_namespace()
         self._saving = spec["saving"]
         self._output = spec["output"]
+        self._criu = criu
         self._folder = Path(self._saving["folder"])
-        self._work = Path(self._saving["work"])
+        self._work = self._saving["work"]
         self._report = report
+        self._seals: dict[str, str] = {}
+        if name := self._saving["start_from"]:
+            self._seals[name] = self._saving["seal"]
         self.dump_log: str = self._saving["dump_log"]
         self.restore_log: str = self._saving["restore_log"]
         self._keeper = Keeper(
@@ -79,37 +86,44 @@ class Saves:
             "output_bytes": length,
         }
         (folder / "facts.json").write_text(json.dumps(facts))
-        return {"output_bytes": length, "left": []}
+        self._seals[name] = seal(folder)
+        return {"output_bytes": length, "left": [], "seal": self._seals[name]}
 
     def return_to(self, name: str) -> dict[str, Any]:
         """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were."""
+        if seal(self._folder / name) != self._seals.get(name):
+            raise PlaceError(f"image {name} is not as it was saved")
         facts = json.loads((self._folder / name / "facts.json").read_text())
         self.rank = None
         end_all()
         os.truncate(self._output, facts["output_bytes"])
         left = self._keeper.put_back(facts, self._folder / name / "files")
         asked = {
-            "command": self._saving["command"],
             "images": str(self._folder / name / "images"),
-            "work": str(self._work),
+            "work": self._work,
             "log": self.restore_log,
             "timeout_s": self._saving["timeout_s"],
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
-        self.rank = restore_images(asked, self._output, self._report)
-        return {"output_bytes": facts["output_bytes"], "left": left}
+        self.rank = restore_images(self._criu, asked, self._output, self._report)
+        return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._seals[name]}
 
     def _dump(self, pid: int, images: Path, standards: list[tuple[int, str]], leads_session: bool) -> None:
         bound_s = self._saving["timeout_s"]
-        command = [*self._saving["command"], "dump", "--tree", str(pid), "--images-dir", str(images)]
-        command += ["--work-dir", str(self._work), "-v4", "--log-file", self.dump_log]
-        command += ["--leave-stopped", "--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
-        command += ["--ghost-limit", str(16 << 30), "--timeout", str(max(int(bound_s) - 2, 1))]
+        into, work = open_folder(images), open_folder(self._work)
+        options = ["--tree", str(pid), "--images-dir", within(into), "--work-dir", within(work)]
+        options += ["-v4", "--log-file", self.dump_log]
+        options += ["--leave-stopped", "--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
+        options += ["--ghost-limit", str(16 << 30), "--timeout", str(max(int(bound_s) - 2, 1))]
         for _, key in standards:
-            command += ["--external", key]
+            options += ["--external", key]
         if not leads_session:
-            command.append("--shell-job")
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
+            options.append("--shell-job")
+        try:
+            process = self._criu.run("dump", options, inherited=(into, work))
+        finally:
+            os.close(into)
+            os.close(work)
         try:
             process.wait(bound_s)
         except subprocess.TimeoutExpired:
@@ -156,7 +170,7 @@ def end_all() -> None:
 
 
 def listen(spec: Spec) -> socket.socket:
-    """Before the rank is said to run: whoever hears that may ask."""
+    """Before the rank is said to run: whoever hears that may ask. In a folder that the rank does not see."""
     control = socket.socket(socket.AF_UNIX)
     control.bind(spec["saving"]["control"])
     control.listen(4)

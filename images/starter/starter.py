@@ -1,8 +1,9 @@
 """The first program of a replay's container or namespaces: makes the place, starts or restores the rank, and reaps.
 
-Run by the rank's own interpreter as `python -I -S starter.py spec.json`; it and the files beside it need only the
-standard library (3.10 on). The spec is written by `prismdbg.runtime.starter_spec`. What happens is reported in JSON
-lines to the spec's `status` file: `starting`, then `restored` or `started`, then `exited`, or `failed` at any time.
+Run by prismdbg's own interpreter as `python -I -S starter.py spec.json`, never by one that a capsule names; it and
+the files beside it need only the standard library. The spec is written by `prismdbg.runtime.starter_spec`. What
+happens is reported in JSON lines to the spec's `status` file: `starting`, then `restored` or `started`, then `exited`,
+or `failed` at any time.
 
 Two processes: the outer one waits, bounded, for the rank to end or for its client to go away (the other end of a
 FIFO); the inner one, first process of its PID namespace where it may have one, does the rest. When the outer one ends
@@ -23,11 +24,13 @@ from typing import Any, NoReturn
 sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
-from place import make_place  # noqa: E402
+from confine import be_opaque, keep_only_needed  # noqa: E402
+from place import Kept, make_place  # noqa: E402
 from private import hold_private, seen_by_descriptor  # noqa: E402
 from rank import RestoreError, hold_output, restore_images, start  # noqa: E402
 from saves import Saves, attend, listen  # noqa: E402
 from syscalls import (  # noqa: E402
+    CLONE_NEWCGROUP,
     CLONE_NEWIPC,
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -56,6 +59,8 @@ def main(path: str) -> int:
     log = os.open(Path(path).with_name("starter.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(log, 2)  # a container that removes itself takes its own log along
     report("starting", pid=os.getpid())
+    if spec["isolation"] == "none":
+        be_opaque()  # elsewhere it has capabilities that the rank lacks, which does the same
     try:
         private = hold_private(spec)
         unshare(spec)
@@ -94,7 +99,7 @@ def unshare(spec: Spec) -> None:
         return
     flags = CLONE_NEWPID | CLONE_NEWNS
     if kind == "namespaces":
-        flags |= CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+        flags |= CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
     uid, gid = os.getuid(), os.getgid()
     if kind == "namespaces" and os.geteuid() != 0:
         flags |= CLONE_NEWUSER
@@ -148,13 +153,16 @@ def run_inner(spec: Spec, private: dict[str, int], report: Reporter) -> NoReturn
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        signal.signal(signal.SIGTERM, told_to_end)
-        make_place(spec)
+        # A first process is ended by a kill from outside; from inside it hears only signals that it has a handler for.
+        signal.signal(signal.SIGTERM, told_to_end if spec["isolation"] == "none" else signal.SIG_IGN)
+        keep_only_needed()
+        kept = make_place(spec)
         spec = seen_by_descriptor(spec, private)
         spec |= {"output": hold_output(spec["output"]), "output_path": spec["output"]}
+        import_nothing_more()
         if spec["saving"]:
-            attend_saves(spec, report)
-        code = reap_until(bring_up(spec, report))
+            attend_saves(spec, kept, report)
+        code = reap_until(bring_up(spec, kept, report))
         report("exited", code=code)
     except PlaceError as error:
         report("failed", what=str(error))
@@ -170,20 +178,28 @@ def run_inner(spec: Spec, private: dict[str, int], report: Reporter) -> NoReturn
         os._exit(code)
 
 
-def bring_up(spec: Spec, report: Reporter) -> int:
+def import_nothing_more() -> None:
+    """In the rank's place a module could be the rank's. What is needed is here by now."""
+    sys.path.clear()
+    sys.path_importer_cache.clear()
+
+
+def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     """The rank at its origin; its PID."""
     if spec["criu"]:
-        return restore_images(spec["criu"], spec["output"], report)
+        assert kept.criu is not None
+        return restore_images(kept.criu, spec["criu"], spec["output"], report)
     return start(spec, report)
 
 
-def attend_saves(spec: Spec, report: Reporter) -> NoReturn:
+def attend_saves(spec: Spec, kept: Kept, report: Reporter) -> NoReturn:
     """The place stays when the rank ends: one can still go back."""
-    saves, control = Saves(spec, report), listen(spec)
+    assert kept.saving is not None
+    saves, control = Saves(spec, kept.saving, report), listen(spec)
     if name := spec["saving"]["start_from"]:
         saves.return_to(name)
     else:
-        saves.rank = bring_up(spec, report)
+        saves.rank = bring_up(spec, kept, report)
     attend(saves, control, report)
 
 

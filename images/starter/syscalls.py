@@ -6,11 +6,22 @@ import ctypes
 import os
 from pathlib import Path
 
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
 MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
+SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -47,7 +58,14 @@ def bind_mount(source: str, target: str, *, read_only: bool = False) -> None:
     bind = MS_BIND | MS_REC
     check(libc.mount(os.fsencode(source), os.fsencode(target), None, bind, None), f"bind {source} on {target}")
     if read_only:
-        for flags in (0, MS_NOSUID | MS_NODEV, MS_NOSUID | MS_NODEV | 8):
-            if libc.mount(None, os.fsencode(target), None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, None) == 0:
-                return
-        raise PlaceError(f"cannot make {target} read-only: {os.strerror(ctypes.get_errno())}")
+        remount(target, read_only=True)
+
+
+def remount(target: str, *, read_only: bool) -> None:
+    """Without device files and privileged programs. Flags that it has must be named again, where somebody else has
+    set them."""
+    flags = MS_REMOUNT | MS_BIND | (MS_RDONLY if read_only else 0)
+    for more in (MS_NOSUID | MS_NODEV, MS_NOSUID | MS_NODEV | MS_NOEXEC):
+        if libc.mount(None, os.fsencode(target), None, flags | more, None) == 0:
+            return
+    raise PlaceError(f"cannot mount {target} again: {os.strerror(ctypes.get_errno())}")

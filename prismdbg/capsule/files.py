@@ -6,13 +6,12 @@ credentials, whatever its size: of it the capsule holds size and sha256.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule import json_border, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.private_files import holds_a_key, is_credential, is_private
 from prismdbg.errors import CapsuleError
@@ -114,8 +113,8 @@ def _is_secret(path: str, source: Path, mode: int, size_bytes: int, homes: tuple
 
 def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
     path, place = entry.text("path"), entry.text("place")
-    if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
-        entry.fail("path", f"is {path[:80]!r}, not a plain absolute path")
+    if place != Place.MISSING and (reason := rank_path.problem(path)):
+        entry.fail("path", f"is {path[:80]!r}, which {reason}")
     if place not in tuple(Place):
         entry.fail("place", f"is {place[:40]!r}")
     if place == Place.MISSING:

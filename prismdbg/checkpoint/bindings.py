@@ -27,6 +27,12 @@ def edit_image(criu: Criu, source: Path, target: Path, entries: list[Entry]) -> 
         _pycriu(criu).images.dump(image, file)
 
 
+def write_image(criu: Criu, target: Path, magic: str, entries: list[Entry]) -> None:
+    """A new image of the kind that `magic` names."""
+    with target.open("xb") as file:
+        _pycriu(criu).images.dump({"magic": magic, "entries": entries}, file)
+
+
 def _load(criu: Criu, path: Path) -> Entry:
     try:
         if path.stat().st_size > MAX_IMAGE_BYTES:

@@ -31,7 +31,13 @@ class Criu:
     def command(self, folder: Path | None = None) -> tuple[str, ...]:
         """How to start it where the bundle lies at `folder` (a container binds it elsewhere)."""
         at = folder or self.folder
-        return (str(at / self.loader), "--library-path", str(at / self.libraries), str(at / self.program))
+        return (
+            str(at / self.loader),
+            "--inhibit-cache",
+            "--library-path",
+            str(at / self.libraries),
+            str(at / self.program),
+        )
 
     @property
     def python_path(self) -> Path:

@@ -10,16 +10,20 @@ import os
 import quopri
 import socket
 import struct
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from prismdbg.checkpoint.bindings import Entry, edit_image, load_image
+from prismdbg.checkpoint.bindings import Entry, edit_image, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
+from prismdbg.checkpoint.image_check import check_images
 from prismdbg.errors import CapsuleError
 
 _FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
 _NO_LIMIT = {"cur": 2**64 - 1, "max": 2**64 - 1}  # of the first resource, processor time
+_FILTER_MODE = "filter"
+SECCOMP = "seccomp.img"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 
 
@@ -123,17 +127,25 @@ def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
     return load_image(criu, table) if table.exists() else []
 
 
-def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath) -> None:
+def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> None:
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
-    Small edited copies of `core-*.img`: no capabilities, and no limits that a container may not set. All else
-    are links to `seen_as`, the path under which the restoring container sees `images`.
+    Small edited copies of `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, and no limits
+    that a container may not set. All else are links to `seen_as`, the path under which the restoring container sees
+    `images`.
+    `CapsuleError` for images that ask criu for more than to bring processes back.
     """
     if not seen_as.is_absolute():
         raise ValueError(f"{seen_as} is not absolute: it would not be found from {into}")
+    check_images(criu, images)
     into.mkdir(mode=0o700, parents=True)
+    write_image(
+        criu, into / SECCOMP, "SECCOMP", [{"seccomp_filters": [{"filter": b64encode(seccomp).decode(), "flags": 0}]}]
+    )
     for source in sorted(images.iterdir()):
         target = into / source.name
+        if source.name == SECCOMP:
+            continue
         if source.name.startswith("core-") and source.suffix == ".img":
             edit_image(criu, source, target, [_harmless(entry) for entry in load_image(criu, source)])
         elif source.suffix == ".img" or source.name.startswith("stats-"):
@@ -146,8 +158,12 @@ def _harmless(core: Entry) -> Entry:
         creds[name] = [0 for _ in creds.get(name, [0, 0])]
     for label in ("lsm_profile", "lsm_sockcreate", "apparmor_data"):
         creds.pop(label, None)
+    creds["no_new_privs"] = 1
+    creds["secbits"] = 0
+    core["thread_core"].update(seccomp_mode=_FILTER_MODE, seccomp_filter=0)
     task = core.get("tc", {})
-    task.pop("oom_score_adj", None)
+    for name in ("oom_score_adj", "loginuid", "old_seccomp_mode", "old_seccomp_filter"):
+        task.pop(name, None)
     if "rlimits" in task:
         task["rlimits"] = {"rlimits": [_NO_LIMIT]}  # criu wants at least one; the rest are the container's own
     return core

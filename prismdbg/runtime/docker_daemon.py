@@ -25,6 +25,7 @@ class Daemon:
 
     def __init__(self, cache: Path) -> None:
         name = hashlib.sha256(str(cache.resolve()).encode()).hexdigest()[:8]
+        self.cache = cache
         self._data = cache / "docker"
         self._run = Path("/run") / f"prismdbg-docker-{name}"  # short: socket paths end at 108 bytes
         self.log = self._data / "dockerd.log"

@@ -13,9 +13,11 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import Mount
 
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
 from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.spec import Bind
 
 LABEL = "prismdbg"
 _CALL_S, _IMPORT_S = 60, 1800
@@ -124,9 +126,10 @@ class Engine:
         return True
 
     @_ours
-    def create(self, image: str, command: list[str], **options: Any) -> str:
-        """The new container's id; `options` as Docker's SDK names them."""
-        return str(self._client.containers.create(image, command, **options).id)
+    def create(self, image: str, command: list[str], *, binds: Iterable[Bind] = (), **options: Any) -> str:
+        """The new container's id; `options` as Docker's SDK names them. Paths of binds may hold any character."""
+        mounts = [Mount(bind.target, str(bind.source), type="bind", read_only=bind.read_only) for bind in binds]
+        return str(self._client.containers.create(image, command, mounts=mounts, **options).id)
 
     @_ours
     def put(self, container: str, archive: Iterable[bytes]) -> None:

@@ -16,6 +16,7 @@ from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
 from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.spec import GIVEN, RANK, Bind, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import (
@@ -25,7 +26,6 @@ from prismdbg.runtime.starter_spec import (
     Isolation,
     copy_starter,
     starter_command,
-    starter_file,
     write_spec,
 )
 from prismdbg.runtime.tar_stream import stream
@@ -33,8 +33,8 @@ from prismdbg.runtime.tar_stream import stream
 # For criu, not for the rank: SYS_TIME is for its time namespace.
 CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
 _STARTER = "starter"
+_PRELOAD = "/etc/ld.so.preload"
 _NO_LABELS = "label=disable"  # SELinux would hide the session from the container
-_COPIED_BYTES = 16 << 20
 _SHM_BYTES = 16 << 30  # a limit, not a reservation: DataLoader workers keep their batches there
 
 
@@ -45,6 +45,7 @@ class DockerRuntime:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._cache = daemon.cache
 
     def available(self) -> str | None:
         return unavailable(self._daemon)
@@ -60,17 +61,20 @@ class DockerRuntime:
         engine = connect(self._daemon)
         try:
             image = ensure_environment_image(engine, spec.environment)
+            python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
             write_spec(spec, Isolation.PID if spec.criu_folder else Isolation.NONE, files=late)
-            copy_starter(spec.control / _STARTER)
+            starter = copy_starter(spec.control / _STARTER)
             _hand_over(spec)
-            container = engine.create(image, self._command(spec), **container_options(spec))
+            command = starter_command(python.command, starter, spec.control / SPEC)
+            options = container_options(spec, python)
+            container = engine.create(image, command, **options)
         except BaseException:
             engine.close()
             raise
         place = ContainerPlace(engine, container)
         try:
-            engine.put(container, _rank_layer(spec))
+            engine.put(container, _rank_layer(spec, [bind.target for bind in options["binds"]]))
             lifeline = Lifeline(spec.control, owner=_user(spec))
         except BaseException:
             place.remove()
@@ -82,9 +86,6 @@ class DockerRuntime:
             rank.kill()
             raise
         return rank.until_running()
-
-    def _command(self, spec: ReplaySpec) -> list[str]:
-        return starter_command(spec.python, spec.control / _STARTER / starter_file().name, spec.control / SPEC)
 
 
 class ContainerPlace:
@@ -121,12 +122,20 @@ class ContainerPlace:
         return f"container {self._container[:12]}"
 
 
-def container_options(spec: ReplaySpec) -> dict[str, Any]:
-    """What `docker inspect` will show: no network, and capabilities only where criu needs them."""
+def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
+    """What `docker inspect` will show: no network, and capabilities only where criu needs them.
+
+    The loader of the first process must not find a list of libraries that the capsule put there.
+    """
+    own = [
+        Bind(source=python.folder, target=str(python.folder)),
+        Bind(source=python.nothing, target=_PRELOAD),
+    ]
     options: dict[str, Any] = {
         "network_mode": "none",
+        "cgroupns": "private",
         "labels": {LABEL: spec.session.name, **spec.labels},
-        "volumes": [_volume(bind) for bind in (*_private_binds(spec), *spec.all_binds(), *_bound_files(spec))],
+        "binds": [*_private_binds(spec), *spec.all_binds(), *_bound_files(spec), *own],
         "auto_remove": True,
         "hostname": spec.hostname or None,
         "working_dir": "/",
@@ -155,17 +164,9 @@ def _private_binds(spec: ReplaySpec) -> list[Bind]:
     ]
 
 
-def _volume(bind: Bind) -> str:
-    return f"{bind.source}:{bind.target}:{'ro' if bind.read_only else 'rw'}"
-
-
 def _bound_files(spec: ReplaySpec) -> list[Bind]:
     """Large files that lie on this machine where the rank knows them are seen there, not copied."""
-    return [Bind(source=Path(file.target), target=file.target) for file in spec.files if _is_bound(file)]
-
-
-def _is_bound(file: LaidFile) -> bool:
-    return file.source == Path(file.target) and Path(file.target).stat().st_size > _COPIED_BYTES
+    return [Bind(source=Path(file.target), target=file.target) for file in spec.files if file.is_bound]
 
 
 def _user(spec: ReplaySpec) -> tuple[int, int]:
@@ -196,9 +197,10 @@ def _is_late(file: LaidFile) -> bool:
     return file.source is None or file.target.startswith("/dev/")
 
 
-def _rank_layer(spec: ReplaySpec) -> Iterator[bytes]:
+def _rank_layer(spec: ReplaySpec, bound: list[str]) -> Iterator[bytes]:
     environment = spec.environment
     if environment is None:
         raise FacilityError("a container needs the list of installed files")
-    copied = tuple(file for file in spec.files if not _is_bound(file) and not _is_late(file))
-    return stream(partial(add_rank_files, spec=replace(spec, files=copied), known=environment.folders))
+    copied = tuple(file for file in spec.files if not file.is_bound and not _is_late(file))
+    alone = replace(spec, files=copied)
+    return stream(partial(add_rank_files, spec=alone, environment=environment, bound=bound))

@@ -85,6 +85,11 @@ def mapped_code(pid: int) -> list[str]:
     ]
 
 
+def library_path(name: str) -> str | None:
+    """Where the loader of this machine finds it."""
+    return _library_paths().get(name)
+
+
 def _is_installed(path: str) -> bool:
     name = Path(path).name
     return name in _PACKAGES or (name.startswith("python3") and Path(path, "os.py").is_file())

@@ -9,6 +9,7 @@ from prismdbg.runtime.docker_engine import Engine, StoredImage
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.image_layers import add_environment
 from prismdbg.runtime.tar_stream import stream
+from prismdbg.runtime.visible import require_installed
 
 REPOSITORY = "prismdbg/env"
 ENVIRONMENT_LABEL = "prismdbg.environment"
@@ -25,6 +26,7 @@ def ensure_environment_image(engine: Engine, environment: Environment) -> str:
         return tag
     if found := engine.images_labelled(f"{ENVIRONMENT_LABEL}={environment.key}"):
         return found[0]
+    require_installed(environment)
     environment.check_unchanged()
     common, extra = environment.parts()
     if extra.files:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from prismdbg.errors import FacilityError
+from prismdbg.capsule.rank_path import require_outside_kernel
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.spec import LaidFile, ReplaySpec
 
@@ -23,6 +24,7 @@ _EMPTY_FOLDERS = {
     "/root": 0o700,
 }
 _ROOT = (0, 0)
+_MOST_STEPS = 1000
 
 
 def add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
@@ -38,22 +40,42 @@ def add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
             _add_installed(tar, compiled)
 
 
-def add_rank_files(tar: tarfile.TarFile, spec: ReplaySpec, known: frozenset[str]) -> None:
-    """The rank's own files, and the folders they need beside those in `known`.
+def add_rank_files(
+    tar: tarfile.TarFile, spec: ReplaySpec, environment: Environment, *, bound: Iterable[str] | None = None
+) -> None:
+    """The rank's own files, and the folders they need beside those of the environment.
 
-    Nothing below a bind: Docker would unpack it into the host's folder.
+    Nothing at or below a bind (`bound`: their targets): Docker would unpack it into the host's folder.
     """
-    bound = tuple(f"{bind.target.rstrip('/')}/" for bind in spec.all_binds())
+    targets = (bind.target for bind in spec.all_binds()) if bound is None else bound
+    below = tuple(f"{target.rstrip('/')}/" for target in targets)
+    links = {file.path: file.target for file in environment.files if file.target}
     owner = (spec.uid, spec.gid)
-    made = {*known, *_EMPTY_FOLDERS}
+    made = {*environment.folders, *_EMPTY_FOLDERS}
     for folder in spec.folders:
-        if not f"{folder}/".startswith(bound):
+        if not _leads_to(folder, links).startswith(below):
             _add_folders(tar, folder, made, owner)
     for file in spec.files:
-        if not file.target.startswith(bound):
+        if not _leads_to(file.target, links).startswith(below):
             _add_folders(tar, str(Path(file.target).parent), made, owner)
             if file.source is not None:
                 _add_laid(tar, file, file.source, owner)
+
+
+def _leads_to(path: str, links: Mapping[str, str]) -> str:
+    """Where it lies once the links among the installed files are followed; with a slash behind it."""
+    require_outside_kernel(path)
+    waiting, done = path.split("/")[1:], ""
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            return f"{done}/"
+        step = os.path.normpath(f"{done}/{waiting.pop(0)}")
+        if (target := links.get(step)) is None:
+            done = step
+        else:
+            waiting = [*os.path.normpath(Path(done or "/", target)).split("/")[1:], *waiting]
+            done = ""
+    raise CapsuleError(f"{path} leads in circles", hint="the capsule was altered; do not use it")
 
 
 def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:

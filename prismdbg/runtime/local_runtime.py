@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
-from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
+from prismdbg.runtime.spec import Bind, ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
 from prismdbg.runtime.starter_spec import Isolation, write_spec
+from prismdbg.runtime.visible import visible
 
 
 class LocalRuntime:
@@ -29,7 +31,16 @@ class LocalRuntime:
         return None
 
     def start(self, spec: ReplaySpec) -> StartedRank:
-        write_spec(spec, Isolation.NAMESPACES, binds=spec.all_binds(), files=spec.files)
+        bound = [Bind(source=Path(file.target), target=file.target) for file in spec.files if file.is_bound]
+        copied = [file for file in spec.files if not file.is_bound]
+        seen = visible(spec.environment, spec.python, laid=[file.target for file in spec.files])
+        write_spec(
+            spec,
+            Isolation.NAMESPACES,
+            binds=(*spec.all_binds(), *bound),
+            files=(*seen.copies, *copied),
+            seen=seen,
+        )
         return start_process(spec, "namespaces of this machine")
 
 

@@ -21,6 +21,7 @@ from prismdbg.errors import PrismError
 from prismdbg.runtime.environment import Environment
 
 RANK, GIVEN, CONTROL_FOLDER, OUTPUT = "rank", "given", "control", "output"
+COPIED_BYTES = 16 << 20  # of one file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class LaidFile:
 
     source: None for a file that is only written to, of which nothing but the length matters.
     size_bytes: cut to this length, as criu wants a file that was open to be as long as it was.
+    is_written: the rank has it open for writing.
     """
 
     source: Path | None
@@ -45,6 +47,14 @@ class LaidFile:
     mode: int = 0o644
     size_bytes: int | None = None
     mtime_ns: int | None = None
+    is_written: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        """A large file that lies on this machine where the rank knows it is seen there, not copied."""
+        if self.source != Path(self.target) or self.is_written:
+            return False
+        return self.source.stat().st_size > COPIED_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +89,10 @@ class ProgramOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Images of the rank are to be taken where it runs, into `folder`, which lies outside its session.
+    """Images of the rank are to be taken where it runs, into `folder`, which lies outside its session and its view.
 
-    start_from: the name of one to start with, in place of the origin. explain: as of an `ImageOrigin`.
+    start_from: the name of one to start with, in place of the origin; seal: what that image was when it was saved.
+    explain: as of an `ImageOrigin`.
     """
 
     criu_folder: Path
@@ -89,6 +100,7 @@ class Saving:
     folder: Path
     explain: Callable[[str], PrismError]
     start_from: str = ""
+    seal: str = ""
     timeout_s: float = 120.0
 
 
@@ -135,7 +147,7 @@ class ReplaySpec:
     @property
     def private(self) -> tuple[Path, ...]:
         """The starter's folders, which the rank must not reach."""
-        return (self.control,)
+        return (self.control,) if self.saving is None else (self.control, self.saving.folder)
 
     def all_binds(self) -> tuple[Bind, ...]:
         """Those asked for, and what every replay has: what is the rank's of its session, the capsule and CRIU."""
@@ -145,8 +157,6 @@ class ReplaySpec:
         ]
         if self.capsule is not None:
             own.append(Bind(source=self.capsule, target=str(self.capsule)))
-        if self.saving is not None:
-            own.append(Bind(source=self.saving.folder, target=str(self.saving.folder), read_only=False))
         if (criu := self.criu_folder) is not None:
             own.append(Bind(source=criu, target=str(criu)))
         return (*own, *self.binds)

@@ -21,12 +21,13 @@ _MORE_S = 30.0  # than the starter's own bound on criu: for ending what runs and
 class Answer:
     """refusal: empty where it was done; log: what criu said, empty where it was not criu that refused.
 
-    left: files that could not be made as they were.
+    left: files that could not be made as they were. seal: by which the image is known again.
     """
 
     refusal: str = ""
     log: str = ""
     left: tuple[str, ...] = ()
+    seal: str = ""
 
 
 class StarterControl:
@@ -58,7 +59,7 @@ class StarterControl:
             raise RankLost(f"the rank's place ended while it was to {verb} image {name}")
         answer = json.loads(line)
         if answer["ok"]:
-            return Answer(left=tuple(map(str, answer["left"])))
+            return Answer(left=tuple(map(str, answer["left"])), seal=str(answer["seal"]))
         return Answer(refusal=str(answer["what"]), log=self._log(str(answer["log"])))
 
     def _log(self, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.spec import ReplaySpec
@@ -45,7 +46,7 @@ def start_process(spec: ReplaySpec, kind: str) -> StartedRank:
     lifeline = Lifeline(spec.control)
     try:
         process = subprocess.Popen(
-            starter_command(spec.python, starter_file(), spec.control / SPEC),
+            starter_command([sys.executable], starter_file(), spec.control / SPEC),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,9 +1,10 @@
 """The JSON that tells `images/starter/starter.py` what to do, and the lines in which it answers.
 
-Where images of the rank may be taken, the starter also listens on the session's socket `control`: one request a
-connection, `{"do": "save" | "return", "name": ...}`, answered by `{"ok": true, "output_bytes": ..., "left": [...]}`,
-`left` naming files that could not be made as they were, or by `{"ok": false, "what": ..., "log": ...}`, `log` naming
-criu's own in the session. After a `return` the status file says `restored` again.
+Where images of the rank may be taken, the starter also listens on the socket `control` beside its orders, which the
+rank does not see: one request a connection, `{"do": "save" | "return", "name": ...}`, answered by
+`{"ok": true, "output_bytes": ..., "left": [...], "seal": ...}`, `left` naming files that could not be made as they were
+and `seal` saying what the image is, or by `{"ok": false, "what": ..., "log": ...}`, `log` naming criu's own in that
+folder. After a `return` the status file says `restored` again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.runtime.foreign_files import read_regular
+from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import (
     CONTROL_FOLDER,
     GIVEN,
@@ -32,6 +33,7 @@ from prismdbg.runtime.spec import (
     ReplaySpec,
     Saving,
 )
+from prismdbg.runtime.visible import NOTHING, Visible
 
 SPEC, STATUS, LIFELINE, SCRATCH = "spec.json", "status.jsonl", "lifeline", "scratch"
 CONTROL, CRIU_LOG, DUMP_LOG = "control", "restore.log", "dump.log"
@@ -70,9 +72,15 @@ def make_folders(session: Path) -> None:
 
 
 def write_spec(
-    spec: ReplaySpec, isolation: Isolation, *, binds: Iterable[Bind] = (), files: Iterable[LaidFile] = ()
+    spec: ReplaySpec,
+    isolation: Isolation,
+    *,
+    binds: Iterable[Bind] = (),
+    files: Iterable[LaidFile] = (),
+    seen: Visible = NOTHING,
 ) -> Path:
-    """Writes the session's spec file. `binds` and `files` are those that the starter itself must make."""
+    """Writes the session's spec file. `binds` and `files` are those that the starter itself must make; `seen`: of this
+    machine, in namespaces."""
     make_folders(spec.session)
     scratch = spec.control / SCRATCH
     if isolation is Isolation.NAMESPACES:
@@ -89,6 +97,8 @@ def write_spec(
         "hostname": spec.hostname,
         "uid": spec.uid,
         "gid": spec.gid,
+        "seccomp": rank_filter().hex(),
+        "seen": {"folders": seen.folders, "files": seen.files, "links": seen.links},
         "binds": [_bind(bind) for bind in binds],
         "folders": list(spec.folders) if isolation is Isolation.NAMESPACES else [],
         "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
@@ -113,9 +123,12 @@ def clear_start(session: Path) -> None:
         (session / CONTROL_FOLDER / SCRATCH).rmdir()
 
 
-def starter_command(python: str, starter: Path, spec_file: Path) -> list[str]:
-    """-I -S: nothing of the user's environment, and no site-packages, has a say in the starter."""
-    return [python or sys.executable, "-I", "-S", str(starter), str(spec_file)]
+def starter_command(python: Iterable[str], starter: Path, spec_file: Path) -> list[str]:
+    """-I -S: nothing of the user's environment, and no site-packages, has a say in the starter.
+
+    `python` is ours, never one that a capsule names.
+    """
+    return [*python, "-I", "-S", str(starter), str(spec_file)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +207,7 @@ def _saving(spec: ReplaySpec, saving: Saving) -> dict[str, Any]:
         "dump_log": DUMP_LOG,
         "restore_log": CRIU_LOG,
         "start_from": saving.start_from,
+        "seal": saving.seal,
         "timeout_s": saving.timeout_s,
     }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import layout, rank_path
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
 from prismdbg.capsule.log_reader import RankLog, read_log
@@ -26,6 +26,7 @@ from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_FILES, REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import make_folders
 from prismdbg.workflows import rank_half
@@ -84,8 +85,11 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     rank = capsule.rank()
     image = process_images.read(criu, capsule.checkpoint)
     prepared = session / CONTROL_FOLDER / "images"
-    process_images.prepare_restore(criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint))
-    socket = PurePosixPath(str(rank["socket"]))
+    process_images.prepare_restore(
+        criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint), seccomp=rank_filter()
+    )
+    socket = PurePosixPath(_bind_target(str(rank["socket"])))
+    inject = _bind_target(str(rank["inject"]))
     laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
     spec = ReplaySpec(
         name=_name(capsule),
@@ -104,10 +108,10 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=(
-            Bind(source=own.path, target=str(socket.parent), read_only=False),
+            Bind(source=own.path, target=_bind_target(str(socket.parent)), read_only=False),
             # the change over imports modules that the recorded rank had no need of, of the version that it has
-            Bind(source=_rank_half(capsule, session), target=f"{rank['inject']}/prismdbg"),
-            *_native(f"{rank['inject']}/native"),
+            Bind(source=_rank_half(capsule, session), target=f"{inject}/prismdbg"),
+            *_native(f"{inject}/native"),
         ),
         files=laid,
         folders=folders,
@@ -209,7 +213,13 @@ def _environment(capsule: Capsule) -> Environment | None:
 def _paths(rank: dict[str, Any], name: str) -> tuple[str, ...]:
     """Plain absolute ones of a list in the capsule."""
     found = [str(path) for path in rank.get(name, ())]
-    return tuple(path for path in found if path.startswith("/") and os.path.normpath(path) == path)
+    return tuple(path for path in found if not rank_path.problem(path))
+
+
+def _bind_target(path: str) -> str:
+    """What is ours is bound there, in a place that is thrown away."""
+    rank_path.require_outside_kernel(path)
+    return path
 
 
 def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
@@ -260,8 +270,11 @@ def _laid(request: ReplayRequest, open_files: tuple[OpenFile, ...]) -> tuple[Lai
     kept = [file for file in read_files(capsule) if file.place is not Place.MISSING]
     laid = [_lay(request, file, sizes.get(file.path)) for file in kept]
     known = {file.path for file in kept}
+    written = {file.path for file in open_files if file.is_written}
+    laid = [replace(file, is_written=True) if file.target in written else file for file in laid]
     for file in open_files:
-        if file.is_written and not file.is_mapped and file.path not in known:
+        is_new = file.is_written and not file.is_mapped and file.path not in known
+        if is_new and not rank_path.problem(file.path):
             laid.append(LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=file.size_bytes))
     return tuple(laid)
 

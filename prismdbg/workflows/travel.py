@@ -62,6 +62,7 @@ class Travel:
         self._checkpoints: dict[int, Checkpoint] = {}
         self._next = ORIGIN + 1
         self._has_origin = False  # as an image
+        self._seals: dict[int, str] = {}
 
     @property
     def client(self) -> AgentClient:
@@ -153,7 +154,9 @@ class Travel:
         heard: list[Message] = []
         try:
             heard = self.client.leave()
-            return self._control().save(str(number))
+            answer = self._control().save(str(number))
+            self._seals[number] = answer.seal
+            return answer
         finally:
             self._client = connect(self._plan, self.running)
             self._client.hear(heard)
@@ -189,7 +192,10 @@ class Travel:
         saving = self._plan.spec.saving
         if number == ORIGIN or saving is None:
             return self._plan
-        return replace(self._plan, spec=replace(self._plan.spec, saving=replace(saving, start_from=str(number))))
+        return replace(
+            self._plan,
+            spec=replace(self._plan.spec, saving=replace(saving, start_from=str(number), seal=self._seals[number])),
+        )
 
     def _control(self) -> StarterControl:
         saving = self._plan.spec.saving

@@ -77,7 +77,8 @@ def test_the_rank_is_alone(case: Case) -> None:
 def test_what_the_rank_writes_is_thrown_away(case: Case, request: pytest.FixtureRequest) -> None:
     with short_folder() as folder:
         target = f"/prismdbg-test-{os.getpid()}" if case.runtime.name == "docker" else str(folder / "written")
-        rank, socket = case.start()
+        spec, socket = case.plan()
+        rank = case.runtime.start(replace(spec, folders=(*spec.folders, str(folder))))
         try:
             answer = ask(socket, f"write {target}")
         finally:

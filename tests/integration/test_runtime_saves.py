@@ -57,12 +57,13 @@ class Saved:
     def printed(self) -> list[int]:
         return [int(line.split()[-1]) for line in self.spec.output.read_text().splitlines() if "counted to" in line]
 
-    def start_anew(self, name: str) -> None:
+    def start_anew(self, name: str, seal: str) -> None:
         """In another place, from an image."""
         assert self.spec.saving is not None
         self.rank.kill()
         clear_start(self.spec.session)
-        self.rank = self.case.runtime.start(replace(self.spec, saving=replace(self.spec.saving, start_from=name)))
+        saving = replace(self.spec.saving, start_from=name, seal=seal)
+        self.rank = self.case.runtime.start(replace(self.spec, saving=saving))
 
 
 @pytest.fixture
@@ -118,14 +119,14 @@ def test_files_go_back_in_time_with_it(saved: Saved) -> None:
     table, later = f"{WRITTEN}/table", f"{WRITTEN}/later"
     saved.ask(f"append {table}")
     before = saved.ask(f"read {table}")["text"]
-    saved.control.save("1")
+    seal = saved.control.save("1").seal
     saved.ask(f"append {table}")
     saved.ask(f"append {later}")
     assert saved.ask(f"read {table}")["text"] != before
     assert saved.control.return_to("1").left == ()
     assert saved.ask(f"read {table}")["text"] == before
     assert saved.ask(f"read {later}")["text"] is None
-    saved.start_anew("1")
+    saved.start_anew("1", seal)
     assert saved.ask(f"read {table}")["text"] == before
     assert not Path(WRITTEN).exists()
 
@@ -151,13 +152,13 @@ def test_one_can_go_back_after_its_end(saved: Saved, how: str) -> None:
 
 def test_its_place_can_be_made_anew(saved: Saved, place_of: Callable[[Saved], int]) -> None:
     saved.go_on()
-    saved.control.save("1")
+    seal = saved.control.save("1").seal
     count = saved.count
     os.kill(place_of(saved), signal.SIGKILL)
     wait_for(lambda: saved.rank.exit_code() is not None, 20, "its end to be noticed")
     with pytest.raises(RankLost, match="place"):
         saved.control.return_to("1")
-    saved.start_anew("1")
+    saved.start_anew("1", seal)
     assert saved.count <= count + SOON
     assert_consistent(saved, count - SOON)
     saved.go_on()

@@ -1,4 +1,4 @@
-"""The starter's files as modules; they are no package, for a rank's interpreter runs them alone."""
+"""The starter's files as modules; they are no package, for an interpreter runs them alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from prismdbg.runtime.starter_spec import starter_file
 
-PARTS = ("syscalls", "place", "rank", "exact_paths", "kept_files", "saves", "starter")
+PARTS = ("syscalls", "confine", "beneath", "lay", "criu", "seal", "place", "rank", "exact_paths", "kept_files", "saves")
+PARTS = (*PARTS, "starter")
 
 
 def starter_parts() -> Any:

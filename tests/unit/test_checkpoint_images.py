@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.checkpoint import images
+from prismdbg.checkpoint import image_check, images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
@@ -51,13 +51,14 @@ IMAGE: dict[str, list[dict[str, Any]]] = {
     "fs-7.img": [{"cwd_id": 4}],
     "mm-7.img": [{"exe_file_id": 1, "vmas": [{"status": 65, "shmid": 5}, {"status": 1, "shmid": 2}]}],
     "mm-8.img": [{"exe_file_id": 1, "vmas": []}],
-    "ids-7.img": [{"files_id": 2}],
+    "ids-7.img": [{"files_id": 2, "mnt_ns_id": 6}],
     "fdinfo-2.img": [
         {"fd": 0, "id": 8},
         {"fd": 1, "id": 7},
         {"fd": 2, "id": 2},
         {"fd": 5, "id": 3},
     ],
+    "inventory.img": [{"root_ids": {"mnt_ns_id": 6}}],
     "tty-info.img": [{"id": 2026, "rdev": 0x8800, "dev": 0x1A}],
 }
 
@@ -66,8 +67,13 @@ IMAGE: dict[str, list[dict[str, Any]]] = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in IMAGE:
         (tmp_path / name).touch()
-    monkeypatch.setattr(images, "load_image", lambda criu, path: copy.deepcopy(IMAGE[path.name]))
+    give(monkeypatch, IMAGE)
     return tmp_path
+
+
+def give(monkeypatch: pytest.MonkeyPatch, found: dict[str, list[dict[str, Any]]]) -> None:
+    for module in (images, image_check):
+        monkeypatch.setattr(module, "load_image", lambda criu, path: copy.deepcopy(found[path.name]))
 
 
 def test_processes_and_threads(folder: Path) -> None:
@@ -107,14 +113,20 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
     monkeypatch.setattr(
         images, "edit_image", lambda criu, source, target, entries: written.update({target.name: entries})
     )
+    monkeypatch.setattr(
+        images, "write_image", lambda criu, target, magic, entries: written.update({target.name: entries})
+    )
+    (folder / "seccomp.img").touch()  # what the rank had is not what it gets
     into = tmp_path / "prepared"
     (folder / "dump.log").touch()
-    images.prepare_restore(CRIU, folder, into, seen_as=PurePosixPath("/capsule/checkpoint"))
-    assert set(written) == {"core-7.img", "core-9.img"}
+    images.prepare_restore(CRIU, folder, into, seen_as=PurePosixPath("/capsule/checkpoint"), seccomp=b"filter")
+    assert set(written) == {"core-7.img", "core-9.img", "seccomp.img"}
+    assert written["seccomp.img"] == [{"seccomp_filters": [{"filter": "ZmlsdGVy", "flags": 0}]}]
     for core in (written["core-7.img"][0], written["core-9.img"][0]):
         creds = core["thread_core"]["creds"]
         assert all(creds[name] == [0, 0] for name in ("cap_prm", "cap_eff", "cap_inh", "cap_bnd"))
-        assert creds["uid"] == 1000
+        assert creds["uid"] == 1000 and creds["no_new_privs"] == 1
+        assert core["thread_core"]["seccomp_mode"] == "filter" and core["thread_core"]["seccomp_filter"] == 0
     assert "oom_score_adj" not in written["core-7.img"][0]["tc"]
     links = {path.name: str(path.readlink()) for path in into.iterdir()}
     assert links["files.img"] == "/capsule/checkpoint/files.img"
@@ -123,12 +135,12 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
 
 def test_a_relative_place_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="absolute"):
-        images.prepare_restore(CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("capsule"))
+        images.prepare_restore(CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("capsule"), seccomp=b"")
 
 
 def test_an_image_without_credentials_is_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = {**IMAGE, "core-7.img": [{"thread_core": {}}]}
-    monkeypatch.setattr(images, "load_image", lambda criu, path: copy.deepcopy(broken[path.name]))
+    give(monkeypatch, broken)
     with pytest.raises(CapsuleError, match="credentials"):
         images.read(CRIU, folder)
 
@@ -145,3 +157,36 @@ def test_descriptors_of_processes_that_are_not_in_the_image(tmp_path: Path, monk
         (tmp_path / name).touch()
     monkeypatch.setattr(images, "load_image", lambda criu, path: image[path.name])
     assert [str(found) for found in images.unrestorable(CRIU, tmp_path)] == ["descriptor 21 (/proc/4242/stat)"]
+
+
+ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
+    "another namespace": {"ids-7.img": [{"files_id": 2, "mnt_ns_id": 9}]},
+    "mountpoints-9.img": {"mountpoints-9.img": []},
+    "cgroup.img": {"cgroup.img": []},
+    "netns-2.img": {"netns-2.img": []},
+    "device file": {"ghost-file-1.img": [{"mode": 0o060600, "rdev": 0xFE00}]},
+    "or a link": {"ghost-file-1.img": [{"mode": 0o120777}]},
+    "/proc/1/mem": {"files.img": [regular(1, "/proc/1/mem", flags=2)]},
+    "/proc/1/root": {"files.img": [regular(1, "/proc/1/root", mode=0o040755)]},
+    "core_pattern": {"files.img": [regular(1, "/proc/sys/kernel/core_pattern", flags=1)]},
+    "/proc/self/stat": {"files.img": [regular(1, "/proc/self/stat", flags=1)]},
+    "/dev/vda": {"files.img": [regular(1, "/dev/vda", flags=2)]},
+    "names the file": {"files.img": [regular(1, "/a/../proc/1/mem", flags=2)]},
+    "'TUNF'": {"files.img": [{"id": 1, "type": "TUNF"}]},
+    "'NS'": {"files.img": [{"id": 1, "type": "NS"}]},
+}
+
+
+@pytest.mark.parametrize("word", ASKS_FOR_MORE)
+def test_images_that_ask_criu_for_more_are_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """criu would do it with more privileges than the rank has, outside of what confines the rank."""
+    for name in ASKS_FOR_MORE[word]:
+        (folder / name).touch()
+    give(monkeypatch, {**IMAGE, **ASKS_FOR_MORE[word]})
+    with pytest.raises(CapsuleError, match=word):
+        images.prepare_restore(
+            CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("/capsule/checkpoint"), seccomp=b""
+        )
+    assert not (tmp_path / "prepared").exists()

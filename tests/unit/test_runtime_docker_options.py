@@ -11,9 +11,12 @@ from prismdbg.errors import CriuError
 from prismdbg.runtime import docker_daemon
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
+from prismdbg.runtime.own_python import OwnPython
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
 
+OWN = OwnPython(folder=Path("/own"), command=("/own/loader", "/own/python"))
+OWN_BINDS = ["/own:/own:ro", "/own/nothing:/etc/ld.so.preload:ro"]
 SAVING = Saving(criu_folder=Path("/criu"), command=("/criu/criu",), folder=Path("/images"), explain=CriuError)
 SESSION = ["/session/rank:/session/rank:rw", "/session/given:/session/given:ro"]
 # of a starter that has no more rights than the rank: neither can replace anything, and two files can be written
@@ -41,9 +44,13 @@ def spec(origin: str, **more: object) -> ReplaySpec:
     return ReplaySpec(name="rank", origin=made, session=Path("/session"), python="/bin/python", **values)  # type: ignore[arg-type]
 
 
+def shown(binds: list[Bind]) -> list[str]:
+    return [f"{bind.source}:{bind.target}:{'ro' if bind.read_only else 'rw'}" for bind in binds]
+
+
 @pytest.mark.parametrize("origin", ["image", "start"])
 def test_no_network_and_removed_at_the_end(origin: str) -> None:
-    options = container_options(spec(origin))
+    options = container_options(spec(origin), OWN)
     assert options["network_mode"] == "none"
     assert options["auto_remove"] is True
     assert options["labels"]["prismdbg"] == "session"
@@ -51,26 +58,27 @@ def test_no_network_and_removed_at_the_end(origin: str) -> None:
 
 
 def test_a_restore_gets_the_four_capabilities_that_criu_needs() -> None:
-    options = container_options(spec("image"))
+    options = container_options(spec("image"), OWN)
     assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
     assert "seccomp=unconfined" in options["security_opt"]
 
 
 def test_a_program_whose_images_are_to_be_taken_is_with_criu() -> None:
     """The starter drops them all before it starts the program, and becomes its user."""
-    options = container_options(spec("start", saving=SAVING))
+    options = container_options(spec("start", saving=SAVING), OWN)
     assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
     assert "user" not in options
-    assert options["volumes"] == [
+    assert shown(options["binds"]) == [
         "/session/control:/session/control:rw",
-        *SESSION,
         "/images:/images:rw",
+        *SESSION,
         "/criu:/criu:ro",
+        *OWN_BINDS,
     ]
 
 
 def test_a_program_gets_none() -> None:
-    options = container_options(spec("start"))
+    options = container_options(spec("start"), OWN)
     assert options["cap_drop"] == ["ALL"] and "cap_add" not in options
     assert options["security_opt"] == ["no-new-privileges", "label=disable"]
     assert options["user"] == f"{os.geteuid()}:{os.getegid()}"
@@ -78,13 +86,14 @@ def test_a_program_gets_none() -> None:
 
 def test_binds_are_read_only_unless_asked_for() -> None:
     capsule = Bind(source=Path("/agents"), target="/run/agents", read_only=False)
-    volumes = container_options(spec("image", capsule=Path("/capsule"), binds=(capsule,)))["volumes"]
-    assert volumes == [
+    volumes = container_options(spec("image", capsule=Path("/capsule"), binds=(capsule,)), OWN)["binds"]
+    assert shown(volumes) == [
         "/session/control:/session/control:rw",
         *SESSION,
         "/capsule:/capsule:ro",
         "/criu:/criu:ro",
         "/agents:/run/agents:rw",
+        *OWN_BINDS,
     ]
 
 
@@ -94,8 +103,8 @@ def test_a_large_file_that_lies_where_the_rank_knows_it_is_bound(tmp_path: Path)
     with large.open("wb") as file:
         file.truncate(64 << 20)
     files = tuple(LaidFile(source=path, target=str(path)) for path in (small, large))
-    volumes = container_options(spec("start", files=files))["volumes"]
-    assert volumes == [*ALONE, *SESSION, f"{large}:{large}:ro"]
+    volumes = container_options(spec("start", files=files), OWN)["binds"]
+    assert shown(volumes) == [*ALONE, *SESSION, f"{large}:{large}:ro", *OWN_BINDS]
 
 
 def test_an_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_whose_log_has_the_reason_is_said(starter: Any) -> None:
 def test_no_image_is_taken_outside_a_namespace_of_its_own(starter: Any) -> None:
     """For a return ends every process there."""
     with pytest.raises(starter.PlaceError, match="namespace"):
-        starter.Saves({}, None)
+        starter.Saves({}, None, None)
 
 
 @contextmanager
@@ -113,8 +113,8 @@ def answering(session: Path, line: bytes) -> Iterator[list[bytes]]:
 
 
 def test_the_client_s_side(tmp_path: Path) -> None:
-    with answering(tmp_path, b'{"ok": true, "output_bytes": 3, "left": ["/a"]}\n') as heard:
-        assert StarterControl(tmp_path, 1).return_to("4") == Answer(left=("/a",))
+    with answering(tmp_path, b'{"ok": true, "output_bytes": 3, "left": ["/a"], "seal": "s"}\n') as heard:
+        assert StarterControl(tmp_path, 1).return_to("4") == Answer(left=("/a",), seal="s")
     assert json.loads(heard[0]) == {"do": "return", "name": "4"}
     (tmp_path / CONTROL_FOLDER / CONTROL).unlink()
     (tmp_path / CONTROL_FOLDER / "dump.log").write_text("Error (criu/x.c:1): why")

@@ -1,0 +1,75 @@
+"""The rank's own files at the paths it knows, as long as they were. Standard library only.
+
+Laid by a process that can do nothing but write files, beneath the root of the rank's place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from beneath import Owner, Tree, require_ordinary
+from confine import FILE_CAPABILITIES, KEPT_CAPABILITIES, hold_capabilities, lay_filter
+from syscalls import PlaceError
+
+Spec = dict[str, Any]
+
+
+def lay_files(spec: Spec, root: str) -> None:
+    """As another process where this one has more privileges than that takes."""
+    if spec["isolation"] == "none":
+        lay_all(spec, root)
+        return
+    said, saying = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            hold_capabilities(KEPT_CAPABILITIES[name] for name in FILE_CAPABILITIES)
+            lay_filter(bytes.fromhex(spec["seccomp"]))
+            lay_all(spec, root)
+        except BaseException as error:
+            os.write(saying, (str(error) or type(error).__name__).encode())
+        finally:
+            os._exit(0)
+    os.close(saying)
+    with os.fdopen(said, "rb") as pipe:
+        reason = pipe.read().decode(errors="replace")
+    os.waitpid(child, 0)
+    if reason:
+        raise PlaceError(f"the rank's files cannot be laid: {reason}")
+
+
+def lay_all(spec: Spec, root: str) -> None:
+    owner = (spec["uid"], spec["gid"]) if os.geteuid() == 0 else (-1, -1)
+    with Tree(root) as tree:
+        for folder in spec["folders"]:
+            tree.make_folder(folder, owner)
+        for file in spec["files"]:
+            lay_file(tree, file, owner)
+
+
+def lay_file(tree: Tree, file: dict[str, Any], owner: Owner) -> None:
+    source, target = file["source"], file["target"]
+    require_ordinary(target)
+    tree.make_folder(str(Path(target).parent), owner)
+    there = tree.open_file(target, create=True)
+    with os.fdopen(there, "wb") as out:
+        length = file["size_bytes"]
+        if source is not None:
+            with Path(source).open("rb") as content:
+                status = os.fstat(content.fileno())
+                length = status.st_size if length is None else length
+                is_there = os.path.samestat(status, os.fstat(there))
+                if is_there and length == status.st_size:
+                    return
+                if not is_there:
+                    os.ftruncate(there, 0)
+                    shutil.copyfileobj(content, out, 1 << 20)
+            out.flush()
+        os.ftruncate(there, length)
+        os.fchown(there, *owner)
+        os.fchmod(there, file["mode"])
+        if file["mtime_ns"] is not None:
+            os.utime(there, ns=(file["mtime_ns"], file["mtime_ns"]))

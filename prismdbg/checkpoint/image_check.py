@@ -1,0 +1,89 @@
+"""Whether CRIU's images ask for nothing but processes, their memory and their files.
+
+criu carries out what images say with more privileges than the rank will have: it would make namespaces and mounts,
+write control groups, make device files, and open what the rank itself may not. A capsule's images are foreign input.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from prismdbg.checkpoint.bindings import Entry, load_image
+from prismdbg.checkpoint.bundle import Criu
+from prismdbg.errors import CapsuleError
+
+# Names of images without their suffix.
+_KNOWN = re.compile(
+    r"(core|fdinfo|fs|ids|itimers|mm|pagemap|pagemap-shmem|pages|posix-timers|rlimit|sigacts|tcp-stream|ghost-file"
+    r"|signal-[ps]|signal)-[0-9a-f]+"
+    r"|files|inventory|pstree|seccomp|timens-0|tty-info|tty-data|pipes-data|fifo-data|remap-fpath|filelocks|sk-queues"
+    r"|memfd|inotify-wd|eventpoll-tfd|ext-files|stats-dump|stats-restore"
+)
+_KINDS = frozenset(
+    ("REG", "PIPE", "FIFO", "INETSK", "UNIXSK", "EVENTFD", "EVENTPOLL", "INOTIFY", "SIGNALFD", "NETLINKSK", "TTY")
+)
+_KINDS |= {"TIMERFD", "MEMFD", "PIDFD"}
+_NAMESPACES = ("pid_ns_id", "net_ns_id", "ipc_ns_id", "uts_ns_id", "mnt_ns_id", "user_ns_id", "cgroup_ns_id")
+# What a program may have had open of the kernel's views, and only for reading.
+_KERNEL_TEXTS = re.compile(
+    r"/proc/((self|[0-9]+)/(stat|statm|status|maps|io|limits|cgroup|mountinfo|mounts|net/dev)"
+    r"|stat|meminfo|cpuinfo|loadavg|uptime|version|vmstat|filesystems|net/dev)"
+    r"|/sys/(devices/(system|virtual)|fs/cgroup|class|bus)/.*"
+)
+_DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")
+_DEVICE_MODES = (0o020000, 0o060000)  # S_IFCHR, S_IFBLK
+_LINK_MODE, _MODE_MASK = 0o120000, 0o170000
+_HINT = "the capsule was altered; do not use it"
+
+
+def check_images(criu: Criu, images: Path) -> None:
+    """`CapsuleError` naming what is asked for."""
+    for path in sorted(images.iterdir()):
+        if path.suffix == ".img" and not _KNOWN.fullmatch(path.stem):
+            _refuse(f"holds {path.name}, which is no part of a process")
+    _check_namespaces(criu, images)
+    for entry in load_image(criu, images / "files.img"):
+        _check_file(entry)
+    for path in images.glob("ghost-file-*.img"):
+        _check_ghost(path.name, load_image(criu, path)[0])
+
+
+def _check_namespaces(criu: Criu, images: Path) -> None:
+    """Every process must be in those that criu itself was in: then none is made."""
+    own = load_image(criu, images / "inventory.img")[0].get("root_ids", {})
+    for path in images.glob("ids-*.img"):
+        found = load_image(criu, path)[0]
+        for name in _NAMESPACES:
+            if found.get(name) != own.get(name):
+                _refuse(f"asks for another namespace ({name.removesuffix('_id')})")
+
+
+def _check_file(entry: Entry) -> None:
+    if entry["type"] not in _KINDS:
+        _refuse(f"holds an open file of the kind {entry['type']!r}")
+    for name, is_written in _names(entry):
+        if not name.startswith("/") or ".." in name.split("/") or "//" in name:
+            _refuse(f"names the file {name[:80]!r}")
+        if name.startswith("/dev/") and not _DEVICES.fullmatch(name):
+            _refuse(f"has {name[:80]} open")
+        if name.startswith(("/proc/", "/sys/")) and (is_written or not _KERNEL_TEXTS.fullmatch(name)):
+            _refuse(f"has {name[:80]} open")
+
+
+def _names(entry: Entry) -> Iterator[tuple[str, bool]]:
+    if (regular := entry.get("reg")) is not None:
+        yield str(regular["name"]), bool(int(regular["flags"]) & os.O_ACCMODE)
+
+
+def _check_ghost(name: str, ghost: Entry) -> None:
+    kind = int(ghost.get("mode", 0)) & _MODE_MASK
+    if kind in _DEVICE_MODES or kind == _LINK_MODE:
+        _refuse(f"would make a device file or a link ({name})")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise CapsuleError(f"the process image {what}", hint=_HINT)

@@ -1,0 +1,56 @@
+"""A rank that a user who is not root runs in namespaces, and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from counting import SCRIPT, short_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = Path("/usr/bin/python3")
+NOBODY = 65534
+
+
+def said_as_nobody(script: Path = SCRIPT) -> dict[str, Any]:
+    """Its status, and its confinement where the program tells that; `unavailable`: why it could not be tried."""
+    if not PYTHON.exists():
+        return {"unavailable": f"{PYTHON} is missing: an interpreter that every user may read is needed"}
+    with short_folder() as tree, short_folder() as home:
+        tree.chmod(0o755)
+        _copy_of_this_tree(tree)
+        session = home / "session"
+        session.mkdir()
+        for path in (home, session):
+            os.chown(path, NOBODY, NOBODY)
+        return _run_as_nobody(tree, session, script)
+
+
+def _copy_of_this_tree(target: Path) -> None:
+    """Where everybody can read it: a checkout may lie in root's home."""
+    unwanted = shutil.ignore_patterns("__pycache__", ".*")
+    for name in ("prismdbg", "images"):
+        shutil.copytree(ROOT / name, target / name, ignore=unwanted)
+    shutil.copy(Path(__file__).parent / "programs" / "hostile_rank.py", target)
+    for name in ("counting.py", "counting_rank.py", "waiting.py", "as_other_user.py"):
+        shutil.copy(ROOT / "tests" / name, target)
+
+
+def _run_as_nobody(tree: Path, session: Path, script: Path) -> dict[str, Any]:
+    as_nobody = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    ran = subprocess.run(
+        [*as_nobody, str(PYTHON), "-B", str(tree / "as_other_user.py"), str(session), str(tree / script.name)],
+        cwd=session,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tree), "HOME": str(session.parent)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    said: dict[str, Any] = json.loads(ran.stdout)
+    return said

@@ -1,0 +1,194 @@
+"""A program that tries to get out of its replay. Run as `hostile_rank.py SOCKET JOURNAL`: it counts as the counting
+rank does, and answers `attempt NAME WORDS` with what came of it, `confinement` with what it is confined by.
+
+Nothing it tries harms a machine where it succeeds: it writes what was there, or what its words say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from counting_rank import CountingRank
+
+libc = ctypes.CDLL(None, use_errno=True)
+NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
+STATUS = ("Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+CALLS = {  # on x86_64 and aarch64, with arguments that a kernel that allows it takes
+    "keyctl": (250, 219, 0, -3),
+    "add_key": (248, 217, b"user", b"name", b"x", 1, -3),
+    "bpf": (321, 280, 0, 0, 0),
+    "io_uring_setup": (425, 425, 1, 0),
+    "perf_event_open": (298, 241, 0, 0, -1, -1, 0),
+    "userfaultfd": (323, 282, 0),
+    "open_by_handle_at": (304, 265, -100, 0, 0),
+    "setns": (308, 268, 0, 0),
+    "clone3": (435, 435, 0, 0),
+    "kexec_load": (246, 104, 0, 0, 0, 0),
+    "init_module": (175, 105, 0, 0, b""),
+    "ptrace_starter": (101, 117, 16, 1, 0, 0),
+    "process_vm_readv": (310, 270, 1, 0, 0, 0, 0, 0),
+    "pidfd_getfd": (438, 438, 0, 0, 0),
+    "reboot": (169, 142, 0, 0, 0, 0),
+    "x32_getpid": (0x40000000 | 39, 0x40000000 | 39),
+    "unknown": (100000, 100000),
+}
+
+
+class HostileRank(CountingRank):
+    def answer(self, verb: str, *words: str) -> dict[str, object]:
+        if verb == "attempt":
+            return attempted(words[0], *words[1:])
+        if verb == "confinement":
+            return confinement()
+        return super().answer(verb, *words)
+
+
+def attempted(name: str, *words: str) -> dict[str, object]:
+    try:
+        if name in CALLS:
+            return {"done": system_call(name)}
+        return {"done": str(ATTEMPTS[name](*words))}
+    except OSError as error:
+        return {"error": errno.errorcode.get(error.errno or 0, str(error))}
+    except Exception as error:
+        return {"error": repr(error)}
+
+
+def system_call(name: str) -> str:
+    column = 1 if os.uname().machine == "aarch64" else 0
+    result = libc.syscall(CALLS[name][column], *CALLS[name][2:])
+    return str(must(int(result)))
+
+
+def must(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def write(path: str, text: str = "") -> int:
+    """What is there already where no text is given."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        return os.write(descriptor, text.encode() or Path(path).read_bytes())
+    finally:
+        os.close(descriptor)
+
+
+def read(path: str) -> int:
+    with Path(path).open("rb") as file:
+        return len(file.read(4096))
+
+
+def listed(path: str) -> int:
+    return len(list(Path(path).iterdir()))
+
+
+def pipe_handler(script: str) -> int:
+    """A program that the kernel is to start, outside of everything, when a process of ours crashes."""
+    write("/proc/sys/kernel/core_pattern", f"|{script}")
+    child = os.fork()
+    if child == 0:
+        os.abort()
+    return os.waitpid(child, 0)[1]
+
+
+def mount_again() -> int:
+    return must(libc.mount(None, b"/proc/sys", None, 32 | 4096, None))
+
+
+def mount_proc(folder: str) -> int:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return must(libc.mount(b"proc", folder.encode(), b"proc", 0, None))
+
+
+def in_user_namespace() -> int:
+    return must(libc.unshare(NEW_USER | NEW_MOUNTS))
+
+
+def by_clone() -> int:
+    """As a program would that knows that unshare is watched."""
+    number = 220 if os.uname().machine == "aarch64" else 56
+    child = must(libc.syscall(number, NEW_USER | 17, 0, 0, 0, 0))
+    if child == 0:
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def open_device(major: str, minor: str) -> int:
+    path = f"/tmp/prismdbg-device-{os.getpid()}"
+    os.mknod(path, 0o060600, os.makedev(int(major), int(minor)))
+    return os.open(path, os.O_RDONLY)
+
+
+def kill_starter() -> int:
+    """It is still there afterwards, or this never returns."""
+    os.kill(1, 9)
+    os.kill(1, 15)
+    raise OSError(errno.EPERM, "it goes on")
+
+
+def connect(path: str) -> int:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(2)
+        client.connect(f"\0{path[1:]}" if path.startswith("@") else path)
+    return 0
+
+
+def raise_privileges() -> int:
+    header, body = (
+        ctypes.create_string_buffer(b"\x22\x05\x08\x20\0\0\0\0"),
+        ctypes.create_string_buffer(b"\xff" * 16 + bytes(8)),
+    )
+    return must(libc.capset(header, body))
+
+
+def vsock() -> int:
+    socket.socket(40, socket.SOCK_STREAM).close()
+    return 0
+
+
+ATTEMPTS = {
+    "write": write,
+    "read": read,
+    "list": listed,
+    "pipe_handler": pipe_handler,
+    "mount_again": mount_again,
+    "mount_proc": mount_proc,
+    "user_namespace": in_user_namespace,
+    "user_namespace_by_clone": by_clone,
+    "device": open_device,
+    "kill_starter": kill_starter,
+    "connect": connect,
+    "capset": raise_privileges,
+    "vsock": vsock,
+}
+
+
+def confinement() -> dict[str, object]:
+    """As the kernel tells it, of every thread."""
+    found: dict[str, object] = {}
+    for task in sorted(path.name for path in Path("/proc/self/task").iterdir()):
+        for line in Path(f"/proc/self/task/{task}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in STATUS:
+                known = found.setdefault(name, value.split()[0])
+                assert known == value.split()[0], f"{name} of thread {task}"
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    found["mounts"] = {fields[4]: sorted(set(fields[5].split(","))) for fields in mounts}
+    found["namespaces"] = {path.name: str(path.readlink()) for path in Path("/proc/self/ns").iterdir()}
+    found["uid_map"] = Path("/proc/self/uid_map").read_text().split()
+    found["limits"] = Path("/proc/self/limits").read_text()
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(HostileRank(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]).run())
