@@ -113,6 +113,8 @@ def _is_secret(path: str, source: Path, mode: int, size_bytes: int, homes: tuple
 
 def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
     path, place = entry.text("path"), entry.text("place")
+    if not rank_path.is_plain(path):
+        entry.fail("path", f"is {path[:80]!r}, not a plain absolute path")
     if place != Place.MISSING and (reason := rank_path.problem(path)):
         entry.fail("path", f"is {path[:80]!r}, which {reason}")
     if place not in tuple(Place):

@@ -15,7 +15,7 @@ _HINT = "the capsule was altered; do not use it"
 
 def problem(path: str) -> str:
     """Why no file or folder of a rank can lie there, as the end of a sentence; empty where it can."""
-    if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path or path == "/":
+    if not is_plain(path) or path == "/":
         return "is not a plain absolute path"
     if path in _LOADER:
         return "would be loaded into every program"
@@ -23,6 +23,11 @@ def problem(path: str) -> str:
     if in_kernel and not path.startswith(f"{_SHARED_MEMORY}/") and path != _SHARED_MEMORY:
         return "belongs to the kernel"
     return ""
+
+
+def is_plain(path: str) -> bool:
+    """Absolute, and with nothing in it that leads elsewhere."""
+    return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path
 
 
 def require_outside_kernel(path: str) -> None:

@@ -239,6 +239,28 @@ def test_an_image_that_was_changed_is_not_restored(place: Place) -> None:
     wait_for(lambda: ask(place.socket, "status")["count"] > 0, 20, "it to count again")
 
 
+def test_nothing_of_the_rank_has_a_say_in_how_criu_is_started(place: Place) -> None:
+    """Its loader's list of libraries, its configuration, its plugins, its helpers, and the folders they lie in."""
+    if place.spec.saving is None:
+        pytest.skip("only where images are taken")
+    control = StarterControl(place.spec.session, 60)
+    for path, to in (("/etc", "/etc2"), ("/proc", "/proc2")):
+        assert place.attempt("rename", path, to) == "EBUSY"
+    assert place.attempt("remove", "/etc/ld.so.preload") == "EBUSY"
+    script = "#!/bin/sh;touch_/tmp/run-by-criu"
+    assert place.attempt("put", "/tmp/script", script) == "done: 0"
+    assert place.attempt("put", "/etc/criu/default.conf", "action-script_/tmp/script") == "done: 0"
+    for name in ("iptables", "iptables-restore", "ip", "nft", "tar", "sh"):
+        place.attempt("put", f"/usr/local/sbin/{name}", script)
+    place.attempt("put", "/usr/lib/criu/plugin.so", "no_library")
+    assert place.attempt("remove", "/run/criu.kdat") in ("done: 0", "ENOENT")  # what criu remembers of the kernel
+    assert control.save("2").refusal == ""
+    assert place.attempt("read", "/tmp/run-by-criu") == "ENOENT"
+    assert control.return_to("2").refusal == ""
+    assert place.attempt("read", "/tmp/run-by-criu") == "ENOENT"
+    assert control.return_to("1").refusal == ""
+
+
 def test_it_is_confined_as_the_table_says(place: Place) -> None:
     told = security_table()[place.name.removesuffix("-returned") + ("-debug" if place.spec.saving else "")]
     assert told == described(place.confinement())

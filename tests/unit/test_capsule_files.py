@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from capsules import MANIFEST, RANK
+from capsules import MANIFEST, RANK, make_capsule
 
 from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
@@ -102,3 +102,13 @@ def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
     (capsule.path / layout.FILES_INDEX).write_text(json.dumps({"files": index["files"] * 2}))
     with pytest.raises(CapsuleError, match="twice"):
         read_files(capsule)
+
+
+@pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/vda", "/etc/ld.so.preload", "/"])
+def test_a_path_of_the_kernel_s_is_refused_by_verify_already(tmp_path: Path, path: str) -> None:
+    from prismdbg.capsule.verify import Severity, findings
+
+    entry = {"path": path, "place": "bound", "size_bytes": 2, "sha256": "0" * 64, "mode": 0o644}
+    make_capsule(tmp_path / "capsule", files={"files": [entry]})
+    fatal = [found.text for found in findings(tmp_path / "capsule") if found.severity is Severity.FATAL]
+    assert [text for text in fatal if path in text], fatal

@@ -83,6 +83,24 @@ def write(path: str, text: str = "") -> int:
         os.close(descriptor)
 
 
+def put(path: str, text: str) -> int:
+    """A new file, in new folders; `_` stands for a space and `;` for a line's end."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text.replace("_", " ").replace(";", "\n"))
+    Path(path).chmod(0o755)
+    return 0
+
+
+def rename(path: str, to: str) -> int:
+    Path(path).rename(to)
+    return 0
+
+
+def remove(path: str) -> int:
+    Path(path).unlink()
+    return 0
+
+
 def read(path: str) -> int:
     with Path(path).open("rb") as file:
         return len(file.read(4096))
@@ -158,6 +176,9 @@ def vsock() -> int:
 
 ATTEMPTS = {
     "write": write,
+    "put": put,
+    "rename": rename,
+    "remove": remove,
     "read": read,
     "list": listed,
     "pipe_handler": pipe_handler,
