@@ -51,6 +51,8 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
 
 def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
     with opened(path, keys) as whole:
+        if whole.manifest.contains_raw_memory:
+            render.say(f"searching {render.size(whole.manifest.size_bytes)}, the rank's raw memory among it")
         found = report(whole)
     if as_json:
         render.emit_json({"findings": to_json(found.findings), "unsearched": list(found.unsearched)})

@@ -74,6 +74,8 @@ def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]
     if not share:
         yield capsule
         return
+    if capsule.manifest.contains_raw_memory:
+        render.say(f"searching {render.size(capsule.manifest.size_bytes)}, the rank's raw memory among it")
     found = report(capsule)
     if not redact:
         require_shareable(capsule, found)

@@ -238,3 +238,34 @@ def test_a_replay_elsewhere_is_told_which_file_to_bring(kept: Kept, tmp_path: Pa
         assert said.code == 2 and str(netrc) in said.err
     finally:
         away.rename(kept.home)
+
+
+@pytest.mark.criu
+def test_raw_memory_of_a_real_process(tmp_path: Path) -> None:
+    """The process image holds what was taken out elsewhere: it is found there, and not shared. The file that the rank
+    reads later is left out as in any capsule."""
+    home = tmp_path / "home"
+    home.mkdir()
+    netrc = home / ".netrc"
+    netrc.write_text(CREDENTIALS[".netrc"])
+    env = plain_environment(HOME=str(home), DB_PW=V["db_pw"])
+    capsule = tmp_path / "capsule"
+    with recording(torchrun(PARTS / "reads_credentials.py", tmp_path, ranks=2), tmp_path, env=env) as job:
+        job.wait_for_step(0, 3)
+        said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 20, "-o", capsule)
+        (tmp_path / "last").touch()
+        assert said.code == 0, said.err
+        assert job.end().code == 0
+    (tmp_path / "last").unlink()  # it was not there yet
+    assert {name.split("/")[0] for name in holding(capsule, V["db_pw"])} == {layout.CHECKPOINT}
+    listed = prismdbg("inspect", "--secrets", "--json", capsule)
+    assert_tells_nothing(listed)
+    found = {(e["state"], e["place"].rpartition("-")[0] or e["place"], e["what"]) for e in listed.json["findings"]}
+    assert ("kept", "checkpoint/pages", "variable DB_PW") in found
+    said = prismdbg("pack", "--share", "--redact", capsule, "-o", tmp_path / "shared")
+    assert said.code == 1 and "cannot be searched exhaustively" in said.err and not (tmp_path / "shared").exists()
+    netrc.rename(tmp_path / "mine")
+    said = prismdbg("replay", capsule, "--runtime", "local", "--json")
+    assert said.code != 0 and f"{netrc} is not in this capsule: it holds credentials" in said.out
+    said = prismdbg("replay", capsule, "--runtime", "local", "--with-file", f"{netrc}={tmp_path / 'mine'}")
+    assert said.code == 0, said.err
