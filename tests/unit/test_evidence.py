@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from capsules import MANIFEST, make_capsule
 from tiny_log import TinyLog
 
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.model.frame import Frame
 from prismdbg.workflows.evidence import gather
+from prismdbg.workflows.pack import pack
 
 TOLD_NS = 10**18 + 60 * 10**9  # a minute after the calls of a tiny log
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
@@ -198,3 +204,24 @@ def test_a_supervisor_that_did_not_see_the_end(tmp_path: Path) -> None:
         "the supervisor did not see the job's end: who died first is not known",
     )
     assert diagnosis.summary == "nothing wrong in what there is of rank 0"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_capsule_says_what_its_own_log_and_the_stacks_say(packed: bool, tmp_path: Path) -> None:
+    frame = Frame("/job/data.py", 27, "load")
+    thread = ThreadStack(name="MainThread", holds_gil=True, frames=(frame,))
+    stacks = RankStacks(rank=1, taken_by=FROM_OUTSIDE, threads=(thread,))
+    taken = JobStacks(taken_wall_ns=5, attempt=0, ranks={1: stacks})
+    hang = Incident(kind=IncidentKind.HANG, text="rank 0 waited 3 s in all_reduce; rank 1 never issued it")
+    path = tmp_path / "capsule"
+    make_capsule(path, replace(MANIFEST, rank=0, incident=hang), stacks=taken.to_json())
+    if packed:
+        pack(path, tmp_path / "capsule.tar.zst")
+        path = tmp_path / "capsule.tar.zst"
+
+    found = diagnose(gather(path))
+
+    assert [verdict.text for verdict in found.verdicts] == [f"hang: {hang.text}"]
+    assert found.verdicts[0].lines == (f"rank 1 stood at {frame}, holding the GIL",)
+    assert found.missing[0] == "a capsule holds the log of its own rank alone, here of 0"
+    assert found.ranks == (0,)

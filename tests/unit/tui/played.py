@@ -26,6 +26,7 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.predict.simulate import simulate
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
+from prismdbg.session.standing import Standing
 from prismdbg.workflows.debugger import Debugger, Settings
 
 Json = dict[str, Any]
@@ -151,7 +152,11 @@ class PlayedTravel:
 
 
 def live_over(
-    capsule: Capsule, rank: PlayedRank, travel: PlayedTravel | None = None, first_lines: tuple[str, ...] = ()
+    capsule: Capsule,
+    rank: PlayedRank,
+    travel: PlayedTravel | None = None,
+    first_lines: tuple[str, ...] = (),
+    standing: Standing | None = None,
 ) -> LiveRank:
     @contextmanager
     def opens(say: Callable[[str], None]) -> Iterator[PlayedTravel]:
@@ -161,7 +166,14 @@ def live_over(
     def debugs(place: PlayedTravel, tell: Callable[[Notice], object]) -> Debugger:
         ended = lambda: "its process ended with 137"  # noqa: E731
         settings = Settings(images=False)
-        return Debugger(cast(Any, place), tell, end_record=place.end_record, settings=settings, how_it_ended=ended)
+        return Debugger(
+            cast(Any, place),
+            tell,
+            end_record=place.end_record,
+            settings=settings,
+            how_it_ended=ended,
+            standing=standing,
+        )
 
     return LiveRank(opens, debugs, first_lines)
 

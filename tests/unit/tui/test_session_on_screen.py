@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, live_over, screen_of, small_capsule, stopped, until
+from capsules import MANIFEST, make_capsule
+from played import PlayedRank, live_over, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.app import PrismApp
 from prismdbg_tui.messages import OutputCut, OutputGrew
 from prismdbg_tui.views import Phase
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStacks, ThreadStack
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.session.standing import Standing
 
 
 def asked(rank: PlayedRank, verb: str) -> list[dict[str, object]]:
@@ -261,3 +266,42 @@ def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
         assert timeline._paint().present == timeline._stretch.end(0)
 
     screen_of(part, tmp_path, rank)
+
+
+def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stands(tmp_path: Path) -> None:
+    load, main = Frame("/job/data.py", 27, "load"), Frame("/job/train.py", 9, "main")
+    rank = PlayedRank([stopped("0.1", 2)])
+    rank.answers["progress"] = lambda _: {"moment": "0.1", "stopped": "parked", "number": 1, "tally": {}}
+    capsule = small_capsule(tmp_path)
+    live = live_over(capsule, rank, standing=Standing(rank=1, frames=(load, main)))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.frames == (load, main), pilot)
+        assert app.state.frame == 0 and not app.state.doing
+        assert "captured outside of a collective, at /job/data.py:27 in load" in said(app)
+        await pilot.press("n")
+        await until(lambda: "no next collective was recorded" in said(app), pilot)
+        assert not asked(rank, "resume")
+        await pilot.press("c")
+        await stands(app, pilot, "0.1")
+        assert app.state.frames != (load, main)
+
+    screen_of_app(PrismApp(capsule, "capsule", live=live), part)
+
+
+def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> None:
+    """Looking at the record alone."""
+    frame = Frame("/job/data.py", 27, "load")
+    culprit = RankStacks(
+        rank=1, taken_by=FROM_OUTSIDE, threads=(ThreadStack(name="MainThread", holds_gil=False, frames=(frame,)),)
+    )
+    hang = HangPlace(identity="group 0 #5", waiting=(0,), never_came={1: "1.2 train.py:9 in main"})
+    taken = JobStacks(taken_wall_ns=5, attempt=0, ranks={1: culprit}, hang=hang)
+    capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, rank=0), stacks=taken.to_json())
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: "rank 1 stood at /job/data.py:27 in load" in said(app), pilot)
+        await pilot.press("G")
+        await until(lambda: "never came, last at 1.2 train.py:9 in main" in str(app.panes.peers._body.render()), pilot)
+
+    screen_of_app(PrismApp(capsule, "capsule"), part)
