@@ -14,6 +14,7 @@ from prismdbg.model.frame import Frame, source_of
 MAX_BYTES = 4 << 20
 MOST_THREADS, MOST_FRAMES, MOST_TEXT = 64, 128, 1024
 _FEWEST_FRAMES = 8
+_OURS = "/prismdbg/rank/"
 FROM_OUTSIDE, FROM_AGENT = "py-spy", "agent"
 
 
@@ -119,13 +120,14 @@ def main_first(threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
 
 
 def thread_of(name: object, holds_gil: object, frames: Sequence[Mapping[str, Any]]) -> ThreadStack:
-    """Of what py-spy, or the rank's agent, tells, within bounds."""
+    """Of what py-spy, or the rank's agent, tells, within bounds; without the recorder's own frames."""
+    told = [frame for frame in frames if _OURS not in str(frame["filename"])]
     return ThreadStack(
         name=str(name or "")[:MOST_TEXT],
         holds_gil=bool(holds_gil),
         frames=tuple(
             Frame(str(f["filename"])[:MOST_TEXT], int(f["line"]), str(f["name"])[:MOST_TEXT])
-            for f in frames[:MOST_FRAMES]
+            for f in told[:MOST_FRAMES]
         ),
     )
 

@@ -129,7 +129,7 @@ def test_of_a_healthy_job_nothing_is_said(tmp_path: Path) -> None:
     """With a checkpoint every other step, for which the others wait; interrupted by its owner."""
     job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
     with recording(job_line, tmp_path, "--checkpoint-every", 2) as job:
-        job.wait_for(lambda: len(job.supervisor.get("checkpoints", [])) >= 6, 120, "checkpoints")
+        job.wait_for(lambda: len(job.supervisor.get("checkpoints", [])) >= 4, 180, "checkpoints")
         job.stop()
     assert job.supervisor["interrupted"]["signal"] == signal.SIGINT
     said = prismdbg("why", job.run.path)

@@ -81,6 +81,12 @@ def test_what_py_spy_says_is_bounded_and_the_main_thread_comes_first() -> None:
     assert len(threads[0].frames) == MOST_FRAMES and len(threads[0].frames[0].filename) == MOST_TEXT
 
 
+def test_the_recorders_own_frames_are_left_out() -> None:
+    ours = {"filename": "/runs/a/inject/prismdbg/rank/works.py", "line": 149, "name": "wait"}
+    own = {"filename": MAIN.filename, "line": MAIN.line, "name": MAIN.name}
+    assert thread_of("MainThread", False, [ours, own]).frames == (MAIN,)
+
+
 def test_the_run_keeps_the_newest_of_each_attempt(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert last_stacks(run, 0) is None
