@@ -119,7 +119,7 @@ def _settings(kind: Kind, signs: Path) -> dict[str, str]:
 def _placed(kind: Kind, base: Path, home: Path) -> Iterator[psutil.Process | None]:
     server = None
     if kind.disk:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(home)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kinds.DISK_BYTES}", "tmpfs", str(home)], check=True)
     if kind.served:
         (base / "behind").mkdir()
         server = psutil.Popen(["bindfs", "-f", str(base / "behind"), str(home)])
