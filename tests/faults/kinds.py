@@ -34,6 +34,7 @@ class Target:
     supervisor: psutil.Process
     random: random.Random
     server: psutil.Process | None = None
+    launcher: psutil.Process | None = None
     deed: str = ""
     gone: set[str] = field(default_factory=set)
 
