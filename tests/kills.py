@@ -40,7 +40,7 @@ from prismdbg.workflows.run_folder import RunFolder
 from prismdbg.workflows.session_folder import images_base, sessions_base
 
 FAULTS = Path(__file__).parent / "faults"
-PHASES = 400
+PHASES = 40
 BOUND_S = 120.0
 
 

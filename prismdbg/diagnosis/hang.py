@@ -27,6 +27,7 @@ LONGER_THAN_BEFORE = 3  # times the longest of the last intervals
 BUSY_FACTOR = 5  # times the bound, while who never came computes or stands in line for a processor
 MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
 STEPS_REMEMBERED = 32  # of each rank
+FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
 GAPS_REMEMBERED = 256  # between two collectives of one thread, of each rank
 
 _Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
@@ -99,7 +100,8 @@ IDLE = Busy()
 
 @dataclass(slots=True)
 class Pace:
-    """How long the last steps of each rank took, and the last times from one collective of a thread to its next."""
+    """How long the last steps of each rank took, and the last times from one collective of a thread to its next. What
+    comes before the first step is a start, with its imports and compilers, and says nothing of the rest."""
 
     _steps: dict[int, deque[int]] = field(default_factory=dict)
     _gaps: dict[int, deque[int]] = field(default_factory=dict)
@@ -111,7 +113,9 @@ class Pace:
             steps.append(elapsed_ns(self._began[rank], time_ns))
         self._began[rank] = time_ns
 
-    def go_on(self, rank: int, gap_ns: int) -> None:
+    def go_on(self, rank: int, gap_ns: int, record_id: int) -> None:
+        if rank not in self._began and record_id < FIRST_COLLECTIVES:
+            return
         self._gaps.setdefault(rank, deque(maxlen=GAPS_REMEMBERED)).append(gap_ns)
 
     def restart(self, rank: int) -> None:
@@ -147,7 +151,7 @@ class HangDetector:
         if isinstance(event, StepMark):
             self._pace.begin_step(rank, event.time_ns, self._elapsed)
         elif isinstance(event, Collective) and (before_ns := progress.issued_before(event)) is not None:
-            self._pace.go_on(rank, self._elapsed(before_ns, event.time_created_ns))
+            self._pace.go_on(rank, self._elapsed(before_ns, event.time_created_ns), event.record_id)
         progress.feed(event)
 
     def died(self, rank: int, attempt: int = 0) -> None:

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class Target:
     supervisor: psutil.Process
     random: random.Random
     server: psutil.Process | None = None
+    launcher: psutil.Process | None = None
     deed: str = ""
     gone: set[str] = field(default_factory=set)
 
@@ -56,6 +58,7 @@ class Target:
         time.sleep(self.random.uniform(0, longest_s))
 
 
+DISK_BYTES = 16 << 20
 Fault = Callable[[Target], "Undo | None"]
 SIGNALS = (
     signal.SIGUSR1,
@@ -158,17 +161,23 @@ def without_sockets(target: Target) -> None:
 
 
 def full(target: Target) -> Undo:
+    """Only the small disk of its own: never the machine's, should that one not be mounted (any more)."""
+    _require_own_disk(target)
     filler = target.home / f"filler-{target.random.getrandbits(32)}"
-    try:
-        with filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(64 << 10))
-    except OSError:
-        return filler.unlink
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        for _ in range(2 * DISK_BYTES >> 16):
+            file.write(bytes(64 << 10))
+    return filler.unlink
+
+
+def _require_own_disk(target: Target) -> None:
+    if not target.home.is_mount() or shutil.disk_usage(target.home).total > DISK_BYTES:
+        raise OSError("it has no small disk of its own")
 
 
 def mounted_again(*options: str, back: str) -> Fault:
     def mount(target: Target, how: str) -> None:
+        _require_own_disk(target)
         done = subprocess.run(["mount", "-o", f"remount,{how}", str(target.home)], capture_output=True)
         if done.returncode:
             raise OSError(done.stderr)
@@ -183,6 +192,7 @@ def mounted_again(*options: str, back: str) -> Fault:
 def unmounted(target: Target) -> None:
     if "mount" in target.gone:
         raise OSError("gone already")
+    _require_own_disk(target)
     target.gone.add("mount")
     subprocess.run(["umount", "--lazy", str(target.home)], check=True)
 

@@ -348,3 +348,11 @@ class TestAgainstTheJobsOwnPast:
         starved, spinning = Busy(in_line=frozenset({1})), Busy(in_line=frozenset({1}), computing=frozenset({1}))
         assert watch(job).due(job.now_ns + 31 * NS_PER_S, starved) == []
         assert len(watch(job).due(job.now_ns + 31 * NS_PER_S, spinning)) == 1
+
+    def test_a_long_start_says_nothing_of_the_steps(self) -> None:
+        job = Job(4)
+        job.call()
+        job.now_ns += 500 * NS_PER_S
+        job.steps(3)
+        job.call(without={2}, done=False)
+        assert len(after(job, 31)) == 1
