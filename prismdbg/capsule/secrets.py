@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 REDACTED = "<redacted>"
+MOST_ELSEWHERE = 200  # values of one text that are searched for in the rest of it: a text may be one long list
 LEAST_KNOWN = 6  # characters: a shorter value is not searched for elsewhere, for it would be found everywhere
 
 
@@ -83,7 +84,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
             "authorization",
             r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
             r"((?:basic|bearer|token|digest|negotiate|apikey|key)\s+[^\s\"',}]{4,}"
-            r"|(?=[^\s\"',}(\[]*\d)[^\s\"',}(\[]{8,})",
+            r"|(?=[^\s\"',}(\[]{0,80}\d)[^\s\"',}(\[]{8,})",
         ),
         ("bearer token", "bearer", r"\b[Bb]earer\s+([A-Za-z0-9._~+/=-]{16,})"),
         ("cookie", "cookie:", r"(?i)\b(?:set-)?cookie:\s*([\w.-]+=[\w%+/.=-]{12,})"),
@@ -99,7 +100,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("Slack token", "xapp-", r"(xapp-[A-Za-z0-9-]{10,})"),
         ("Google key", "aiza", r"(AIza[A-Za-z0-9_-]{35})"),
         ("Google token", "ya29.", r"(ya29\.[A-Za-z0-9_-]{20,})"),
-        ("JSON web token", ".eyj", r"(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"),
+        ("JSON web token", ".eyj", r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"),
         (
             "private key",
             "private key",
@@ -114,7 +115,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*"
-    r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,4096})\\?\"|[rbuf]{0,2}'([^'\n]{1,4096})'|([^\s\"',;&}\])]{1,4096}))"
+    r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512}))"
 )
 _NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
 _USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
@@ -247,7 +248,8 @@ def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list
     """Where secrets stand in a text, in order, none within another; all places of a value that is long enough."""
     found = list(find(text))
     places = [(f.start, f.start + len(f.value)) for f in found if f.start >= 0]
-    for value in {f.value for f in found if len(f.value) >= LEAST_KNOWN or f.start < 0} | set(known):
+    elsewhere = sorted({f.value for f in found if len(f.value) >= LEAST_KNOWN or f.start < 0})[:MOST_ELSEWHERE]
+    for value in {*elsewhere, *known}:
         places += [(match.start(), match.end()) for match in re.finditer(re.escape(value), text)]
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(places):

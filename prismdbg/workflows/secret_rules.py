@@ -15,6 +15,7 @@ from typing import Any
 
 from prismdbg.capsule.secrets import Found, found_in
 
+WINDOW, OVERLAP = 4096, 512  # characters: some patterns take the square of a text's length
 _LEFT_OUT = frozenset(("ip_public", "keyword", "high_entropy_strings", "basic_auth"))  # the last one: ours has places
 _HINTS = {"artifactory": "ap", "cloudant": "cloudant", "ibm_cloud_iam": "ibm", "ibm_cos_hmac": "cos", "softlayer": "sl"}
 
@@ -22,10 +23,12 @@ _HINTS = {"artifactory": "ap", "cloudant": "cloudant", "ibm_cloud_iam": "ibm", "
 def find(text: str) -> Iterator[Found]:
     """Every secret in a text, some of them twice."""
     yield from found_in(text)
-    lowered = text.lower()
-    for hint, detector in _detectors():
-        if hint in lowered:
-            yield from (Found(detector.secret_type, value) for value in detector.analyze_string(text) if value)
+    for start in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
+        window = text[start : start + WINDOW]
+        lowered = window.lower()
+        for hint, detector in _detectors():
+            if hint in lowered:
+                yield from (Found(detector.secret_type, value) for value in detector.analyze_string(window) if value)
 
 
 @cache

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import json_border, layout, transfer
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.files import Place, RankFile, read_files
+from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets import Found, is_secret_setting
@@ -109,7 +109,10 @@ class Search:
                 continue
             done.add(file.sha256)
             part = layout.content(file.sha256)
-            data = (self.folder / part).read_bytes()
+            if file.size_bytes > SMALL_FILE_BYTES:
+                self.unsearched.append(f"file {file.path}: {file.size_bytes} bytes")
+                continue
+            data = _read(self.folder / part, 0, file.size_bytes)
             most = min(left, TEXT_BYTES) if _is_text(data) else 0
             if most < len(data):
                 how = f"only its first {most} bytes were searched by rules" if most else "it is no text"
@@ -224,7 +227,7 @@ def _in_memory(capsule: Capsule) -> Iterator[Finding]:
 def _chunks(path: Path) -> Iterator[bytes]:
     """Overlapping ones."""
     tail = b""
-    with path.open("rb") as file:
+    with transfer.open_plain(path) as file:
         while chunk := file.read(MEMORY_CHUNK):
             yield tail + chunk
             tail = chunk[-MEMORY_WINDOW:]
@@ -302,8 +305,8 @@ def _texts_of_one(data: bytes, start: int) -> Generator[tuple[int, str], None, i
                 if last is not None:
                     yield last
     except Exception:  # whatever these bytes are, they are no pickle
-        return start + 1
-    return end
+        pass
+    return end  # nothing is read twice
 
 
 def _text(argument: object) -> str | None:
@@ -318,7 +321,7 @@ def _holds_bytes(record: Collective) -> bool:
 
 def _read(path: Path, offset: int, size: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with transfer.open_plain(path) as file:
             file.seek(offset)
             return file.read(size)
     except FileNotFoundError:  # it fell out of the window

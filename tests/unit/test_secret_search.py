@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import add_files
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.secrets import redact_text
 from prismdbg.capsule.verify import verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -25,6 +27,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.workflows import secret_search
+from prismdbg.workflows.secret_rules import find
 from prismdbg.workflows.secret_search import State, pickled_texts, report
 
 SECRET = "q7" + "aB3x" * 6
@@ -67,6 +70,30 @@ def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
     values = [{"password": f"x-{number}-y"} for number in range(3)]
     texts = [text for _, text in pickled_texts(pickle.dumps(values, protocol=4))]
     assert texts == ["password", "x-0-y", "password", "x-1-y", "password", "x-2-y"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "eyJ", "eyJaaaaaaaa.eyJ", "authorization:", "https://", "://a:", "machine a ", "machine" + " " * 40, "key=",
+        "cookie:a",
+        "-----BEGIN PRIVATE KEY-----", "sk-", "AKIA", "password: '", 'secret="', "Bearer ", "token" * 8, "a.", "?sig=",
+        "https://discord.com/api/webhooks/", "cloudant ibm cos sl_ ", "\\", "{", "_-.",
+    ],
+)  # fmt: skip
+def test_no_text_takes_long(part: str) -> None:
+    """Of rules that look at a text again from each place, some would take hours."""
+    text = part * (60_000 // len(part)) + " .eyj authorization cookie: machine"
+    before = time.process_time()
+    redact_text(text, (), find)
+    assert time.process_time() - before < 10
+
+
+def test_no_pickle_takes_long() -> None:
+    data = b"\x80\x04" * 2000 + b"N0" * 100_000 + b"\xff"
+    before = time.process_time()
+    assert list(pickled_texts(data)) == []
+    assert time.process_time() - before < 10
 
 
 @given(st.binary(max_size=300))
