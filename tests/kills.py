@@ -13,6 +13,7 @@ import argparse
 import itertools
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -248,6 +249,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--only", choices=KILLS)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its jobs end with it
     print(f"seed {args.seed}", flush=True)
     began, done = time.monotonic(), Counter[str]()
     with ExitStack() as stack:

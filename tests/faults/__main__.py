@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--only", choices=[kind.name for kind in KINDS])
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its jobs end with it
     print(f"seed {args.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-bare-") as home:
         results = bare(Path(home))
