@@ -45,7 +45,7 @@ class Met:
         }
         if code == TOO_LARGE or (self._isolation == "namespaces" and is_full("/")):
             met.add("disk")
-        if self._isolation != "none" and is_full("/dev/shm"):
+        if (self._isolation != "none" or self._limits["in_container"]) and is_full("/dev/shm"):
             met.add("shm")
         return sorted(met)
 

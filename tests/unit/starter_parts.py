@@ -22,7 +22,7 @@ PARTS = (
     "exact_paths",
     "kept_files",
 )
-PARTS = (*PARTS, "private", "saves", "starter")
+PARTS = (*PARTS, "kept_files", "private", "saves", "starter")
 
 
 def starter_parts() -> Any:
