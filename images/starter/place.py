@@ -92,12 +92,12 @@ def switch_root(spec: Spec) -> None:
     """
     mounts = mount_points()
     scratch = Path(spec["scratch"])
-    mount("prismdbg", str(scratch), "tmpfs", TMPFS_FLAGS)
+    mount("prismdbg", str(scratch), "tmpfs", TMPFS_FLAGS, f"size={spec['limits']['memory_bytes']}")
     layers = (scratch / f"layer{number}" for number in itertools.count())
     root = scratch / "root"
     root.mkdir()
-    mount("prismdbg", str(root), "tmpfs", TMPFS_FLAGS, "mode=755")
-    make_kernel_views(root)
+    mount("prismdbg", str(root), "tmpfs", TMPFS_FLAGS, f"mode=755,size={spec['limits']['memory_bytes']}")
+    make_kernel_views(root, spec["limits"]["shared_bytes"])
     for folder, mode in EMPTY_FOLDERS.items():
         (root / folder[1:]).mkdir(exist_ok=True)
         (root / folder[1:]).chmod(mode)
@@ -185,7 +185,7 @@ def escape(path: str) -> str:
     return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 
-def make_kernel_views(root: Path) -> None:
+def make_kernel_views(root: Path, shared_bytes: int) -> None:
     """/proc of our own PIDs; a /dev with nothing but what every program needs, terminals of its own and GPUs."""
     for name in ("proc", "sys", "dev"):
         (root / name).mkdir()
@@ -193,7 +193,7 @@ def make_kernel_views(root: Path) -> None:
     if mount_result("sysfs", str(root / "sys"), "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV) != 0:
         bind_mount("/sys", str(root / "sys"), read_only=True)
     dev = root / "dev"
-    mount("tmpfs", str(dev), "tmpfs", TMPFS_FLAGS, "mode=755")
+    mount("tmpfs", str(dev), "tmpfs", TMPFS_FLAGS, "mode=755,size=64k")
     gpus = [path.name for path in Path("/dev").glob("nvidia*") if path.is_char_device()]
     for name in (*DEVICES, *gpus):
         if Path("/dev", name).exists():
@@ -204,7 +204,7 @@ def make_kernel_views(root: Path) -> None:
     (dev / "pts").mkdir()
     mount_result("devpts", str(dev / "pts"), "devpts", data="newinstance,ptmxmode=0666,mode=620")
     (dev / "shm").mkdir(mode=0o1777)
-    mount("shm", str(dev / "shm"), "tmpfs", TMPFS_FLAGS, "mode=1777")
+    mount("shm", str(dev / "shm"), "tmpfs", TMPFS_FLAGS, f"mode=1777,size={shared_bytes}")
 
 
 def hide(tree: Tree, paths: list[str]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from confine import be_nobody_special
 from criu import Criu, open_folder, within
+from limits import limit_self
 from syscalls import PR_SET_PDEATHSIG, PlaceError, prctl
 
 Spec = dict[str, Any]
@@ -138,6 +139,7 @@ def become(spec: Spec, program: dict[str, Any]) -> None:
     os.dup2(1, 2)
     os.chdir(program["cwd"])
     os.umask(program.get("umask", 0o022))
+    limit_self(spec)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     be_nobody_special(spec)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from criu import Criu, open_folder, within
 from kept_files import Keeper, processes
+from limits import Met, limit_restored
 from rank import Report, RestoreError, Spec, restore_images
 from seal import seal
 from syscalls import PlaceError
@@ -39,8 +40,9 @@ class Saves:
     lie; all the same an image that is not as it was saved is not restored.
     """
 
-    def __init__(self, spec: Spec, criu: Criu, report: Report) -> None:
+    def __init__(self, spec: Spec, criu: Criu, met: Met, report: Report) -> None:
         require_namespace()
+        self._spec = spec
         self._saving = spec["saving"]
         self._output = spec["output"]
         self._criu = criu
@@ -58,6 +60,7 @@ class Saves:
             shared=self._saving["shared"],
             ours=[spec["output_path"]],
         )
+        self.met = met
         self.rank: int | None = None
 
     def save(self, name: str) -> dict[str, Any]:
@@ -106,6 +109,7 @@ class Saves:
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
         self.rank = restore_images(self._criu, asked, self._output, self._report)
+        limit_restored(self._spec, facts["pids"])
         return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._seals[name]}
 
     def _dump(self, pid: int, images: Path, standards: list[tuple[int, str]], leads_session: bool) -> None:
@@ -200,7 +204,8 @@ def _reap(saves: Saves, report: Report) -> None:
             if ended[0] == saves.rank:
                 saves.rank = None
                 code = os.waitstatus_to_exitcode(ended[1])
-                report("exited", code=code if code >= 0 else 128 - code)
+                code = code if code >= 0 else 128 - code
+                report("exited", code=code, limits=saves.met.names(code))
 
 
 def _serve(control: socket.socket, saves: Saves, report: Report) -> None:

@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
 from confine import be_opaque, keep_only_needed  # noqa: E402
+from limits import Met, limit_restored, used_bytes  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private import hold_private, seen_by_descriptor  # noqa: E402
 from rank import RestoreError, hold_output, restore_images, start  # noqa: E402
@@ -45,7 +46,8 @@ from syscalls import (  # noqa: E402
     prctl,
 )
 
-FAILED, OUT_OF_TIME, CLIENT_GONE = 125, 124, 129
+FAILED, OUT_OF_TIME, CLIENT_GONE, NO_ROOM = 125, 124, 129, 122
+LOOK_MS = 250  # between two looks at how much the rank has written
 Spec = dict[str, Any]
 
 
@@ -62,7 +64,8 @@ def main(path: str) -> int:
     if spec["isolation"] == "none":
         be_opaque()  # elsewhere it has capabilities that the rank lacks, which does the same
     try:
-        private = hold_private(spec)
+        private, met = hold_private(spec), Met(spec)
+        own = os.open(spec["own"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         unshare(spec)
         lifeline = os.open(spec["lifeline"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if nobody_holds(lifeline):
@@ -71,8 +74,8 @@ def main(path: str) -> int:
         inner = os.fork()
         if inner == 0:
             os.close(lifeline)
-            run_inner(spec, private, report)
-        return watch(inner, lifeline, spec, report)
+            run_inner(spec, private, met, report)
+        return watch(inner, lifeline, own, spec, report)
     except (OSError, PlaceError) as error:
         report("failed", what=str(error))
         return FAILED
@@ -118,7 +121,7 @@ def nobody_holds(lifeline: int) -> bool:
         return False
 
 
-def watch(inner: int, lifeline: int, spec: Spec, report: Reporter) -> int:
+def watch(inner: int, lifeline: int, own: int, spec: Spec, report: Reporter) -> int:
     """Until the inner process ends, the client goes away, we are told to end, or the time is up."""
     # Killing the first process of a PID namespace ends all of it; without one it must do that itself.
     how = signal.SIGTERM if spec["isolation"] == "none" else signal.SIGKILL
@@ -127,7 +130,10 @@ def watch(inner: int, lifeline: int, spec: Spec, report: Reporter) -> int:
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(lifeline, select.POLLHUP)
-    ready = {fd for fd, _ in poll.poll(spec["longest_s"] * 1000)}
+    deadline, is_full = time.monotonic() + spec["longest_s"], False
+    while not (ready := {fd for fd, _ in poll.poll(LOOK_MS)}) and time.monotonic() < deadline:
+        if is_full := used_bytes(own) > spec["limits"]["disk_bytes"]:
+            break
     if ended not in ready:
         os.kill(inner, how)
     _, status = os.waitpid(inner, 0)
@@ -136,6 +142,9 @@ def watch(inner: int, lifeline: int, spec: Spec, report: Reporter) -> int:
     if lifeline in ready:
         report("failed", what="the client that started this replay is gone", code=CLIENT_GONE)
         return CLIENT_GONE
+    if is_full:
+        report("failed", what="the replay's folder holds more than it may", code=NO_ROOM, limits=["disk"])
+        return NO_ROOM
     report("failed", what=f"the replay lasted longer than its bound of {spec['longest_s']:g} s", code=OUT_OF_TIME)
     return OUT_OF_TIME
 
@@ -148,7 +157,7 @@ def exit_code(status: int) -> int:
 # ---- the inner process
 
 
-def run_inner(spec: Spec, private: dict[str, int], report: Reporter) -> NoReturn:
+def run_inner(spec: Spec, private: dict[str, int], met: Met, report: Reporter) -> NoReturn:
     code = FAILED
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -161,9 +170,9 @@ def run_inner(spec: Spec, private: dict[str, int], report: Reporter) -> NoReturn
         spec |= {"output": hold_output(spec["output"]), "output_path": spec["output"]}
         import_nothing_more()
         if spec["saving"]:
-            attend_saves(spec, kept, report)
+            attend_saves(spec, kept, met, report)
         code = reap_until(bring_up(spec, kept, report))
-        report("exited", code=code)
+        report("exited", code=code, limits=met.names(code))
     except PlaceError as error:
         report("failed", what=str(error))
     except RestoreError as error:
@@ -188,14 +197,16 @@ def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     """The rank at its origin; its PID."""
     if spec["criu"]:
         assert kept.criu is not None
-        return restore_images(kept.criu, spec["criu"], spec["output"], report)
+        rank = restore_images(kept.criu, spec["criu"], spec["output"], report)
+        limit_restored(spec, spec["criu"]["pids"])
+        return rank
     return start(spec, report)
 
 
-def attend_saves(spec: Spec, kept: Kept, report: Reporter) -> NoReturn:
+def attend_saves(spec: Spec, kept: Kept, met: Met, report: Reporter) -> NoReturn:
     """The place stays when the rank ends: one can still go back."""
     assert kept.saving is not None
-    saves, control = Saves(spec, kept.saving, report), listen(spec)
+    saves, control = Saves(spec, kept.saving, met, report), listen(spec)
     if name := spec["saving"]["start_from"]:
         saves.return_to(name)
     else:

@@ -12,6 +12,7 @@ import click
 
 from prismdbg.cli import render
 from prismdbg.cli.archive_keys import archive_keys, as_options
+from prismdbg.cli.limit_options import limits
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment, seconds
 from prismdbg.cli.passing_line import PassingLine
@@ -19,6 +20,7 @@ from prismdbg.cli.program import LiveProgram
 from prismdbg.cli.repl import PROMPT, Tell, run_repl
 from prismdbg.cli.typed_lines import from_pipe, from_terminal
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.limits import Asked
 from prismdbg.session.line import VERBS
 from prismdbg.session.stop_line import stop_at_once
 from prismdbg.workflows.debugger import Debugger, Settings, debug
@@ -42,6 +44,7 @@ from prismdbg.workflows.travel import Travel, open_travel
 @click.option(
     "--timeout", type=seconds, default=600.0, show_default=True, help="Seconds without a collective or a command."
 )
+@limits
 @click.option("--at", type=moment, metavar="MOMENT", help="Go there first.")
 @click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
 @click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
@@ -63,6 +66,7 @@ def command(
     port: int,
     with_files: tuple[str, ...],
     keys: Keys,
+    limits: Asked,
 ) -> int:
     """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
 
@@ -76,7 +80,7 @@ def command(
     if at is not None:
         require_inside(read_manifest(capsule, keys), at)
     if web:
-        more = [*as_options(keys), *(word for text in with_files for word in ("--with-file", text))]
+        more = [*as_options(keys), *limits.options(), *(word for text in with_files for word in ("--with-file", text))]
         return _in_browser(capsule, runtime, allow_writes, timeout, at, port, more)
     with opened(capsule, keys) as whole:
         request = ReplayRequest(
@@ -84,6 +88,7 @@ def command(
             runtime=runtime or "",
             allow_writes=allow_writes,
             with_files=by_path(whole, with_files),
+            limits=limits,
         )
         if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
             return code

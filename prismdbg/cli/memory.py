@@ -9,6 +9,7 @@ import click
 
 from prismdbg.cli import memory_text, render
 from prismdbg.cli.archive_keys import archive_keys
+from prismdbg.cli.limit_options import limits
 from prismdbg.cli.of_run import capsule_at
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
@@ -21,6 +22,7 @@ from prismdbg.memory.peak import peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.limits import Asked
 from prismdbg.workflows.compare import require_inside
 from prismdbg.workflows.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.workflows.pack import opened
@@ -54,6 +56,7 @@ _BYS = [by.value for by in By]
     help="A CAPSULE is replayed to there.  [default: on from B to its next call]",
 )  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="TRACE", help="Keep the trace made of a CAPSULE.")
+@limits
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a CAPSULE's replay.")
 @archive_keys
 def command(
@@ -75,6 +78,7 @@ def command(
     keep: Path | None,
     timeout: float,
     keys: Keys,
+    limits: Asked,
 ) -> None:
     """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
 
@@ -85,7 +89,7 @@ def command(
     """
     if export is not None:
         check_place(export)
-    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys)
+    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits)
     trace = read.trace
     trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
@@ -134,6 +138,7 @@ def _trace(
     *,
     allow_writes: bool,
     keys: Keys,
+    limits: Asked,
 ) -> _Found:
     folder = recorded_trace(path, rank)
     if folder is not None:
@@ -145,7 +150,7 @@ def _trace(
         if recorded is not None:
             render.say("as it was recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
-        request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes)
+        request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
         replayed = traced_replay(request, render.say, until=until, timeout_s=timeout_s, keep=keep)
         same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
         return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)

@@ -11,6 +11,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.limit_options import limits
 from prismdbg.cli.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.param_types import moment as moment_type
 from prismdbg.cli.param_types import seconds
@@ -18,6 +19,7 @@ from prismdbg.cli.replay_chosen import Chosen, judged
 from prismdbg.cli.replay_script import replay_scripted
 from prismdbg.cli.stop_text import source_lines
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.limits import Asked
 from prismdbg.session.story import render_story
 from prismdbg.workflows.compare import Verdict, require_inside, run_to_end
 from prismdbg.workflows.pack import opened
@@ -60,6 +62,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for the whole replay.")
 @click.option("--bisect", is_flag=True, help="Exit as `git bisect run` wants it; needs --source.")
+@limits
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option(
     "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
@@ -86,6 +89,7 @@ def command(
     as_json: bool,
     with_files: tuple[str, ...],
     keys: Keys,
+    limits: Asked,
 ) -> int:
     """Run the rank in CAPSULE again, from the start to the end moment, with no network, no peers and no capabilities,
     and compare every collective with the record.
@@ -114,6 +118,7 @@ def command(
         as_json=as_json,
         with_files=with_files,
         keys=keys,
+        limits=limits,
     )
     chosen.check()
     return judged(lambda: _replayed(chosen, rank)) if bisect else _replayed(chosen, rank)

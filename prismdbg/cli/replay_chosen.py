@@ -12,6 +12,7 @@ from prismdbg.cli import render
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.limits import USUAL, Asked
 from prismdbg.script.fix import CAN_RECUR
 from prismdbg.workflows.replay import ReplayRequest
 from prismdbg.workflows.replay_plan import with_files
@@ -39,6 +40,7 @@ class Chosen:
     as_json: bool
     with_files: tuple[str, ...] = ()
     keys: Keys = NO_KEYS
+    limits: Asked = USUAL
 
     @property
     def is_scripted(self) -> bool:
@@ -84,6 +86,7 @@ class Chosen:
             allow_writes=self.allow_writes,
             strict=self.strict,
             with_files=with_files(capsule, self.with_files),
+            limits=self.limits,
             overlay=make_overlay(capsule, self.source) if self.source is not None else None,
         )
 

@@ -1,7 +1,7 @@
 """Gives an expression its value among names and functions that the caller brings. Calls nothing else.
 
-Attributes, indexing and operators do what Python does with the objects at hand: a property or an operator of the
-program's own classes runs. Bounded: texts and lists are not multiplied, whole numbers stay below `MAX_BITS` bits.
+No code of the program runs: what may be done with its objects is said in `prismdbg.expr.objects`. Bounded: texts and
+lists are not multiplied, whole numbers stay below `MAX_BITS` bits.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from prismdbg.errors import PrismError, UsageError, quoted
-from prismdbg.expr import tree
+from prismdbg.expr import objects, tree
 from prismdbg.expr.parser import Expression
 from prismdbg.expr.place import complaint
 
 MAX_BITS = 4096
-
-_COUNTED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -39,8 +38,6 @@ _COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     "is": operator.is_,
     "is not": operator.is_not,
-    "in": lambda item, container: item in container,
-    "not in": lambda item, container: item not in container,
 }
 
 
@@ -59,13 +56,21 @@ class Environment:
     lookup: the value of a name; raises `KeyError` where there is none. functions: bodies for the table.
     operand: called on every value that an operator, an index or a function takes (a sharded tensor becomes this
     rank's part, say). admit: called with both operands of an operator; raises `UsageError` where the result would
-    be out of bounds.
+    be out of bounds. kinds: types, beside the builtin ones, whose operators are not the program's. attribute, item: of
+    an object; they run none of the program's code.
     """
 
     lookup: Callable[[str], Any]
     functions: Mapping[str, Callable[..., Any]]
     operand: Callable[[Any], Any] = _same
     admit: Callable[[Any, Any], None] = _admit_all
+    kinds: frozenset[type] = frozenset()
+    attribute: Callable[[Any, str], Any] = objects.static_attribute
+    item: Callable[[Any, Any, frozenset[type]], Any] = objects.item
+
+    def truth(self, value: Any) -> bool:
+        """Whether a condition with this value holds."""
+        return objects.truth(self.operand(value), self.kinds)
 
 
 def evaluate(expression: Expression, environment: Environment) -> Any:
@@ -129,78 +134,92 @@ class _Evaluation:
         return result
 
     def _truth(self, node: tree.Node, value: Any) -> bool:
-        return bool(self._guarded(node, lambda: bool(value)))
+        return bool(self._guarded(node, lambda: self._environment.truth(value)))
 
     def _compare(self, sign: str, left: Any, right: Any) -> Any:
-        if sign not in ("is", "is not"):
-            left, right = self._operands(left, right)
-        if sign in ("in", "not in") and not hasattr(type(right), "__contains__"):
-            raise UsageError(f"{type(right).__name__} is nothing to look into")
+        if sign in ("is", "is not"):
+            return _COMPARISON[sign](left, right)
+        if sign in ("in", "not in"):
+            container = self._environment.operand(right)
+            found = objects.contains(self._environment.operand(left), container, self._environment.kinds)
+            return found is (sign == "in")
+        left, right = self._operands(left, right, objects.compared)
         return _COMPARISON[sign](left, right)
 
-    def _operands(self, left: Any, right: Any) -> tuple[Any, Any]:
-        left, right = self._environment.operand(left), self._environment.operand(right)
+    def _operand(self, value: Any) -> Any:
+        return objects.operand(self._environment.operand(value), self._environment.kinds)
+
+    def _operands(self, left: Any, right: Any, known: Callable[[Any, frozenset[type]], Any]) -> tuple[Any, Any]:
+        kinds = self._environment.kinds
+        left, right = (known(self._environment.operand(value), kinds) for value in (left, right))
         self._environment.admit(left, right)
         return left, right
 
     def _combine(self, node: tree.Node, values: list[Any]) -> Any:
         match node:
             case tree.Attribute():
-                return _attribute(values[0], node.name)
+                return self._attribute(values[0], node.name)
             case tree.Index():
                 return self._item(values[0], values[1:])
             case tree.Slice():
                 given = iter(values)
                 return slice(*(None if p is None else next(given) for p in (node.start, node.stop, node.step)))
             case tree.Call():
-                operands = [self._environment.operand(value) for value in values]
+                operands = [self._operand(value) for value in values]
                 return self._environment.functions[node.function](*operands)
             case tree.Sequence():
                 return tuple(values)
             case tree.Unary():
-                operand = self._environment.operand(values[0])
                 if node.sign == "not":
-                    return not operand
+                    return not self._environment.truth(values[0])
+                operand = self._operand(values[0])
+                _require_number(node.sign, operand)
                 return -operand if node.sign == "-" else +operand
             case tree.Arithmetic():
-                return _bounded(node.sign, *self._operands(values[0], values[1]))
+                return _bounded(node.sign, *self._operands(values[0], values[1], partial(_number, node.sign)))
         raise AssertionError(node)  # pragma: no cover
 
     def _item(self, owner: Any, keys: list[Any]) -> Any:
         owner = self._environment.operand(owner)
-        keys = [self._environment.operand(key) for key in keys]
-        key = keys[0] if len(keys) == 1 else tuple(keys)
-        if isinstance(owner, dict) and key not in owner:  # a defaultdict must not grow because it was looked at
-            raise UsageError(f"there is no key {key!r:.80}", hint=_keys_of(owner))
-        return owner[key]
+        keys = [self._key(key) for key in keys]
+        return self._environment.item(owner, keys[0] if len(keys) == 1 else tuple(keys), self._environment.kinds)
 
+    def _key(self, key: Any) -> Any:
+        """An object of the program is one that a mapping may hold: it is looked for by identity."""
+        if type(key) is slice:
+            return slice(*(None if part is None else self._operand(part) for part in (key.start, key.stop, key.step)))
+        key = objects.builtin(self._environment.operand(key))
+        return objects.compared(key, self._environment.kinds) if objects.is_a(key, objects.CONTAINERS) else key
 
-def _attribute(owner: Any, name: str) -> Any:
-    if isinstance(owner, dict) and name in owner and not hasattr(owner, name):
-        raise UsageError(f"{name!r} is a key here, not an attribute", hint=f'write ["{name}"]')
-    return getattr(owner, name)
-
-
-def _keys_of(owner: dict[Any, Any]) -> str:
-    """Numbered where they are shown, keys that are objects are taken for their numbers."""
-    first = next(iter(owner), None)
-    if first is None or isinstance(first, str | bytes | int | float | tuple):
-        return ""
-    return f"its keys are of type {type(first).__name__}: name one, as in optimizer.state[model.head.weight]"
+    def _attribute(self, owner: Any, name: str) -> Any:
+        try:
+            return self._environment.attribute(owner, name)
+        except UsageError as error:
+            if objects.is_a(owner, dict) and objects.contains(name, owner, frozenset()):
+                raise UsageError(f"{name!r} is a key here, not an attribute", hint=f'write ["{name}"]') from error
+            raise
 
 
 def _bounded(sign: str, left: Any, right: Any) -> Any:
     """Python's arithmetic, without what grows without bound."""
-    if isinstance(left, _COUNTED) or isinstance(right, _COUNTED):
-        kind = type(left if isinstance(left, _COUNTED) else right).__name__
-        raise UsageError(f"{sign!r} works on numbers and tensors, not on a {kind}")
-    if sign == "**" and isinstance(right, int) and not isinstance(left, float):
-        bits = left.bit_length() if isinstance(left, int) else 1
+    if sign == "**" and objects.is_a(right, int) and not objects.is_a(left, float):
+        bits = left.bit_length() if objects.is_a(left, int) else 1
         _check_size(sign, bits * abs(right))
     for number in (left, right):
-        if isinstance(number, int):
+        if objects.is_a(number, int):
             _check_size(sign, number.bit_length())
     return _ARITHMETIC[sign](left, right)
+
+
+def _require_number(sign: str, value: Any) -> None:
+    if objects.is_a(value, objects.CONTAINERS):
+        raise UsageError(f"{sign!r} works on numbers and tensors, not on a {objects.kind_name(value)}")
+
+
+def _number(sign: str, value: Any, kinds: frozenset[type]) -> Any:
+    value = objects.operand(value, kinds)
+    _require_number(sign, value)
+    return value
 
 
 def _check_size(sign: str, bits: int) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from prismdbg.errors import UsageError
+from prismdbg.expr.objects import builtin, elements, exactly, is_a, kind_name, size
 from prismdbg.rank import fingerprint
-from prismdbg.rank.rendering import type_name
 from prismdbg.rank.sparse import dense_parts
-from prismdbg.rank.tensor_parts import countable, local
+from prismdbg.rank.surroundings import tensors_in
+from prismdbg.rank.tensor_parts import countable, is_readable, is_tensor, local
 
 MAX_PARTS = 100_000
 MAX_DEPTH = 8
@@ -29,23 +30,24 @@ def digest_of(value: Any) -> str:
 
 
 def _parts(value: Any, depth: int) -> Iterator[str]:
-    value = local(value)
-    if isinstance(value, torch.Tensor):
+    value = builtin(value)
+    if is_tensor(value) and is_readable(value):
+        value = local(value)
         read = value.layout is torch.sparse_coo or countable(value)
         content = f"{fingerprint.of(dense_parts([value])):x}" if read else "unread"
         yield f"{value.dtype}{tuple(value.shape)}{content}"
-    elif isinstance(value, torch.nn.Module):
-        yield from _parts({**dict(value.named_parameters()), **dict(value.named_buffers())}, depth)
-    elif depth < MAX_DEPTH and isinstance(value, dict):
-        yield f"dict {len(value)}"
+    elif is_a(value, torch.nn.Module):
+        yield from _parts({**dict(tensors_in(value, "_parameters")), **dict(tensors_in(value, "_buffers"))}, depth)
+    elif depth < MAX_DEPTH and is_a(value, dict):
+        yield f"dict {size(value)}"
         for key, item in dict.items(value):
             yield from _parts(key, depth + 1)
             yield from _parts(item, depth + 1)
-    elif depth < MAX_DEPTH and isinstance(value, (list, tuple)):
-        yield f"list {len(value)}"
-        for item in value:
+    elif depth < MAX_DEPTH and is_a(value, (list, tuple)):
+        yield f"list {size(value)}"
+        for item in elements(value):
             yield from _parts(item, depth + 1)
-    elif isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+    elif exactly(value, (bool, int, float, complex, str, bytes, type(None))):
         yield f"{type(value).__name__} {value!r}"
     else:
-        yield type_name(value)
+        yield kind_name(value)

@@ -20,7 +20,7 @@ from prismdbg.rank.rendering import render, short, type_name
 from prismdbg.rank.scope import Program, environment, in_frames
 from prismdbg.rank.stops import HELD
 from prismdbg.rank.surroundings import locals_of
-from prismdbg.rank.tensor_parts import in_numbers, local
+from prismdbg.rank.tensor_parts import in_numbers, is_tensor, local
 
 HELD_HINT = "what the program holds is known of a rank that is traced: trace on"
 MAX_LOCALS = 200
@@ -47,7 +47,7 @@ def address_of(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:
 
     def found(value: Any, _names: Names, _expression: Expression) -> dict[str, Any]:
         part = local(value)
-        if not isinstance(part, torch.Tensor) or not part.numel():
+        if not is_tensor(part) or not part.numel():
             raise UsageError(f"{text} is a {type_name(value)}: it lies nowhere", hint="name one tensor with elements")
         part = _own(stop, part)
         return {"address": part.data_ptr(), "bytes": part.untyped_storage().nbytes(), "device": str(part.device)}
@@ -82,7 +82,7 @@ def difference_at(stop: Stop, text: str, frame: int, recorded: Callable[[Stop], 
 
 
 def _difference(now: Any, then: Any) -> dict[str, Any]:
-    if not isinstance(now, torch.Tensor) or not isinstance(then, torch.Tensor):
+    if not is_tensor(now) or not is_tensor(then):
         raise UsageError("only tensors are compared", hint="diff out[0]")
     same = (now == then) | (now.isnan() & then.isnan())
     differing = int((~same).sum())

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from prismdbg.errors import UsageError
-from prismdbg.rank.tensor_parts import chunks, countable, in_numbers, local
+from prismdbg.expr.objects import CONTAINERS, builtin, elements, exactly, is_a, kind_name, size
+from prismdbg.rank.tensor_parts import chunks, countable, in_numbers, is_tensor, local
 from prismdbg.rank.tensor_summary import dtype_name
 
 _LISTS = (list, tuple, dict, set, frozenset)
@@ -20,18 +21,18 @@ _LISTS = (list, tuple, dict, set, frozenset)
 
 def parts(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     """The tensors in a value, in order; numbers and lists of numbers as tensors."""
-    value = local(value)
-    if isinstance(value, torch.Tensor):
+    value = builtin(local(value))
+    if is_tensor(value):
         if not countable(value):
             raise UsageError(f"the elements of this tensor ({value.device}, {value.layout}) cannot be read")
         yield value
-    elif isinstance(value, bool | int | float | complex):
+    elif exactly(value, (bool, int, float, complex)):
         yield torch.tensor(value, dtype=torch.complex128 if isinstance(value, complex) else torch.float64)
-    elif isinstance(value, _LISTS) and depth < 4:
-        for item in value.values() if isinstance(value, dict) else value:
+    elif is_a(value, _LISTS) and depth < 4:
+        for item in dict.values(value) if is_a(value, dict) else elements(value):
             yield from parts(item, depth + 1)
     else:
-        raise UsageError(f"a {type(value).__name__} holds no numbers")
+        raise UsageError(f"a {kind_name(value)} holds no numbers")
 
 
 def pieces(value: Any) -> Iterator[torch.Tensor]:
@@ -88,7 +89,10 @@ def numel(value: Any) -> int:
 
 
 def magnitude(value: Any) -> Any:
-    return abs(local(value))
+    value = local(value)
+    if is_a(value, CONTAINERS):
+        raise UsageError(f"abs works on numbers and tensors, not on a {kind_name(value)}")
+    return abs(value)
 
 
 def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -121,21 +125,21 @@ def dtype(value: Any) -> str:
 
 
 def _one_tensor(value: Any) -> torch.Tensor:
-    if isinstance(value, list | tuple) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, torch.Tensor):
-        raise UsageError(f"a {type(value).__name__} is no tensor", hint="of a list of tensors name one: out[0]")
+    if is_a(value, (list, tuple)) and size(value) == 1:
+        value = local(next(iter(elements(value))))
+    if not issubclass(type(value), torch.Tensor):
+        raise UsageError(f"a {kind_name(value)} is no tensor", hint="of a list of tensors name one: out[0]")
     return value
 
 
 def length(value: Any) -> int:
-    return len(value)
+    return size(value) if is_a(value, CONTAINERS) else len(value)
 
 
 def first_nan(value: Any) -> tuple[int, ...] | None:
     """The index of the first NaN in logical order; in a list of tensors its place in the list comes first."""
     value = local(value)
-    if isinstance(value, torch.Tensor):
+    if is_tensor(value):
         return _first_nan_of(value)
     for number, item in enumerate(parts(value)):
         if (found := _first_nan_of(item)) is not None:
@@ -156,8 +160,8 @@ def _first_nan_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
 
 def _unraveled(flat: int, sizes: torch.Size) -> list[int]:
     index: list[int] = []
-    for size in reversed(sizes):
-        flat, place = divmod(flat, size)
+    for extent in reversed(sizes):
+        flat, place = divmod(flat, extent)
         index.insert(0, place)
     return index
 

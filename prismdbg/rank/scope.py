@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+import sys
+import types
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from types import FrameType
 from typing import Any
@@ -12,16 +14,77 @@ from typing import Any
 import torch
 
 from prismdbg.errors import UsageError
+from prismdbg.expr import objects
 from prismdbg.expr.evaluator import Environment
 from prismdbg.rank.measures import FUNCTIONS
-from prismdbg.rank.surroundings import locals_of, own_frames
-from prismdbg.rank.tensor_parts import local
+from prismdbg.rank.surroundings import locals_of, module_part, own_frames
+from prismdbg.rank.tensor_parts import is_tensor, is_torchs, local
 
 MAX_ELEMENTS = 1 << 28
+TENSORS = (torch.Tensor, torch.nn.Parameter)
+VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
 
 
 def environment(lookup: Callable[[str], Any]) -> Environment:
-    return Environment(lookup=lookup, functions=FUNCTIONS, operand=local, admit=admit)
+    return Environment(
+        lookup=lookup, functions=FUNCTIONS, operand=operand, admit=admit, kinds=kinds(), attribute=attribute, item=item
+    )
+
+
+def kinds() -> frozenset[type]:
+    """Whose operators are torch's or numpy's."""
+    arrays = getattr(sys.modules.get("numpy"), "ndarray", torch.Tensor)
+    return frozenset((*TENSORS, *VALUES, *_sharded(), arrays))
+
+
+def _sharded() -> Iterator[type]:
+    """Of a waiting collective: an operator waits for it, as the program's own would."""
+    module = sys.modules.get("torch.distributed._functional_collectives")
+    if module is not None:
+        yield module.AsyncCollectiveTensor
+
+
+def operand(value: Any) -> Any:
+    """An array of objects would ask each of them."""
+    value = local(value)
+    if (
+        type(value).__name__ == "ndarray"
+        and getattr(type(value), "__module__", "") == "numpy"
+        and value.dtype.hasobject
+    ):
+        raise UsageError("an array of objects of the program: its operators are not run here", hint="index it")
+    return value
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """Of a module also its parameters, buffers and modules; of a tensor what torch itself computes."""
+    if type(owner) is Program:
+        return owner.named(name)
+    if objects.is_a(owner, torch.nn.Module):
+        for held in HELD_BY_MODULES:
+            found = module_part(owner, held)
+            if name in found:
+                return found[name]
+    if is_tensor(owner) and (name not in (objects.vars_of(owner) or {})) and hasattr(torch._C.TensorBase, name):
+        found = getattr(torch._C.TensorBase, name)
+        if type(found) is types.GetSetDescriptorType:
+            return found.__get__(local(owner))
+    found = inspect.getattr_static(owner, name, None)
+    if type(found) is property and is_torchs(type(owner).__module__):
+        return getattr(owner, name)
+    return objects.static_attribute(owner, name)
+
+
+def item(owner: Any, key: Any, known: frozenset[type]) -> Any:
+    """Of torch's lists of modules also a part."""
+    by = objects.definer(type(owner), "__getitem__")
+    if objects.is_a(owner, torch.nn.Module) and by is not None and is_torchs(by.__module__):
+        parts = module_part(owner, "_modules") or module_part(owner, "_parameters")
+        if type(key) is int:
+            return list(parts.values())[key]
+        return objects.item(parts, key, known)
+    return objects.item(owner, key, known)
 
 
 def environment_of(own: Callable[[str], Any], frame: FrameType | None) -> Environment:
@@ -43,11 +106,11 @@ class Program:
     def __init__(self, lookup: Callable[[str], Any]) -> None:
         self._lookup = lookup
 
-    def __getattr__(self, name: str) -> Any:
+    def named(self, name: str) -> Any:
         try:
             return self._lookup(name)
         except KeyError:
-            raise AttributeError(f"the program has no {name!r} here") from None
+            raise UsageError(f"the program has no {name!r} here") from None
 
 
 def in_frames(name: str, frame: FrameType | None) -> Any:
@@ -72,7 +135,7 @@ def in_frames(name: str, frame: FrameType | None) -> Any:
 
 def admit(left: Any, right: Any) -> None:
     """Refuses what would need far more memory than its operands: a product of a row and a column, say."""
-    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+    if is_tensor(left) and is_tensor(right):
         elements = _broadcast_elements(left, right)
         if elements > max(MAX_ELEMENTS, left.numel(), right.numel()):
             raise UsageError(f"the result would have {elements} elements", hint="index the operands first")

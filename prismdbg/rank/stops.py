@@ -235,9 +235,9 @@ class Stops:
         try:
             environment = environment_of(lookup, frame)
             if one.condition.names <= CHEAP | MEMORY:
-                return bool(evaluate(one.condition, environment))
+                return environment.truth(evaluate(one.condition, environment))
             with quiet():
-                return bool(evaluate(one.condition, environment))
+                return environment.truth(evaluate(one.condition, environment))
         except PrismError as error:
             self._failed(one, error)
         except Exception as error:

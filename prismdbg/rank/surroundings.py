@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from prismdbg.expr.objects import vars_of
 from prismdbg.model import frame as rule
 
 _MODULE_CALL = "_call_impl"
@@ -66,12 +67,19 @@ def locals_of(frame: FrameType | None) -> dict[str, Any]:
     if frame is None:
         return {}
     snapshot = frame.f_locals
-    found = dict(snapshot)
+    found = _copied(snapshot)
     held_by_frame_only = 3  # the frame, the name `snapshot`, the argument of getrefcount
     is_snapshot = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED) and isinstance(snapshot, dict)
     if is_snapshot and sys.getrefcount(snapshot) <= held_by_frame_only:
         snapshot.clear()
     return found
+
+
+def _copied(snapshot: Any) -> dict[str, Any]:
+    """Of a class body it may be a mapping of the program's own, which only its own code can list."""
+    if issubclass(type(snapshot), dict):
+        return dict(dict.items(snapshot))
+    return dict(snapshot) if type(snapshot).__name__ == "FrameLocalsProxy" else {}
 
 
 def innermost(trace: TracebackType | None) -> FrameType | None:
@@ -81,19 +89,50 @@ def innermost(trace: TracebackType | None) -> FrameType | None:
     return trace.tb_frame if trace is not None else None
 
 
+def module_part(module: torch.nn.Module, name: str) -> dict[str, Any]:
+    """Its parameters, buffers or modules, without asking it: a program may list them in its own way."""
+    held = (vars_of(module) or {}).get(name)
+    return {key: value for key, value in dict.items(held) if value is not None} if isinstance(held, dict) else {}
+
+
+def modules_in(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """It and all below it with their names, each once, as torch lists them."""
+    seen: set[int] = set()
+    waiting = [("", root)]
+    while waiting:
+        name, module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield name, module
+        inner = module_part(module, "_modules").items()
+        waiting += reversed([(f"{name}.{key}" if name else key, part) for key, part in inner])
+
+
+def tensors_in(root: torch.nn.Module, kind: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters or buffers of all its modules with their names, each once."""
+    seen: set[int] = set()
+    for name, module in modules_in(root):
+        for key, tensor in module_part(module, kind).items():
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield f"{name}.{key}" if name else key, tensor
+
+
 def modules_around(frame: FrameType | None) -> tuple[str, ...]:
     """Qualified names of the modules whose call is under way, outermost first: `("DistributedDataParallel",
     "module", "module.layers.3")`. Empty in the backward pass, where no module is called."""
     called = [
         module
         for found in outwards(frame)
-        if found.f_code.co_name == _MODULE_CALL and isinstance(module := locals_of(found).get("self"), torch.nn.Module)
+        if found.f_code.co_name == _MODULE_CALL
+        and issubclass(type(module := locals_of(found).get("self")), torch.nn.Module)
     ]
     if not called:
         return ()
     called.reverse()
     root = called[0]
-    names = {id(module): name for name, module in root.named_modules()}
+    names = {id(module): name for name, module in modules_in(root)}
     return tuple(names.get(id(module)) or type(module).__name__ for module in called)
 
 

@@ -7,14 +7,44 @@ from typing import Any
 
 import torch
 
+from prismdbg.errors import UsageError
+
 CHUNK = 1 << 22
 
 
+def is_tensor(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor)
+
+
+def is_readable(value: torch.Tensor) -> bool:
+    """Whether it can be read without the program's code, which a tensor of its own may want to see every function of
+    torch that is applied to it."""
+    return not any(
+        name in namespace and not is_torchs(str(namespace.get("__module__", "")))
+        for namespace in map(vars, type(value).__mro__)
+        for name in ("__torch_function__", "__torch_dispatch__", "to_local")
+    )
+
+
+def is_torchs(module: str) -> bool:
+    return module == "torch" or module.startswith("torch.")
+
+
 def local(value: Any) -> Any:
-    """A sharded tensor's part on this rank; anything else as it is. Issues no collective."""
-    if isinstance(value, torch.Tensor) and hasattr(value, "to_local"):
+    """A sharded tensor's part on this rank, a tensor of a class of the program's own as a plain one; anything else as
+    it is. Issues no collective. `UsageError` where only the program's code could read it."""
+    kind = type(value)
+    if not issubclass(kind, torch.Tensor) or kind is torch.Tensor or kind is torch.nn.Parameter:
+        return value
+    if not is_readable(value):
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        raise UsageError(f"a {name} is read by the program's own code: it is not run here", hint="print a part of it")
+    if hasattr(value, "to_local"):
         return value.to_local()
-    return value
+    if is_torchs(kind.__module__):
+        return value
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.as_subclass(value, torch.Tensor)
 
 
 def countable(tensor: torch.Tensor) -> bool:

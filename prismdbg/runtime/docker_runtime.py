@@ -35,7 +35,6 @@ CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
 _STARTER = "starter"
 _PRELOAD = "/etc/ld.so.preload"
 _NO_LABELS = "label=disable"  # SELinux would hide the session from the container
-_SHM_BYTES = 16 << 30  # a limit, not a reservation: DataLoader workers keep their batches there
 
 
 class DockerRuntime:
@@ -63,7 +62,8 @@ class DockerRuntime:
             image = ensure_environment_image(engine, spec.environment)
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
-            write_spec(spec, Isolation.PID if spec.criu_folder else Isolation.NONE, files=late)
+            isolation = Isolation.PID if spec.criu_folder else Isolation.NONE
+            write_spec(spec, isolation, files=late, in_container=True)
             starter = copy_starter(spec.control / _STARTER)
             _hand_over(spec)
             command = starter_command(python.command, starter, spec.control / SPEC)
@@ -140,7 +140,10 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
         "hostname": spec.hostname or None,
         "working_dir": "/",
         "environment": {},
-        "shm_size": _SHM_BYTES,
+        "shm_size": spec.limits.shared_bytes,  # not a reservation: DataLoader workers keep their batches there
+        "mem_limit": spec.limits.memory_bytes,
+        "memswap_limit": spec.limits.memory_bytes,
+        "pids_limit": spec.limits.processes,
     }
     if spec.criu_folder is not None:  # the rank itself has no capabilities there either
         options["cap_add"] = CRIU_CAPABILITIES

@@ -11,7 +11,7 @@ from pathlib import Path
 from prismdbg.runtime.spec import Bind, ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
-from prismdbg.runtime.starter_spec import Isolation, write_spec
+from prismdbg.runtime.starter_spec import Isolation
 from prismdbg.runtime.visible import visible
 
 
@@ -34,14 +34,14 @@ class LocalRuntime:
         bound = [Bind(source=Path(file.target), target=file.target) for file in spec.files if file.is_bound]
         copied = [file for file in spec.files if not file.is_bound]
         seen = visible(spec.environment, spec.python, laid=[file.target for file in spec.files])
-        write_spec(
+        return start_process(
             spec,
+            "namespaces of this machine",
             Isolation.NAMESPACES,
             binds=(*spec.all_binds(), *bound),
             files=(*seen.copies, *copied),
             seen=seen,
         )
-        return start_process(spec, "namespaces of this machine")
 
 
 @cache

@@ -10,7 +10,7 @@ from prismdbg.errors import RuntimeFailure
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
-from prismdbg.runtime.starter_spec import Isolation, write_spec
+from prismdbg.runtime.starter_spec import Isolation
 
 
 class PlainRuntime:
@@ -42,5 +42,4 @@ class PlainRuntime:
                 raise RuntimeFailure(
                     f"{file.target} is not on this machine", hint="use Docker or namespaces, which put it there"
                 )
-        write_spec(spec, Isolation.NONE)
-        return start_process(spec, "a plain process of this machine")
+        return start_process(spec, "a plain process of this machine", Isolation.NONE)

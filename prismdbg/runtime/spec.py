@@ -19,6 +19,7 @@ from typing import Protocol
 
 from prismdbg.errors import PrismError
 from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.limits import Limits, usual
 
 RANK, GIVEN, CONTROL_FOLDER, OUTPUT = "rank", "given", "control", "output"
 COPIED_BYTES = 16 << 20  # of one file
@@ -131,6 +132,7 @@ class ReplaySpec:
     gid: int = 0
     saving: Saving | None = None
     allow_writes: bool = False
+    limits: Limits = field(default_factory=usual)
     longest_s: float = 24 * 3600.0
     start_s: float = 180.0
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -185,7 +187,10 @@ class RunningRank(Protocol):
         """Ends it now, with everything it started. Harmless when it has ended."""
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit code, or `WaitTimeout`. Its place is gone afterwards."""
+        """Its exit code, or `WaitTimeout`, or `LimitReached`. Its place is gone afterwards."""
+
+    def require_within_limits(self) -> None:
+        """`LimitReached` where it ended, and not well, after it had met a limit."""
 
 
 class Runtime(Protocol):

@@ -9,6 +9,7 @@ from typing import Protocol
 from prismdbg.errors import RuntimeFailure, WaitTimeout
 from prismdbg.runtime.foreign_files import MAX_LOG_BYTES, read_regular
 from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.limits import reached
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import CRIU_LOG, STARTER_LOG, Progress, read_progress
 
@@ -82,7 +83,14 @@ class StartedRank:
                 raise WaitTimeout(f"waited {timeout_s:g} s for {self._spec.name} to end")
             time.sleep(_POLL_S)
         self.kill()
+        self.require_within_limits()
         return code
+
+    def require_within_limits(self) -> None:
+        """`LimitReached` where it ended, and not well, after it had met a limit."""
+        said = read_progress(self._spec.session)
+        if self.exit_code() and said.limits:
+            raise reached(said.limits[0], self._spec.limits)
 
     def _wait_for_rank(self) -> None:
         deadline = time.monotonic() + self._spec.start_s

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 
+from prismdbg.runtime.cgroup import Group, group_name, make_group
 from prismdbg.runtime.lifeline import Lifeline
-from prismdbg.runtime.spec import ReplaySpec
+from prismdbg.runtime.spec import Bind, LaidFile, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
-from prismdbg.runtime.starter_spec import SPEC, starter_command, starter_file
+from prismdbg.runtime.starter_spec import SPEC, Isolation, starter_command, starter_file, write_spec
+from prismdbg.runtime.visible import NOTHING, Visible
 
 _END_S = 10.0
 
@@ -16,9 +19,10 @@ _END_S = 10.0
 class StarterProcess:
     """`Place` of a starter that was started directly."""
 
-    def __init__(self, process: subprocess.Popen[bytes], kind: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], kind: str, group: Group | None) -> None:
         self._process = process
         self._kind = kind
+        self._group = group
 
     def outer_pid(self) -> int | None:
         return self._process.pid if self._process.poll() is None else None
@@ -36,17 +40,39 @@ class StarterProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._group is not None:
+            self._group.remove()
 
     def describe(self) -> str:
         return f"{self._kind} (process {self._process.pid})"
 
 
-def start_process(spec: ReplaySpec, kind: str) -> StartedRank:
-    """Starts the starter on the session's spec file, which must have been written."""
+def start_process(
+    spec: ReplaySpec,
+    kind: str,
+    isolation: Isolation,
+    *,
+    binds: Iterable[Bind] = (),
+    files: Iterable[LaidFile] = (),
+    seen: Visible = NOTHING,
+) -> StartedRank:
+    """Starts the starter, in a control group where this user may make one."""
+    group = make_group(group_name(spec.session), spec.limits)
+    try:
+        write_spec(spec, isolation, binds=binds, files=files, seen=seen, group=group)
+        return _started(spec, kind, group)
+    except BaseException:
+        if group is not None:
+            group.remove()
+        raise
+
+
+def _started(spec: ReplaySpec, kind: str, group: Group | None) -> StartedRank:
+    command = starter_command([sys.executable], starter_file(), spec.control / SPEC)
     lifeline = Lifeline(spec.control)
     try:
         process = subprocess.Popen(
-            starter_command([sys.executable], starter_file(), spec.control / SPEC),
+            command if group is None else group.command(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -55,4 +81,4 @@ def start_process(spec: ReplaySpec, kind: str) -> StartedRank:
     except BaseException:
         lifeline.let_go()
         raise
-    return StartedRank(spec, StarterProcess(process, kind), lifeline).until_running()
+    return StartedRank(spec, StarterProcess(process, kind, group), lifeline).until_running()

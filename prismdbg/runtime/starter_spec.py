@@ -20,7 +20,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from prismdbg.runtime.cgroup import Group
 from prismdbg.runtime.foreign_files import read_regular
+from prismdbg.runtime.limits import OPTIONS
 from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import (
     CONTROL_FOLDER,
@@ -78,9 +80,11 @@ def write_spec(
     binds: Iterable[Bind] = (),
     files: Iterable[LaidFile] = (),
     seen: Visible = NOTHING,
+    group: Group | None = None,
+    in_container: bool = False,
 ) -> Path:
     """Writes the session's spec file. `binds` and `files` are those that the starter itself must make; `seen`: of this
-    machine, in namespaces."""
+    machine, in namespaces; `group`: what it runs in, if not in a container's."""
     make_folders(spec.session)
     scratch = spec.control / SCRATCH
     if isolation is Isolation.NAMESPACES:
@@ -88,6 +92,15 @@ def write_spec(
     text = {
         "status": str(spec.control / STATUS),
         "lifeline": str(spec.control / LIFELINE),
+        "own": str(spec.session / RANK),
+        "limits": {
+            "memory_bytes": spec.limits.memory_bytes,
+            "processes": spec.limits.processes,
+            "shared_bytes": spec.limits.shared_bytes,
+            "disk_bytes": spec.limits.disk_bytes,
+            "events": [list(event) for event in group.events] if group is not None else [],
+            "in_container": in_container,
+        },
         "private": [str(path) for path in spec.private],
         "output": str(spec.output),
         "scratch": str(scratch),
@@ -140,6 +153,7 @@ class Progress:
     exit_code: int | None = None
     failure: str = ""
     criu_failed: bool = False
+    limits: tuple[str, ...] = ()
 
 
 def read_progress(session: Path) -> Progress:
@@ -161,6 +175,7 @@ def read_progress(session: Path) -> Progress:
         exit_code=_number(said.get("exited", failed), "code"),
         failure=str(failed.get("what", ""))[:MAX_TEXT],
         criu_failed=failed.get("criu") is True,
+        limits=_limits(said.get("exited", failed).get("limits")),
     )
 
 
@@ -171,6 +186,10 @@ def _event(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}
+
+
+def _limits(value: object) -> tuple[str, ...]:
+    return tuple(name for name in OPTIONS if name in value) if isinstance(value, list) else ()
 
 
 def _number(event: dict[str, Any], name: str) -> int | None:

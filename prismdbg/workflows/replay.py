@@ -106,6 +106,7 @@ def connect(plan: Plan, running: RunningRank) -> AgentClient:
             reach=lambda: plan.own.reach(plan.agent),
         )
     except RankLost as error:
+        running.require_within_limits()
         raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.own.output)) from None
 
 

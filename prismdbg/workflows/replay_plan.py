@@ -25,6 +25,7 @@ from prismdbg.rank import seeds
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_FILES, REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
@@ -50,6 +51,7 @@ class ReplayRequest:
     overlay: Overlay | None = None
     peers: tuple[dict[str, Any], ...] = ()
     strict: bool = False
+    limits: Asked = USUAL
     with_files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -120,6 +122,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         hostname=str(rank["hardware"].get("node", "")),
         uid=image.uid,
         gid=image.gid,
+        limits=_limits(request, session),
         longest_s=request.longest_s,
     )
     return Plan(spec=spec, own=own, agent=socket.name)
@@ -164,9 +167,16 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         uid=os.getuid(),
         gid=os.getgid(),
         allow_writes=request.allow_writes,
+        limits=_limits(request, session),
         longest_s=request.longest_s,
     )
     return Plan(spec=spec, own=own, agent="replay.sock")
+
+
+def _limits(request: ReplayRequest, session: Path) -> Limits:
+    files = request.capsule.manifest.files
+    image_bytes = sum(entry.size_bytes for name, entry in files.items() if name.startswith(f"{layout.CHECKPOINT}/"))
+    return request.limits.over(usual(image_bytes, session))
 
 
 def _rank_half(capsule: Capsule, session: Path) -> Path:

@@ -75,7 +75,7 @@ REPLACE = {
     "link": "os.symlink(secret, output)",
     "fifo": "os.mkfifo(output)",
     "folder": "os.mkdir(output)",
-    "sparse": "os.truncate(os.open(output, os.O_WRONLY | os.O_CREAT), 1 << 42)",
+    "sparse": "os.truncate(os.open(output, os.O_WRONLY | os.O_CREAT), 1 << 33)",
 }
 
 

@@ -9,8 +9,20 @@ from typing import Any
 
 from prismdbg.runtime.starter_spec import starter_file
 
-PARTS = ("syscalls", "confine", "beneath", "lay", "criu", "seal", "place", "rank", "exact_paths", "kept_files", "saves")
-PARTS = (*PARTS, "starter")
+PARTS = (
+    "syscalls",
+    "confine",
+    "beneath",
+    "lay",
+    "criu",
+    "seal",
+    "place",
+    "limits",
+    "rank",
+    "exact_paths",
+    "kept_files",
+)
+PARTS = (*PARTS, "kept_files", "private", "saves", "starter")
 
 
 def starter_parts() -> Any:

@@ -61,13 +61,17 @@ def test_values(text: str, expected: object) -> None:
     assert value(text, model=MODEL) == expected
 
 
-def test_slices_reach_the_object_as_they_are() -> None:
+def test_slices_reach_a_known_kind_as_they_are() -> None:
     class Keys:
         def __getitem__(self, key: object) -> object:
             return key
 
-    assert value("x[1:2, ::3, 4, :]", x=Keys()) == (slice(1, 2), slice(None, None, 3), 4, slice(None))
-    assert value("x[::]", x=Keys()) == slice(None)
+    def sliced(text: str) -> object:
+        known = Environment(lookup={"x": Keys()}.__getitem__, functions={}, kinds=frozenset((Keys,)))
+        return evaluate(parse(text), known)
+
+    assert sliced("x[1:2, ::3, 4, :]") == (slice(1, 2), slice(None, None, 3), 4, slice(None))
+    assert sliced("x[::]") == slice(None)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +126,14 @@ def test_numbers_of_the_program_are_bounded_too() -> None:
         value("x * x", x=1 << 100_000)
 
 
-def test_what_the_program_raises_is_shown_in_one_line() -> None:
+def test_what_the_program_would_compute_is_refused() -> None:
     class Angry:
         @property
         def mood(self) -> None:
-            raise RuntimeError("several\nlines\n" + "x" * 10_000)
+            raise RuntimeError("asked")
 
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"'mood' .* is computed by the program"):
         value("angry.mood", angry=Angry())
-    message = str(caught.value).split("\n")[0]
-    assert message.startswith("RuntimeError: several lines")
-    assert len(message) < 400
 
 
 def test_operands_are_adapted_and_admitted() -> None:

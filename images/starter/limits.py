@@ -1,0 +1,100 @@
+"""What the rank may take, as far as that is for the starter to see to, and which limit was met. Standard library only.
+
+The rest is done by those who start the starter: `prismdbg.runtime.limits` has all of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from typing import Any
+
+IN_CONTAINER = (  # where the engine shows a container its own group, in version 2 and 1
+    ("memory", "/sys/fs/cgroup/memory.events", "oom_kill"),
+    ("memory", "/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"),
+    ("pids", "/sys/fs/cgroup/pids.events", "max"),
+    ("pids", "/sys/fs/cgroup/pids/pids.events", "max"),
+)
+FULL = 64 << 10  # bytes: where less is free a file system counts as full
+MOST_FILES, MOST_DEEP = 200_000, 100
+TOO_LARGE = 128 + signal.SIGXFSZ
+
+Spec = dict[str, Any]
+
+
+class Met:
+    """Which limits the rank has met since this was made. Made while the counters can be seen."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._limits = spec["limits"]
+        self._isolation = spec["isolation"]
+        self._counters = []
+        for name, path, key in self._limits["events"] or (IN_CONTAINER if self._limits["in_container"] else ()):
+            with contextlib.suppress(OSError):
+                self._counters.append((name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), key))
+        self._began = [_count(descriptor, key) for _, descriptor, key in self._counters]
+
+    def names(self, code: int) -> list[str]:
+        """`code`: what the rank ended with."""
+        met = {
+            name
+            for (name, descriptor, key), before in zip(self._counters, self._began, strict=True)
+            if _count(descriptor, key) > before
+        }
+        if code == TOO_LARGE or (self._isolation == "namespaces" and is_full("/")):
+            met.add("disk")
+        if (self._isolation != "none" or self._limits["in_container"]) and is_full("/dev/shm"):
+            met.add("shm")
+        return sorted(met)
+
+
+def _count(descriptor: int, key: str) -> int:
+    text = os.pread(descriptor, 4096, 0).decode()
+    return next((int(words[1]) for line in text.splitlines() if (words := line.split())[:1] == [key]), 0)
+
+
+def is_full(path: str) -> bool:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return False
+    return status.f_blocks > 0 and status.f_bavail * status.f_frsize < FULL
+
+
+def limit_self(spec: Spec) -> None:
+    """Of the calling process and all that it starts."""
+    for kind, most in _of_process(spec["limits"]).items():
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+
+
+def limit_restored(spec: Spec, pids: list[int]) -> None:
+    """criu gives a rank the limits that it had."""
+    for pid in pids:
+        for kind, most in _of_process(spec["limits"]).items():
+            with contextlib.suppress(OSError, ValueError):
+                resource.prlimit(pid, kind, (most, most))
+
+
+def _of_process(limits: dict[str, Any]) -> dict[int, int]:
+    found = {resource.RLIMIT_FSIZE: limits["disk_bytes"]}
+    if not limits["events"] and not limits["in_container"]:  # no group bounds them together
+        found |= {resource.RLIMIT_DATA: limits["memory_bytes"], resource.RLIMIT_NPROC: limits["processes"]}
+    return found
+
+
+def used_bytes(folder: int) -> int:
+    """On disk, in the rank's own folder and below. Very many files, or folders nested deep, count as more than any
+    limit: nobody could look through them in time."""
+    total = files = 0
+    for parent, folders, names, here in os.fwalk(".", dir_fd=folder, onerror=None, follow_symlinks=False):
+        for name in (*names, *folders):
+            with contextlib.suppress(OSError):
+                total += os.stat(name, dir_fd=here, follow_symlinks=False).st_blocks * 512
+        files += len(names) + len(folders)
+        if files > MOST_FILES or parent.count("/") > MOST_DEEP:
+            return 1 << 62
+    return total

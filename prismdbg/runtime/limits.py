@@ -1,0 +1,96 @@
+"""How much of this machine a replay may take (memory, processes, shared memory, disk), and what ends it.
+
+What enforces them:
+
+- Docker: the engine's cgroup (memory without swap, PIDs), and the size of /dev/shm.
+- local and plain: a cgroup of prismdbg's own, version 1 or 2, where this user may make one (`runtime.cgroup`);
+  otherwise the kernel's limits of each single process (data; processes of the user), which do not bound their sum.
+- local: the layers that take the rank's writes, and /dev/shm, are file systems in memory of a bounded size.
+- everywhere: no file grows beyond the disk limit (RLIMIT_FSIZE), and the starter ends a replay whose own folder holds
+  more. What a container writes into its own layer is bounded file by file only, and a plain process' files likewise.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from prismdbg.errors import RuntimeFailure
+
+GIB = 1 << 30
+MARGIN_BYTES = 4 * GIB
+MOST_SHARED_BYTES = 16 * GIB
+PROCESSES = 4096
+OPTIONS = {"memory": "--limit-memory", "pids": "--limit-pids", "shm": "--limit-shm", "disk": "--limit-disk"}
+_NAMES = {"memory": "memory", "pids": "processes", "shm": "shared memory (/dev/shm)", "disk": "disk"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`processes` counts threads as well, as the kernel does."""
+
+    memory_bytes: int
+    processes: int
+    shared_bytes: int
+    disk_bytes: int
+
+    def text(self, name: str) -> str:
+        """The limit of this name, as it is typed."""
+        if name == "pids":
+            return str(self.processes)
+        value = {"memory": self.memory_bytes, "shm": self.shared_bytes, "disk": self.disk_bytes}[name]
+        return f"{value / (1 << 20):.0f}MiB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a user wants instead of the usual."""
+
+    memory_bytes: int | None = None
+    processes: int | None = None
+    shared_bytes: int | None = None
+    disk_bytes: int | None = None
+
+    def options(self) -> list[str]:
+        """As they are typed."""
+        given = zip(OPTIONS, (self.memory_bytes, self.processes, self.shared_bytes, self.disk_bytes), strict=True)
+        return [word for name, value in given if value is not None for word in (OPTIONS[name], str(value))]
+
+    def over(self, usual: Limits) -> Limits:
+        memory_bytes = self.memory_bytes or usual.memory_bytes
+        return Limits(
+            memory_bytes=memory_bytes,
+            processes=self.processes or usual.processes,
+            shared_bytes=self.shared_bytes or min(usual.shared_bytes, memory_bytes),
+            disk_bytes=self.disk_bytes or usual.disk_bytes,
+        )
+
+
+USUAL = Asked()
+
+
+class LimitReached(RuntimeFailure):
+    """The replay was ended, or failed, at one of its limits: its end says nothing about the recorded run."""
+
+
+def reached(name: str, limits: Limits) -> LimitReached:
+    return LimitReached(
+        f"the replay reached its limit of {_NAMES[name]}: {limits.text(name)}",
+        hint=f"give more with {OPTIONS[name]}, if this program may have it",
+    )
+
+
+def usual(image_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
+    """Half of this machine, or twice what the rank's process held and a margin, and never all of it. `folder`: on the
+    disk that replays write to."""
+    machine = psutil.virtual_memory().total
+    memory = min(max(machine // 2, 2 * image_bytes + MARGIN_BYTES), machine * 9 // 10)
+    return Limits(
+        memory_bytes=memory,
+        processes=PROCESSES,
+        shared_bytes=min(memory, MOST_SHARED_BYTES),
+        disk_bytes=max(shutil.disk_usage(folder).free // 2, GIB),
+    )

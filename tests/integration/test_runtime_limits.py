@@ -1,0 +1,132 @@
+"""What a replay may take of the machine, in every place it can run in: bombs, kept small by small limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import ask
+from runtime_places import Case
+
+from prismdbg.runtime.limits import LimitReached, Limits
+from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.spec import RANK, ReplaySpec, RunningRank
+
+MIB = 1 << 20
+SMALL = Limits(memory_bytes=256 * MIB, processes=64, shared_bytes=16 * MIB, disk_bytes=64 * MIB)
+FORKS = """
+import os, time
+found = 0
+while found < 500:
+    try:
+        child = os.fork()
+    except OSError:
+        break
+    if not child:
+        os.closerange(3, 100)  # nobody waits for the test's connection
+        time.sleep(60)
+        os._exit(0)
+    found += 1
+"""
+TAKES_MEMORY = "held = bytearray()\nwhile True:\n    held += bytes(1 << 24)\n"
+FILLS = """
+found = "filled"
+try:
+    with open(path, "wb") as file:
+        for _ in range(256):
+            file.write(bytes(1 << 20))
+except OSError as error:
+    found = error.strerror
+"""
+MANY_FILES = """
+import os
+for number in range(64):
+    with open(f"{folder}/{number}", "wb") as file:
+        file.write(bytes(4 << 20))
+"""
+
+
+@pytest.fixture
+def small(case: Case) -> Iterator[tuple[Case, ReplaySpec, Path, RunningRank]]:
+    planned, socket = case.plan()
+    spec = replace(planned, limits=SMALL)
+    with RankFolder(spec.session / RANK):
+        rank = case.runtime.start(spec)
+        try:
+            yield case, spec, socket, rank
+        finally:
+            pid = rank.rank_pid()
+            rank.kill()
+            assert pid is None or not Path(f"/proc/{pid}/status").exists()
+            assert not list(Path("/sys/fs/cgroup").glob(f"**/prismdbg-{os.getpid()}-{spec.session.name}"))
+
+
+Small = tuple[Case, ReplaySpec, Path, RunningRank]
+
+
+def _does(socket: Path, code: str, **names: object) -> Any:
+    head = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    return ask(socket, f"run {(head + code).encode().hex()}").get("found")
+
+
+def _attempts(socket: Path, code: str, **names: object) -> None:
+    """What it may not survive."""
+    try:
+        _does(socket, code, **names)
+    except (OSError, ValueError):
+        return
+
+
+def test_it_has_only_so_many_processes(small: Small) -> None:
+    _, _, socket, rank = small
+    forked = _does(socket, FORKS)
+    assert 10 < forked < SMALL.processes
+    ask(socket, "end 3")
+    with pytest.raises(LimitReached, match="limit of processes: 64") as reached:
+        rank.wait(30)
+    assert "--limit-pids" in reached.value.hint and reached.value.exit_code == 4
+
+
+def test_one_that_takes_more_memory_is_ended(small: Small) -> None:
+    _, _, socket, rank = small
+    _attempts(socket, TAKES_MEMORY)
+    with pytest.raises(LimitReached, match="limit of memory: 256MiB") as reached:
+        rank.wait(60)
+    assert "--limit-memory" in reached.value.hint
+
+
+def test_shared_memory_ends_where_it_is_full(small: Small) -> None:
+    case, _, socket, rank = small
+    if case.runtime.name == "plain":
+        pytest.skip("a plain process has the machine's own /dev/shm, which counts as its memory")
+    assert _does(socket, FILLS, path="/dev/shm/full") == "No space left on device"
+    ask(socket, "end 3")
+    with pytest.raises(LimitReached, match=r"shared memory.*16MiB") as reached:
+        rank.wait(30)
+    assert "--limit-shm" in reached.value.hint
+
+
+def test_no_file_grows_beyond_the_disk_limit(small: Small) -> None:
+    """Neither its output, which is a file like others."""
+    _, spec, socket, _ = small
+    assert _does(socket, FILLS, path=str(spec.session / RANK / "large")) == "File too large"
+    assert (spec.session / RANK / "large").stat().st_size <= SMALL.disk_bytes
+
+
+def test_its_folder_holds_only_so_much(small: Small) -> None:
+    _, spec, socket, rank = small
+    _attempts(socket, MANY_FILES, folder=str(spec.session / RANK))
+    with pytest.raises(LimitReached, match="limit of disk: 64MiB") as reached:
+        rank.wait(30)
+    assert "--limit-disk" in reached.value.hint
+
+
+def test_one_that_ends_well_met_no_limit(small: Small) -> None:
+    _, _, socket, rank = small
+    _does(socket, FORKS)
+    ask(socket, "end 0")
+    assert rank.wait(30) == 0
