@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test soak pairs faults kills demo pictures bench golden clean
+.PHONY: help setup system check format fix lint types layers test soak pairs faults kills fuzz demo pictures bench golden clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -79,6 +79,10 @@ faults: setup ## N faults, by default 200, injected into recorded jobs: they end
 
 kills: setup ## N processes killed at random moments, by default 100: nothing complete is lost, nothing is left behind.
 	$(BIN)/python tests/kills.py $(or $(N),100) $(if $(SEED),--seed $(SEED))
+
+fuzz: N = 10000
+fuzz: setup ## N hostile inputs, by default 10,000, to every command that reads a capsule (ARGS="--seed S": the same again).
+	$(BIN)/python -m tests.fuzz $(N) $(ARGS)
 
 fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff format .

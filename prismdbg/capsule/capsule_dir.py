@@ -12,11 +12,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from prismdbg.capsule import container_dump, json_border, layout, transfer
-from prismdbg.capsule.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest
+from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_MANIFEST_BYTES, MAX_SLICE_GROWTH
+from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.rank_json import RankJson, read_rank
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 
@@ -159,7 +161,7 @@ class Capsule:
             what = "is no folder" if path.exists() else "is not there"
             raise CapsuleError(f"{path} {what}", hint="give a capsule: a folder, or what `prismdbg pack` made")
         file = path / layout.MANIFEST
-        if not file.exists():
+        if not file.is_symlink() and not file.exists():
             raise CapsuleError(
                 f"{path} is no capsule: it holds no {layout.MANIFEST}", hint="`prismdbg list` says what there is"
             )
@@ -176,15 +178,23 @@ class Capsule:
         """CRIU's images; an empty folder where the origin is the program's start."""
         return self.path / layout.CHECKPOINT
 
-    def rank(self) -> dict[str, Any]:
-        """What the rank said of itself: argv, cwd, environment, redacted, versions, threads, hash seed."""
-        return json_border.read(self.path / layout.RANK).value
+    def rank(self) -> RankJson:
+        """What the rank said of itself."""
+        return read_rank(self.path / layout.RANK)
 
-    def part(self, name: str) -> dict[str, Any] | None:
+    def limit_bytes(self, name: str) -> int:
+        """Of a part that is JSON. The slice is made of the log, and may be as large as that makes it."""
+        if name != layout.SLICE:
+            return MAX_JSON_BYTES
+        return MAX_JSON_BYTES + MAX_SLICE_GROWTH * sum(
+            512 * path.stat().st_blocks for path in self.log.glob("events.*")
+        )
+
+    def part(self, name: str) -> Fields | None:
         """The JSON object in an optional part, None where the capsule has none."""
         if name not in self.manifest.files:
             return None
-        return json_border.read(self.path / layout.check_file_name(name)).value
+        return json_border.read(self.path / layout.check_file_name(name))
 
 
 def _sync(folder: Path) -> None:

@@ -5,16 +5,23 @@ What it reads may be hostile: whatever is wrong becomes one `CapsuleError` that 
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import stat
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from types import NoneType
+from typing import Annotated, Any, NoReturn, NotRequired, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
+from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_RANKS
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.moment import Moment
 
-MAX_JSON_BYTES = 256 << 20
+_ALTERED = "the file is damaged or was altered"
+_LARGEST = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -25,12 +32,12 @@ class Fields:
     def __init__(self, value: object, where: str) -> None:
         self.where = where
         if not isinstance(value, dict):
-            raise CapsuleError(f"{where}: wanted an object, got {type(value).__name__}")
+            _refuse(where, f"must be an object, not {type(value).__name__}")
         self.value: dict[str, Any] = value
         self._asked: set[str] = set()
 
     def fail(self, name: str, problem: str) -> NoReturn:
-        raise CapsuleError(f"{self.where}: {name} {problem}", hint="the file was altered, or another program wrote it")
+        _refuse(f"{self.where}: {name}", problem)
 
     def has(self, name: str) -> bool:
         """Whether it is there and not null."""
@@ -40,8 +47,8 @@ class Fields:
     def text(self, name: str) -> str:
         return self._checked(name, _text, "a text")
 
-    def integer(self, name: str, *, least: int = 0, most: int = 2**63 - 1) -> int:
-        number = self._checked(name, _integer, "a whole number")
+    def integer(self, name: str, *, least: int = 0, most: int = _LARGEST) -> int:
+        number = self._checked(name, _integer, "a whole number of 64 bits")
         if not least <= number <= most:
             self.fail(name, f"is {number}, not between {least} and {most}")
         return number
@@ -50,7 +57,7 @@ class Fields:
         return self._checked(name, _number, "a number")
 
     def boolean(self, name: str) -> bool:
-        return self._checked(name, lambda value: value if isinstance(value, bool) else None, "true or false")
+        return self._checked(name, _boolean, "true or false")
 
     def moment(self, name: str) -> Moment:
         text = self.text(name)
@@ -69,7 +76,16 @@ class Fields:
         return self._each(name, _text, "a text")
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return self._each(name, _integer, "a whole number")
+        return self._each(name, _integer, "a whole number of 64 bits")
+
+    def ranks(self, name: str) -> tuple[int, ...]:
+        """Of a group, each once."""
+        ranks = self.integers(name)
+        if ranks and not 0 <= min(ranks) <= max(ranks) < MAX_RANKS:
+            self.fail(name, f"holds what is no rank: they are from 0 to {MAX_RANKS - 1}")
+        if len(set(ranks)) < len(ranks):
+            self.fail(name, "holds a rank twice")
+        return ranks
 
     def text_map(self, name: str) -> dict[str, str]:
         pairs = {key: _text(value) for key, value in self._dict(name).items()}
@@ -77,6 +93,9 @@ class Fields:
             if value is None or _text(key) is None:
                 self.fail(f"{name}.{key!r}", "must be a text")
         return {key: value for key, value in pairs.items() if value is not None}
+
+    def checked(self, name: str, kind: type[T]) -> T:
+        return checked(kind, self._get(name), f"{self.where}: {name}")
 
     def objects(self, name: str) -> list[Fields]:
         return [Fields(value, f"{self.where}: {name}[{i}]") for i, value in enumerate(self._list(name))]
@@ -138,18 +157,117 @@ def _text(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """Of 64 bits, as every number that prismdbg writes is."""
+    known = isinstance(value, int) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
+    return value if known and isinstance(value, int) else None
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return None if (whole := _integer(value)) is None else float(whole)
 
 
-def parse(data: bytes, where: str) -> Fields:
-    """The object that the JSON text `data` holds."""
-    return Fields(_loads(data, where), where)
+def _boolean(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+_SCALARS: dict[object, tuple[Callable[[object], object], str]] = {
+    str: (_text, "a text"),
+    int: (_integer, "a whole number of 64 bits"),
+    float: (_number, "a number"),
+    bool: (_boolean, "true or false"),
+}
+
+
+def checked(kind: type[T], value: object, where: str) -> T:
+    """`value` itself where it is what the typed dict `kind` says; fields that `kind` does not have are passed over.
+
+    `CapsuleError` names the field. A rule in `Annotated[type, rule]` takes the value and gives what is wrong with it.
+    """
+    _check(kind, value, where)
+    return value  # type: ignore[return-value]
+
+
+def _check(kind: Any, value: object, where: str) -> None:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in _SCALARS:
+        convert, wanted = _SCALARS[kind]
+        if convert(value) is None:
+            _refuse(where, f"must be {wanted}")
+    elif origin is Annotated:
+        _check(arguments[0], value, where)
+        for problem in filter(None, (rule(value) for rule in arguments[1:])):
+            _refuse(where, problem)
+    elif is_typeddict(kind):
+        _check_fields(kind, Fields(value, where))
+    elif origin is list:
+        if not isinstance(value, list):
+            _refuse(where, "must be a list")
+        for number, item in enumerate(value):
+            _check(arguments[0], item, f"{where}[{number}]")
+    elif origin is dict:
+        for key, item in Fields(value, where).value.items():
+            _check(arguments[0], key, f"{where}: a field's name")
+            _check(arguments[1], item, f"{where}: {key[:60]!r}")
+    elif NoneType in arguments:
+        if value is not None:
+            _check(next(each for each in arguments if each is not NoneType), value, where)
+    elif kind is not Any:
+        raise TypeError(f"{kind} is nothing that JSON holds")
+
+
+def _check_fields(kind: Any, fields: Fields) -> None:
+    for name, (wanted, is_required) in _fields_of(kind).items():
+        if name in fields.value:
+            _check(wanted, fields.value[name], f"{fields.where}: {name}")
+        elif is_required:
+            fields.fail(name, "is missing")
+
+
+@cache
+def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """By name what it must be, and whether it must be there."""
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        optional = get_origin(hint) is NotRequired
+        found[name] = (get_args(hint)[0] if optional else hint, kind.__total__ and not optional)
+    return found
+
+
+def without_zero(text: str) -> str:
+    """A rule: the system takes no path, argument or variable with a zero byte in it."""
+    return "must not hold a zero byte" if "\0" in text else ""
+
+
+Word = Annotated[str, without_zero]
+
+
+def is_count(number: int) -> str:
+    return "must not be below zero" if number < 0 else ""
+
+
+Count = Annotated[int, is_count]
+
+
+def is_moment(text: str) -> str:
+    try:
+        Moment.parse(text)
+    except UsageError:
+        return f"is {text[:40]!r}, not a moment"
+    return ""
+
+
+MomentText = Annotated[str, is_moment]
+
+
+def _refuse(where: str, problem: str) -> NoReturn:
+    raise CapsuleError(f"{where} {problem}", hint=_ALTERED)
+
+
+def parse(data: bytes, where: str, *, any_float: bool = False) -> Fields:
+    """The object that the JSON text `data` holds. `any_float`: NaN and the infinities are numbers, too."""
+    return Fields(_loads(data, where, None if any_float else _no_constant), where)
 
 
 def read(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> Fields:
@@ -158,15 +276,18 @@ def read(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> Fields:
 
 
 def read_bytes(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> bytes:
-    if path.is_symlink() or not path.is_file():
-        raise CapsuleError(f"{path} is missing or not a plain file", hint="the capsule is incomplete or altered")
+    """`CapsuleError` for what is missing, too large, or no plain file: a pipe, a device or a link is never opened."""
     try:
-        with path.open("rb") as file:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise CapsuleError(f"{path} is not a plain file", hint=_ALTERED)
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
-        raise CapsuleError(f"{path} cannot be read: {error.strerror}") from error
+        if error.errno == errno.ENOENT:
+            raise CapsuleError(f"{path} is missing", hint="the capsule is incomplete or altered") from None
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=_ALTERED) from error
     if len(data) > limit_bytes:
-        raise CapsuleError(f"{path} is larger than {limit_bytes} bytes", hint="the capsule was altered")
+        raise CapsuleError(f"{path} is larger than {limit_bytes >> 20} MiB", hint=_ALTERED)
     return data
 
 
@@ -175,11 +296,15 @@ def dumps(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def _loads(data: bytes, where: str) -> object:
+def _loads(data: bytes, where: str, constant: Callable[[str], object] | None) -> object:
     try:
-        return json.loads(data, object_pairs_hook=_no_duplicates)
+        return json.loads(data, object_pairs_hook=_no_duplicates, parse_constant=constant)
     except (ValueError, RecursionError) as error:
-        raise CapsuleError(f"{where} is not JSON: {str(error)[:200]}", hint="the file is damaged") from error
+        raise CapsuleError(f"{where} is not JSON: {str(error)[:200]}", hint=_ALTERED) from error
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.model.collective import Collective, Group, PayloadRef, State
+from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 
@@ -130,7 +130,7 @@ def needs_payload(collective: Collective, log: RankLog) -> bool:
 
 def receives(collective: Collective, rank: int, group: Group | None) -> bool:
     """Whether the collective fills tensors on this rank; False where that cannot be known."""
-    if group is None or not any(all(meta.shape) for meta in collective.outputs):
+    if group is None or not any(count and all(meta.shape) for meta, count in runs_of(collective.outputs)):
         return False
     root_is_me = 0 <= collective.root < group.size and group.ranks[collective.root] == rank
     if collective.op == "broadcast_":

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule import json_border
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.file_window import FileWindow
+from prismdbg.capsule.limits import MAX_LISTED_TENSORS, MAX_TENSORS
+from prismdbg.capsule.log_notes import checked_note, read_group
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes, made_up
-from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
+from prismdbg.model.collective import (
+    Collective,
+    Failure,
+    Frame,
+    Group,
+    Identity,
+    PayloadRef,
+    State,
+    TensorMeta,
+    Tensors,
+)
 from prismdbg.model.moment import Moment
 
 
@@ -51,8 +64,9 @@ class Waited:
     thread_id: int
 
 
-_ATTEMPT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")  # a rank's folder: its number, and that of its attempt
-_MAX_TENSORS = 1 << 16  # of one collective; a record that says more is damaged
+_SEGMENT = re.compile(r"events\.([0-9]{5,9})\.seg")
+
+ATTEMPT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")  # a rank's folder: its number, and that of its attempt
 
 Event = Collective | Completion | Waited | StepMark | Note | Group
 
@@ -89,6 +103,7 @@ class LogReader:
         self._stacks: dict[int, tuple[Frame, ...]] = {0: ()}
         self._open: dict[int, Collective] = {}
         self._failures: dict[int, Failure] = {}
+        self._lists = TensorLists()
 
     def poll(self) -> list[Event]:
         """Every event since the last call, in the order in which they were written."""
@@ -113,21 +128,22 @@ class LogReader:
         path = self.folder / fmt.event_segment(self._segment)
         if path.exists():
             return path
-        later = sorted(
-            path for path in self.folder.glob("events.*.seg") if path.name > fmt.event_segment(self._segment)
-        )
+        later = [(number, there) for number, there in event_segments(self.folder) if number > self._segment]
         if not later:
             return None
-        self._segment, self._offset = int(later[0].name.split(".")[1]), 0
-        return later[0]
+        self._segment, self._offset = later[0][0], 0
+        return later[0][1]
 
     def _read_segment(self, path: Path, events: list[Event]) -> bool:
         """Appends to `events`; True when the segment was closed and the next one goes on."""
-        with path.open("rb") as file:
-            if file.seek(0, 2) < fmt.HEADER.size:
-                return False
-            data = FileWindow(file.fileno())
-            return self._read_header(data, path) and self._read_records(data, path, events)
+        try:
+            with path.open("rb") as file:
+                if file.seek(0, 2) < fmt.HEADER.size:
+                    return False
+                data = FileWindow(file.fileno())
+                return self._read_header(data, path) and self._read_records(data, path, events)
+        except OSError as error:
+            raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the log is damaged") from error
 
     def _read_header(self, data: FileWindow, path: Path) -> bool:
         if self._offset:
@@ -167,9 +183,7 @@ class LogReader:
             body = data[self._offset + fmt.RECORD.size : self._offset + size]
             try:
                 event = self._decode(kind, body)
-            except CapsuleError:
-                raise
-            except Exception as error:
+            except (CapsuleError, ValueError, struct.error) as error:
                 raise CapsuleError(f"{path} is damaged at offset {self._offset}: {error}") from error
             self._offset += size
             if event is not None:
@@ -183,11 +197,11 @@ class LogReader:
             return self._complete(body)
         if kind == fmt.Kind.TEXT:
             number, size = fmt.TEXT.unpack_from(body)
-            self._texts[number] = _part(body, fmt.TEXT.size, size).decode("utf-8", "replace")
+            self._texts[number] = part(body, fmt.TEXT.size, size).decode("utf-8", "replace")
             return None
         if kind == fmt.Kind.STACK:
             number, count = fmt.STACK.unpack_from(body)
-            rows = fmt.FRAME.iter_unpack(_part(body, fmt.STACK.size, count * fmt.FRAME.size))
+            rows = fmt.FRAME.iter_unpack(part(body, fmt.STACK.size, count * fmt.FRAME.size))
             self._stacks[number] = tuple(
                 Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows
             )
@@ -198,14 +212,10 @@ class LogReader:
             step, time_ns, source = fmt.STEP.unpack_from(body)
             return StepMark(step, time_ns, fmt.StepSource(source))
         if kind in (fmt.Kind.GROUP, fmt.Kind.NOTE):
-            data = json.loads(body.rstrip(b"\0"))
+            fields = json_border.parse(body.rstrip(b"\0"), fmt.Kind(kind).name.lower(), any_float=True)
             if kind == fmt.Kind.GROUP:
-                return Group(
-                    name=data["name"],
-                    ranks=tuple(data["ranks"]),
-                    desc=data.get("desc", ""),
-                    backend=data.get("backend", ""),
-                )
+                return read_group(fields)
+            data = checked_note(fields)
             return self._note(Note(data.pop("kind"), data.pop("time_ns", 0), data))
         return None  # a kind from a newer writer: skipped
 
@@ -213,8 +223,12 @@ class LogReader:
         (record_id, created, fingerprint, thread, seq, step, nth, op, group, stack, device,
          root, tag, timeout, reduce_op, flags, _, n_in, n_out) = fmt.ISSUE.unpack_from(body)  # fmt: skip
         device_name, _, stream = self._texts.get(device, "cpu").partition(fmt.STREAM)
-        inputs, offset = _tensors(body, fmt.ISSUE.size, n_in, device_name)
-        outputs, _ = _tensors(body, offset, n_out, device_name)
+        inputs, offset = self._lists.read(body, fmt.ISSUE.size, n_in, device_name)
+        outputs, _ = self._lists.read(body, offset, n_out, device_name)
+        if reduce_op != fmt.NO_REDUCE_OP and reduce_op >= len(dtypes.REDUCE_OPS):
+            raise ValueError(f"there is no reduce operator {reduce_op}")
+        if stream and not (stream.isascii() and stream.isdigit() and len(stream) < 19):
+            raise ValueError(f"{stream[:40]!r} is no stream")
         p2p = bool(flags & fmt.IssueFlag.P2P)
         op_name, group_name = self._texts.get(op, ""), self._texts.get(group, "")
         collective = Collective(
@@ -245,9 +259,7 @@ class LogReader:
         """Why a collective failed stands in front of its completion."""
         if note.kind == "failed":
             data = note.data
-            self._failures[int(data["record_id"])] = Failure(
-                str(data["type"]), str(data["text"]), bool(data["at_issue"])
-            )
+            self._failures[data["record_id"]] = Failure(data["type"], data["text"], data["at_issue"])
         return note
 
     def _complete(self, body: bytes) -> Completion | None:
@@ -270,25 +282,57 @@ class LogReader:
         )
 
 
-def _part(body: bytes, offset: int, size: int) -> bytes:
+def part(body: bytes, offset: int, size: int) -> bytes:
+    """Of a record. `ValueError` where that has no such part."""
     if offset + size > len(body):
         raise ValueError(f"{size} bytes do not fit into the record")
     return body[offset : offset + size]
 
 
-def _tensors(body: bytes, offset: int, entries: int, device: str) -> tuple[tuple[TensorMeta, ...], int]:
-    metas: list[TensorMeta] = []
-    for _ in range(entries):
-        dtype, dims, _, repeat = fmt.TENSOR.unpack_from(body, offset)
-        offset += fmt.TENSOR.size
-        shape = tuple(
-            int.from_bytes(body[offset + 8 * d : offset + 8 * d + 8], "little", signed=True) for d in range(dims)
-        )
-        offset += 8 * dims
-        if offset > len(body) or len(metas) + repeat > _MAX_TENSORS:
+class TensorLists:
+    """The lists of tensors in one log, each kept once: collectives that are alike share theirs.
+
+    A record may say that a tensor comes many times over, so what lists take is bounded for the log as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, str], tuple[TensorMeta, ...]] = {}
+        self._listed = 0
+
+    def read(self, body: bytes, offset: int, entries: int, device: str) -> tuple[tuple[TensorMeta, ...], int]:
+        """The list that begins at `offset`, and where it ends. `ValueError` where the record has no room for it."""
+        end = offset
+        for _ in range(entries):
+            dims = fmt.TENSOR.unpack_from(body, end)[1]
+            end += fmt.TENSOR.size + 8 * dims
+        if end > len(body):
             raise ValueError(f"{entries} tensors do not fit into the record")
-        metas.extend([TensorMeta(shape, dtypes.name_of(dtype), device)] * repeat)
-    return tuple(metas), offset
+        key = body[offset:end], device
+        if key not in self._known:
+            self._known[key] = self._listed_anew(key[0], entries, device)
+        return self._known[key], end
+
+    def _listed_anew(self, data: bytes, entries: int, device: str) -> tuple[TensorMeta, ...]:
+        runs: list[tuple[TensorMeta, int]] = []
+        offset = 0
+        for _ in range(entries):
+            number, dims, _, repeat = fmt.TENSOR.unpack_from(data, offset)
+            shape = struct.unpack_from(f"<{dims}q", data, offset + fmt.TENSOR.size)
+            offset += fmt.TENSOR.size + 8 * dims
+            runs.append((TensorMeta(shape, dtypes.name_of(number), device), repeat))
+        listed = sum(count for _, count in runs)
+        self._listed += listed
+        if listed > MAX_TENSORS:
+            raise ValueError(f"a collective of {listed} tensors; at most {MAX_TENSORS} are read")
+        if self._listed > MAX_LISTED_TENSORS:
+            raise ValueError(f"more than {MAX_LISTED_TENSORS} tensors in lists that differ")
+        return Tensors.of_runs(runs)
+
+
+def event_segments(folder: Path) -> list[tuple[int, Path]]:
+    """With their numbers, in order; what only looks like one is passed over."""
+    found = [(int(match[1]), path) for path in folder.glob("events.*.seg") if (match := _SEGMENT.fullmatch(path.name))]
+    return sorted(found)
 
 
 def read_log(folder: Path) -> RankLog:
@@ -366,6 +410,8 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
             f"payload segment {path.name} is not in {folder}",
             hint="it fell out of the window; record with a larger --window",
         ) from None
+    except OSError as error:
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the log is damaged") from error
     raise CapsuleError(
         f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}", hint="the file was truncated"
     )
@@ -373,5 +419,5 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
 
 def iter_logs(run_ranks: Path) -> Iterator[Path]:
     """The log folders below a run's `ranks/`, in rank order, later attempts last. Other folders are none of ours."""
-    found = (path for path in run_ranks.iterdir() if _ATTEMPT.fullmatch(path.name) and path.is_dir())
-    yield from sorted(found, key=lambda path: [int(n) for n in path.name.split(".")])
+    found = [path for path in run_ranks.iterdir() if ATTEMPT.fullmatch(path.name) and path.is_dir()]
+    yield from sorted(found, key=lambda path: [int(number) for number in path.name.split(".")])

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 
 from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.limits import MAX_FILES, MAX_MANIFEST_BYTES, MAX_RANKS
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 
 FORMAT = 1
 OLDEST_READER = 1
-MAX_MANIFEST_BYTES = 64 << 20
-MAX_FILES = 100_000
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -160,8 +159,8 @@ def _from_fields(fields: Fields) -> Manifest:
         oldest_reader=oldest,
         created_ns=fields.integer("created_ns"),
         job=fields.text("job"),
-        rank=fields.integer("rank", most=2**31),
-        world_size=fields.integer("world_size", least=1, most=2**31),
+        rank=fields.integer("rank", most=MAX_RANKS),
+        world_size=fields.integer("world_size", least=1, most=MAX_RANKS),
         moment_a=fields.moment("moment_a"),
         moment_b=fields.moment("moment_b"),
         replayable_from=fields.moment("replayable_from"),
@@ -206,7 +205,7 @@ def _incident(fields: Fields, *, strict: bool) -> Incident:
 def _group(fields: Fields) -> Group:
     return Group(
         name=fields.text("name"),
-        ranks=fields.integers("ranks"),
+        ranks=fields.ranks("ranks"),
         desc=fields.text("desc"),
         backend=fields.text("backend"),
     )

@@ -5,15 +5,19 @@ Records are not decoded here: `prismdbg.memory` reads them as columns.
 
 from __future__ import annotations
 
-import json
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
-from prismdbg.capsule import log_format, memory_format
+from prismdbg.capsule import json_border, log_format, memory_format
+from prismdbg.capsule.json_border import Count
+from prismdbg.capsule.log_reader import event_segments, part
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Frame
+
+_HINT = "the trace is damaged or was altered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,13 @@ class TraceParts:
     sites: dict[int, SiteNumbers] = field(default_factory=lambda: {0: SiteNumbers(outer_op=0, op=0, module=0, stack=0)})
 
 
+class Began(TypedDict):
+    """What the tracer says of its begin."""
+
+    from_start: bool
+    in_use_bytes: Count | None
+
+
 def is_trace(folder: Path) -> bool:
     return (folder / memory_format.segment_name(0)).is_file()
 
@@ -61,6 +72,13 @@ def read_parts(folder: Path) -> TraceParts:
         raise CapsuleError(
             f"no memory trace in {folder}", hint="record with --memory, or let `prismdbg memory CAPSULE` make one"
         )
+    try:
+        return _read_parts(folder)
+    except OSError as error:
+        raise CapsuleError(f"{error.filename or folder} cannot be read: {error.strerror}", hint=_HINT) from error
+
+
+def _read_parts(folder: Path) -> TraceParts:
     parts = TraceParts(spans=[], pid=0, wall_offset_ns=0)
     _add_begin(parts, folder / memory_format.BEGAN)
     for index, path in enumerate(sorted(folder.glob("memory.*.seg"))):
@@ -68,7 +86,7 @@ def read_parts(folder: Path) -> TraceParts:
             raise CapsuleError(f"{folder} lacks {memory_format.segment_name(index)}", hint="the trace was altered")
         if not _add_segment(parts, path, index):
             break
-    for path in sorted(folder.glob("events.*.seg")):
+    for _, path in event_segments(folder):
         if not _add_names(parts, path):
             break
     return parts
@@ -78,11 +96,10 @@ def _add_begin(parts: TraceParts, path: Path) -> None:
     if not path.is_file():
         return
     try:
-        told = json.loads(path.read_bytes())
-        parts.from_start = bool(told["from_start"])
-        parts.in_use_bytes = int(told["in_use_bytes"]) if told["in_use_bytes"] is not None else None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CapsuleError(f"{path} is damaged: {error!r}", hint="the trace was altered") from None
+        told = json_border.checked(Began, json_border.read(path).value, str(path))
+    except CapsuleError as error:
+        raise CapsuleError(f"{path} is damaged: {error}", hint=_HINT) from None
+    parts.from_start, parts.in_use_bytes = told["from_start"], told["in_use_bytes"]
 
 
 def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
@@ -141,19 +158,13 @@ def _records(data: mmap.mmap, path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _name(parts: TraceParts, kind: int, body: bytes) -> None:
     if kind == log_format.Kind.TEXT:
-        number, size = log_format.TEXT.unpack(_part(body, 0, log_format.TEXT.size))
-        parts.texts[number] = _part(body, log_format.TEXT.size, size).decode("utf-8", "replace")
+        number, size = log_format.TEXT.unpack(part(body, 0, log_format.TEXT.size))
+        parts.texts[number] = part(body, log_format.TEXT.size, size).decode("utf-8", "replace")
     elif kind == log_format.Kind.STACK:
-        number, count = log_format.STACK.unpack(_part(body, 0, log_format.STACK.size))
-        rows = log_format.FRAME.iter_unpack(_part(body, log_format.STACK.size, count * log_format.FRAME.size))
+        number, count = log_format.STACK.unpack(part(body, 0, log_format.STACK.size))
+        rows = log_format.FRAME.iter_unpack(part(body, log_format.STACK.size, count * log_format.FRAME.size))
         texts = parts.texts
         parts.stacks[number] = tuple(Frame(texts.get(f, ""), line, texts.get(n, "")) for f, line, n in rows)
     elif kind == memory_format.SITE_KIND:
-        number, outer, op, module, stack, _ = memory_format.SITE.unpack(_part(body, 0, memory_format.SITE.size))
+        number, outer, op, module, stack, _ = memory_format.SITE.unpack(part(body, 0, memory_format.SITE.size))
         parts.sites[number] = SiteNumbers(outer_op=outer, op=op, module=module, stack=stack)
-
-
-def _part(body: bytes, offset: int, size: int) -> bytes:
-    if offset + size > len(body):
-        raise ValueError(f"{size} bytes do not fit into the record")
-    return body[offset : offset + size]

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
+from prismdbg.capsule.limits import GROWTH_FREE_BYTES, MAX_GROWTH
 from prismdbg.capsule.manifest import FileEntry
 from prismdbg.errors import CapsuleError
 
@@ -32,6 +33,7 @@ def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
     mode = source.lstat().st_mode
     if not stat.S_ISREG(mode):
         raise CapsuleError(f"{source} is no plain file; a capsule holds nothing else")
+    require_content(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
         target.chmod(FILE_MODE)
         return hash_file(target)
@@ -55,6 +57,17 @@ def create(target: Path) -> BinaryIO:
 def open_plain(path: Path) -> BinaryIO:
     """For reading; a link is refused."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def require_content(path: Path) -> None:
+    """`CapsuleError` where it is nearly all hole: a file may have holes, but reading nothing else takes for ever."""
+    status = path.stat()
+    most = GROWTH_FREE_BYTES + MAX_GROWTH * 512 * status.st_blocks
+    if status.st_size > most:
+        raise CapsuleError(
+            f"{path} has {status.st_size:,} bytes, nearly all of them a hole; {most:,} are read at most",
+            hint="the file was altered; do not use it",
+        )
 
 
 def hash_file(path: Path) -> FileEntry:

@@ -137,7 +137,11 @@ def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, wanted {wanted.size_bytes:,}")
         return
     try:
+        transfer.require_content(path)
         found = transfer.hash_file(path)
+    except CapsuleError as error:
+        yield Finding(Severity.FATAL, name, str(error))
+        return
     except OSError as error:
         yield Finding(Severity.FATAL, name, f"cannot be read: {error.strerror}")
         return
@@ -146,12 +150,17 @@ def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _parts(capsule: Capsule) -> Iterator[Finding]:
-    for name in (layout.RANK, layout.ENVIRONMENT, layout.SLICE, layout.SECRETS):
+    for name in (layout.ENVIRONMENT, layout.SLICE, layout.SECRETS):
         if name in capsule.manifest.files:
             try:
-                json_border.read(capsule.path / name)
+                json_border.read(capsule.path / name, limit_bytes=capsule.limit_bytes(name))
             except CapsuleError as error:
                 yield Finding(Severity.FATAL, name, str(error))
+    if layout.RANK in capsule.manifest.files:
+        try:
+            capsule.rank()
+        except CapsuleError as error:
+            yield Finding(Severity.FATAL, layout.RANK, str(error))
     try:
         rank_files = files.read_files(capsule)
     except CapsuleError as error:

@@ -1,28 +1,44 @@
-"""The one place that imports pycriu: reads and writes CRIU's images as plain dicts."""
+"""The one place that imports pycriu: reads and writes CRIU's images as plain dicts.
+
+What is read may be hostile. CRIU's own formats say of each field what it is and whether it must be there; that is
+checked for every entry, so that whoever reads on finds what it asks for, or a `CapsuleError`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
+import struct
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 
+from prismdbg.capsule.limits import MAX_IMAGE_BYTES
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
-Entry = dict[str, Any]
-MAX_IMAGE_BYTES = 256 << 20  # of one that is parsed; pages are never parsed
+_NUMBER = struct.Struct("<i")
+_HINT = "the capsule is damaged or was altered"
+_GHOST = "GHOST_FILE"  # its first entry is followed by a file's content
+
+
+class Entry(dict[str, Any]):
+    """One entry, or a part of one. A field that is not there is a `CapsuleError`."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise CapsuleError(f"the process image lacks {name}", hint=_HINT)
 
 
 def load_image(criu: Criu, path: Path) -> list[Entry]:
-    """The entries of one image. A damaged or missing one is a `CapsuleError`."""
-    return list(_load(criu, path)["entries"])
+    """The entries of one image; of a deleted file's content only what is said of it. A damaged or missing one, or one
+    of another kind than its name says, is a `CapsuleError`."""
+    return _load(criu, path)[1]
 
 
 def edit_image(criu: Criu, source: Path, target: Path, entries: list[Entry]) -> None:
     """Writes `source` again as `target` with these entries."""
-    image = _load(criu, source)
-    image["entries"] = entries
+    image = {"magic": _load(criu, source)[0], "entries": entries}
     with target.open("xb") as file:
         _pycriu(criu).images.dump(image, file)
 
@@ -33,17 +49,58 @@ def write_image(criu: Criu, target: Path, magic: str, entries: list[Entry]) -> N
         _pycriu(criu).images.dump({"magic": magic, "entries": entries}, file)
 
 
-def _load(criu: Criu, path: Path) -> Entry:
+def _load(criu: Criu, path: Path) -> tuple[str, list[Entry]]:
+    """What kind it is, and its entries."""
+    images = _pycriu(criu).images
     try:
-        if path.stat().st_size > MAX_IMAGE_BYTES:
-            raise ValueError("it is too large")
-        with path.open("rb") as file:
-            image: Entry = _pycriu(criu).images.load(file, pretty=False)
-    except Exception as error:  # pycriu and protobuf raise all kinds on damaged bytes
-        raise CapsuleError(
-            f"the process image {path} cannot be read: {error}", hint="the capsule is damaged"
-        ) from error
-    return image
+        with open_plain(path) as file:
+            kind = _kind(images, file)
+            if kind != _kind_named(path) and _kind_named(path) in images.images.handlers:
+                raise ValueError(f"it is of the kind {kind}")
+            return kind, list(_entries(images, kind, file))
+    except (CapsuleError, MemoryError):
+        raise
+    except Exception as error:  # protobuf raises all kinds on damaged bytes
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        raise CapsuleError(f"the process image {path} cannot be read: {said}", hint=_HINT) from error
+
+
+def _kind_named(path: Path) -> str:
+    """`fdinfo-2.img` is FDINFO."""
+    return path.stem.rstrip("0123456789").rstrip("-").replace("-", "_").upper()
+
+
+def _kind(images: Any, file: BinaryIO) -> str:
+    known = images.magic
+    (number,) = _NUMBER.unpack(file.read(_NUMBER.size))
+    if number in (known.by_name["IMG_COMMON"], known.by_name["IMG_SERVICE"]):
+        (number,) = _NUMBER.unpack(file.read(_NUMBER.size))
+    return str(known.by_val[number])
+
+
+def _entries(images: Any, kind: str, file: BinaryIO) -> Any:
+    payload = images.pb.ghost_file_entry if kind == _GHOST else images.images.handlers[kind].payload
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if left > MAX_IMAGE_BYTES and kind != _GHOST:
+        raise ValueError(f"{left >> 20} MiB; at most {MAX_IMAGE_BYTES >> 20} are read")
+    while head := file.read(_NUMBER.size):
+        (size,) = _NUMBER.unpack(head)
+        if not 0 <= size <= min(left, MAX_IMAGE_BYTES):
+            raise ValueError(f"an entry of {size} bytes")
+        message = payload()
+        message.ParseFromString(file.read(size))
+        if lacking := message.FindInitializationErrors():
+            raise ValueError(f"an entry lacks {', '.join(lacking[:3])}")
+        yield as_entries(images.pb2dict.pb2dict(message))
+        if kind == _GHOST:
+            return
+
+
+def as_entries(value: Any) -> Any:
+    """What pycriu gives, every dict in it an `Entry`."""
+    if isinstance(value, dict):
+        return Entry((name, as_entries(part)) for name, part in value.items())
+    return [as_entries(part) for part in value] if isinstance(value, list) else value
 
 
 def _pycriu(criu: Criu) -> Any:

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 from prismdbg.checkpoint.bindings import Entry, edit_image, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
@@ -25,6 +26,16 @@ _NO_LIMIT = {"cur": 2**64 - 1, "max": 2**64 - 1}  # of the first resource, proce
 _FILTER_MODE = "filter"
 SECCOMP = "seccomp.img"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
+
+
+_HINT = "the capsule is damaged or was altered"
+
+
+class _Numbered(dict[int, Entry]):
+    """What entries refer to by number. One that is not there is a `CapsuleError`."""
+
+    def __missing__(self, number: int) -> NoReturn:
+        raise CapsuleError(f"the process image refers to number {number}, which it does not hold", hint=_HINT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +81,19 @@ class ProcessImage:
 
 def read(criu: Criu, images: Path) -> ProcessImage:
     """Everything a restore must find or be given."""
+    root = _first(criu, images / "pstree.img")
     tree = load_image(criu, images / "pstree.img")
-    files = {entry["id"]: entry for entry in load_image(criu, images / "files.img")}
+    files = _Numbered((entry["id"], entry) for entry in load_image(criu, images / "files.img"))
     pids = [int(entry["pid"]) for entry in tree]
-    root = tree[0]
-    creds = _creds(load_image(criu, images / f"core-{pids[0]}.img")[0])
-    place = load_image(criu, images / f"fs-{pids[0]}.img")[0]
+    creds = _creds(_first(criu, images / f"core-{pids[0]}.img"))
+    place = _first(criu, images / f"fs-{pids[0]}.img")
     memories = [path for pid in pids if (path := images / f"mm-{pid}.img").exists()]  # a dead child has none
-    mapped = {number for path in memories for number in _mapped(load_image(criu, path)[0])}
+    mapped = {number for path in memories for number in _mapped(_first(criu, path))}
     return ProcessImage(
         root_pid=pids[0],
-        pids=tuple(sorted({int(thread) for entry in tree for thread in entry["threads"]})),
+        pids=tuple(sorted({int(thread) for entry in tree for thread in entry.get("threads", ())})),
         leads_session=int(root["sid"]) == pids[0],
-        cwd=str(files[place["cwd_id"]]["reg"]["name"]),
+        cwd=_path(files[place["cwd_id"]]["reg"]),
         uid=int(creds["uid"]),
         gid=int(creds["gid"]),
         files=tuple(_open_files(files, mapped, _inside_the_image(criu, images))),
@@ -139,9 +150,8 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
         raise ValueError(f"{seen_as} is not absolute: it would not be found from {into}")
     check_images(criu, images)
     into.mkdir(mode=0o700, parents=True)
-    write_image(
-        criu, into / SECCOMP, "SECCOMP", [{"seccomp_filters": [{"filter": b64encode(seccomp).decode(), "flags": 0}]}]
-    )
+    filters = [{"filter": b64encode(seccomp).decode(), "flags": 0}]
+    write_image(criu, into / SECCOMP, "SECCOMP", [Entry(seccomp_filters=filters)])
     for source in sorted(images.iterdir()):
         target = into / source.name
         if source.name == SECCOMP:
@@ -170,16 +180,20 @@ def _harmless(core: Entry) -> Entry:
 
 
 def _creds(core: Entry) -> Entry:
-    try:
-        creds: Entry = core["thread_core"]["creds"]
-    except KeyError as error:
-        raise CapsuleError("the process image holds no credentials", hint="the capsule is damaged") from error
+    creds: Entry = core["thread_core"]["creds"]
     return creds
+
+
+def _first(criu: Criu, path: Path) -> Entry:
+    entries = load_image(criu, path)
+    if not entries:
+        raise CapsuleError(f"the process image {path} is empty", hint=_HINT)
+    return entries[0]
 
 
 def _mapped(memory: Entry) -> Iterator[int]:
     yield int(memory["exe_file_id"])
-    for area in memory["vmas"]:
+    for area in memory.get("vmas", ()):
         if int(area["status"]) & _FILE_MAPPED:
             yield int(area["shmid"])
 
@@ -199,7 +213,7 @@ def _open_files(files: dict[int, Entry], mapped: set[int], inside: set[int]) -> 
             continue
         # A file open for appending has no size in the image: any will do, and its position is honest.
         yield OpenFile(
-            path=str(regular["name"]),
+            path=_path(regular),
             size_bytes=int(regular.get("size", regular["pos"])),
             mode=int(regular["mode"]) & 0o7777,
             is_mapped=number in mapped,
@@ -218,7 +232,10 @@ def _addresses(files: dict[int, Entry]) -> set[str]:
 def _address(inet: Entry) -> str:
     """The local address, empty where it needs none of its own: any, and loopback."""
     words = struct.pack(f"={len(inet['src_addr'])}I", *inet["src_addr"])
-    address = ipaddress.ip_address(words[:4] if inet["family"] == socket.AF_INET else words[:16])
+    size_bytes = 4 if inet["family"] == socket.AF_INET else 16
+    if len(words) < size_bytes:
+        raise CapsuleError(f"the process image holds an address of {len(words)} bytes", hint=_HINT)
+    address = ipaddress.ip_address(words[:size_bytes])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     return "" if address.is_loopback or address.is_unspecified else str(address)
@@ -226,13 +243,24 @@ def _address(inet: Entry) -> str:
 
 def _unix_sockets(files: dict[int, Entry]) -> set[str]:
     """Bound paths; abstract names (a leading zero byte) live in the network namespace and need nothing."""
-    names = (quopri.decodestring(entry["usk"].get("name", "")) for entry in files.values() if entry["type"] == "UNIXSK")
-    return {os.fsdecode(name.rstrip(b"\0")) for name in names if name and name[0] != 0}
+    sockets = (entry["usk"] for entry in files.values() if entry["type"] == "UNIXSK")
+    names = (quopri.decodestring(os.fsencode(socket.get("name", ""))) for socket in sockets)
+    return {_without_zero(os.fsdecode(name.rstrip(b"\0"))) for name in names if name and name[0] != 0}
+
+
+def _path(regular: Entry) -> str:
+    return _without_zero(str(regular["name"]))
+
+
+def _without_zero(path: str) -> str:
+    if "\0" in path:
+        raise CapsuleError(f"the process image names the path {path[:80]!r}", hint=_HINT)
+    return path
 
 
 def _standards(criu: Criu, images: Path, pid: int, files: dict[int, Entry]) -> Iterator[Standard]:
     info = images / "tty-info.img"
-    terminals = {entry["id"]: entry for entry in load_image(criu, info)} if info.exists() else {}
+    terminals = _Numbered((entry["id"], entry) for entry in load_image(criu, info)) if info.exists() else _Numbered()
     for descriptor in _descriptors(criu, images, pid):
         if int(descriptor["fd"]) <= 2 and (key := _inherit_key(files[descriptor["id"]], terminals)):
             yield Standard(number=int(descriptor["fd"]), key=key)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from prismdbg.capsule.verify import Severity, findings
+from prismdbg.capsule.verify import Severity
 from prismdbg.cli import render
 from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.model.counted import counted
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.sealed import Keys
+from prismdbg.workflows.verify_parts import all_findings
 
 _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "note"}
 
@@ -27,7 +28,7 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
     Exits 0 when it is, 3 when it is not. Notes are worth knowing and no fault.
     """
     with opened(capsule, keys) as whole:
-        found = list(findings(whole.path))
+        found = list(all_findings(whole.path))
     bad = sum(finding.severity is Severity.FATAL for finding in found)
     incomplete = any(finding.severity is Severity.INCOMPLETE for finding in found)
     if as_json:

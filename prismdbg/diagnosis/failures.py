@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from prismdbg.capsule.log_notes import moment_of
 from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import headline, rank_list
-from prismdbg.errors import UsageError
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 
@@ -156,7 +156,4 @@ def _inside(log: RankLog, note: Note) -> Collective | None:
 
 
 def _moment(note: Note) -> Moment | None:
-    try:
-        return Moment.parse(str(note.data["moment"]))
-    except (KeyError, UsageError):
-        return None
+    return moment_of(note.data)

@@ -6,7 +6,7 @@ frames) is decoded when asked for, by `detail`.
 
 from __future__ import annotations
 
-import json
+import struct
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.capsule import json_border
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.limits import MAX_TENSORS
+from prismdbg.capsule.log_notes import checked_note, read_group
+from prismdbg.capsule.log_reader import event_segments, part
 from prismdbg.errors import CapsuleError
 from prismdbg.graph import segment_columns as seg
 from prismdbg.graph.segment_columns import Ints
@@ -159,7 +164,7 @@ class Parts:
 
 def read_columns(folder: Path) -> LogColumns:
     """`CapsuleError` where there is no log; `damage` says where a damaged one ends early."""
-    paths = sorted(folder.glob("events.*.seg"))
+    paths = [path for _, path in event_segments(folder)]
     if not paths:
         raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
     reading = _Reading()
@@ -185,13 +190,16 @@ class _Reading:
 
     def add(self, number: int, path: Path) -> bool:
         """False where the log ends with this segment."""
-        words = seg.read_words(path)
+        try:
+            words = seg.read_words(path)
+        except OSError as error:
+            raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the log is damaged") from error
         self.words.append(words)
         if not len(words) or not self._header(words, path):
             return False
         places = seg.find_records(words, path)
         for kind, slot in places.others:
-            self._other(kind, seg.body(words, slot), path)
+            self._other(kind, seg.body(words, slot), path, slot)
         self._issue(number, words, places.issues)
         self._complete(number, words, places.completions)
         self.damage = places.damage
@@ -206,27 +214,26 @@ class _Reading:
         self.rank, self.wall_offset_ns = rank, wall - monotonic
         return True
 
-    def _other(self, kind: int, body: bytes, path: Path) -> None:
+    def _other(self, kind: int, body: bytes, path: Path, slot: int) -> None:
         try:
             self._decode_other(kind, body)
-        except (ValueError, KeyError, TypeError) as error:
-            raise CapsuleError(f"{path} is damaged: {error}") from error
+        except (CapsuleError, ValueError, struct.error) as error:
+            at = slot * seg.SLOT_BYTES
+            raise CapsuleError(f"{path} is damaged at offset {at}: {error}", hint="make or fetch it again") from error
 
     def _decode_other(self, kind: int, body: bytes) -> None:
         if kind == fmt.Kind.TEXT:
             number, size = fmt.TEXT.unpack_from(body)
-            self.texts[number] = body[fmt.TEXT.size : fmt.TEXT.size + size].decode("utf-8", "replace")
+            self.texts[number] = part(body, fmt.TEXT.size, size).decode("utf-8", "replace")
         elif kind == fmt.Kind.STACK:
             number, count = fmt.STACK.unpack_from(body)
-            rows = body[fmt.STACK.size : fmt.STACK.size + count * fmt.FRAME.size]
+            rows = part(body, fmt.STACK.size, count * fmt.FRAME.size)
             self.stacks[number] = tuple(fmt.FRAME.iter_unpack(rows))
         elif kind == fmt.Kind.GROUP:
-            data = json.loads(body.rstrip(b"\0"))
-            name, ranks = str(data["name"]), tuple(int(rank) for rank in data["ranks"])
-            desc, backend = str(data.get("desc", "")), str(data.get("backend", ""))
-            self.groups[name] = Group(name=name, ranks=ranks, desc=desc, backend=backend)
+            group = read_group(_json(kind, body))
+            self.groups[group.name] = group
         elif kind == fmt.Kind.NOTE:
-            self.notes.append(dict(json.loads(body.rstrip(b"\0"))))
+            self.notes.append(checked_note(_json(kind, body)))
 
     def _issue(self, number: int, words: seg.Words, slots: Ints) -> None:
         if not len(slots):
@@ -303,6 +310,10 @@ class _Reading:
         return joined
 
 
+def _json(kind: int, body: bytes) -> Fields:
+    return json_border.parse(body.rstrip(b"\0"), fmt.Kind(kind).name.lower(), any_float=True)
+
+
 @lru_cache(maxsize=256)
 def _tensors(issue: bytes, offset: int, entries: int, device: str) -> tuple[tuple[TensorMeta, ...], int]:
     metas: list[TensorMeta] = []
@@ -314,5 +325,5 @@ def _tensors(issue: bytes, offset: int, entries: int, device: str) -> tuple[tupl
         sizes = np.frombuffer(issue[offset : offset + 8 * dims], dtype="<i8")
         offset += 8 * dims
         meta = TensorMeta(tuple(int(size) for size in sizes), dtypes.name_of(number), device)
-        metas.extend([meta] * min(repeat, seg.MAX_TENSORS - len(metas)))
+        metas.extend([meta] * min(repeat, MAX_TENSORS - len(metas)))
     return tuple(metas), offset

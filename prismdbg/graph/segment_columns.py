@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.limits import MAX_TENSORS
 from prismdbg.errors import CapsuleError
 from prismdbg.graph.record_walk import walk
 from prismdbg.model import dtypes
@@ -20,13 +21,12 @@ from prismdbg.model import dtypes
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
-_SLOT = 8  # records begin and are sized in slots of this many bytes
-_HEAD_SLOTS = fmt.RECORD.size // _SLOT
-_TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // _SLOT
+SLOT_BYTES = 8  # records begin and are sized in slots of this many bytes
+_HEAD_SLOTS = fmt.RECORD.size // SLOT_BYTES
+_TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
 _ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
 _KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "B": (1, "<u1")}
 _MAX_DIMENSIONS = 64
-MAX_TENSORS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,12 @@ def read_words(path: Path) -> Words:
     size_bytes = path.stat().st_size
     if size_bytes < fmt.HEADER.size:
         return np.zeros(0, dtype=np.uint64)
-    return np.memmap(path, dtype="<u8", mode="r", shape=(size_bytes // _SLOT,)).view(np.ndarray)  # plain: quicker
+    return np.memmap(path, dtype="<u8", mode="r", shape=(size_bytes // SLOT_BYTES,)).view(np.ndarray)  # plain: quicker
 
 
 def find_records(words: Words, path: Path) -> Places:
     """As far as can be seen at once, then from record to record."""
-    found, slot = walk(words, fmt.HEADER.size // _SLOT)
+    found, slot = walk(words, fmt.HEADER.size // SLOT_BYTES)
     kinds = (words[found] >> np.uint64(32)) & np.uint64(0xFFFF)
     known = [found[kinds == fmt.Kind.ISSUE], found[kinds == fmt.Kind.COMPLETE]]
     rest = (kinds != fmt.Kind.ISSUE) & (kinds != fmt.Kind.COMPLETE)
@@ -68,7 +68,7 @@ def find_records(words: Words, path: Path) -> Places:
             break
         following = slot + (size_bytes >> 3)
         if size_bytes & 7 or following > end:
-            damage = CapsuleError(f"{path} is damaged at offset {slot * _SLOT}: a record of {size_bytes} bytes")
+            damage = CapsuleError(f"{path} is damaged at offset {slot * SLOT_BYTES}: a record of {size_bytes} bytes")
             break
         kind = (head >> 32) & 0xFFFF
         if kind == 4:  # Kind.ISSUE; an enum member here would double the time
@@ -83,19 +83,31 @@ def find_records(words: Words, path: Path) -> Places:
         slot = following
     else:
         closed = True
+    found_issues = np.append(known[0], np.array(issues, dtype=np.int64))
+    found_completions = np.append(known[1], np.array(completions, dtype=np.int64))
+    cut = min(_too_small(words, found_issues, fmt.ISSUE), _too_small(words, found_completions, fmt.COMPLETE))
+    if cut < end:
+        damage = CapsuleError(f"{path} is damaged at offset {cut * SLOT_BYTES}: the record is too small for its kind")
     return Places(
-        issues=np.append(known[0], np.array(issues, dtype=np.int64)),
-        completions=np.append(known[1], np.array(completions, dtype=np.int64)),
-        others=others,
+        issues=found_issues[found_issues < cut],
+        completions=found_completions[found_completions < cut],
+        others=[(kind, at) for kind, at in others if at < cut],
         closed=closed,
         damage=damage,
     )
 
 
+def _too_small(words: Words, slots: Ints, layout: struct.Struct) -> int:
+    """The first of these records that has no room for what its kind holds; the segment's end where all have."""
+    sizes = words[slots] & np.uint64(0xFFFFFFFF)
+    small = slots[sizes < fmt.RECORD.size + layout.size]
+    return int(small[0]) if len(small) else len(words)
+
+
 def body(words: Words, slot: int) -> bytes:
     """The bytes of one record after its header."""
     size_bytes = int(words[slot]) & 0xFFFFFFFF
-    return words[slot + _HEAD_SLOTS : slot + size_bytes // _SLOT].tobytes()
+    return words[slot + _HEAD_SLOTS : slot + size_bytes // SLOT_BYTES].tobytes()
 
 
 def field(words: Words, slots: Ints, layout: struct.Struct, number: int) -> Ints:
@@ -104,12 +116,12 @@ def field(words: Words, slots: Ints, layout: struct.Struct, number: int) -> Ints
     code = codes[number]
     at = fmt.RECORD.size + struct.calcsize("<" + codes[:number])
     width, kind = _KINDS[code]
-    return words.view(kind)[slots * (_SLOT // width) + at // width].astype(np.int64)
+    return words.view(kind)[slots * (SLOT_BYTES // width) + at // width].astype(np.int64)
 
 
 def tensor_bytes(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints:
     """What each collective sends, or receives where it sends nothing, in bytes."""
-    ends = slots + (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // _SLOT
+    ends = slots + (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // SLOT_BYTES
     entries = np.where(inputs > 0, inputs, outputs)
     total = np.zeros(len(slots), dtype=np.int64)
     rows = np.flatnonzero(entries)

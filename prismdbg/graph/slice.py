@@ -17,7 +17,7 @@ from prismdbg.graph import node_columns
 from prismdbg.graph.node import Node
 from prismdbg.graph.roles import gives, takes
 from prismdbg.model import dtypes
-from prismdbg.model.collective import Collective, Group, State, TensorMeta
+from prismdbg.model.collective import Collective, Group, State, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
 
 FORMAT = 1
@@ -74,7 +74,7 @@ class GraphSlice:
 
 def _group(data: Fields) -> Group:
     group = Group(
-        name=data.text("name"), ranks=data.integers("ranks"), desc=data.text("desc"), backend=data.text("backend")
+        name=data.text("name"), ranks=data.ranks("ranks"), desc=data.text("desc"), backend=data.text("backend")
     )
     data.refuse_others()
     return group
@@ -127,4 +127,4 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
 
 
 def _size_bytes(tensors: tuple[TensorMeta, ...]) -> int:
-    return sum(prod(t.shape) * dtypes.ITEM_BYTES.get(t.dtype, 0) for t in tensors)
+    return sum(prod(t.shape) * dtypes.ITEM_BYTES.get(t.dtype, 0) * count for t, count in runs_of(tensors))

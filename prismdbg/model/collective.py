@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, repeat
 
 from prismdbg.model import made_up
 from prismdbg.model.frame import Frame as Frame
@@ -22,6 +24,23 @@ class TensorMeta:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class Tensors(tuple[TensorMeta, ...]):
+    """A list of tensors in which equal ones follow each other: `runs` tells it short, each with how often it comes."""
+
+    runs: tuple[tuple[TensorMeta, int], ...]
+
+    @classmethod
+    def of_runs(cls, runs: Iterable[tuple[TensorMeta, int]]) -> Tensors:
+        kept = tuple(runs)
+        made = cls(chain.from_iterable(repeat(meta, count) for meta, count in kept))
+        made.runs = kept
+        return made
+
+
+def runs_of(tensors: tuple[TensorMeta, ...]) -> tuple[tuple[TensorMeta, int], ...]:
+    return tensors.runs if isinstance(tensors, Tensors) else tuple((meta, 1) for meta in tensors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +159,7 @@ class Collective:
     @property
     def name(self) -> str:
         """The collective's name as users write it: `all_reduce`, not `allreduce_`."""
-        return OPS[self.op].label
+        return OPS[self.op].label if self.op in OPS else self.op or "?"
 
     @property
     def source(self) -> Frame | None:

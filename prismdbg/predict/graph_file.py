@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from prismdbg.capsule import json_border
 from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.limits import MAX_GRAPH_BYTES
 from prismdbg.errors import CapsuleError
 from prismdbg.predict.entries import COMPUTE_STREAM, DTYPES, FREE, MODELLED_NS, PROVENANCES, Entries, Kind
 from prismdbg.predict.job_graph import JobGraph, RankClass
@@ -23,8 +27,9 @@ from prismdbg.predict.origin import NOT_KNOWN, Origin, Source, Standing, Truth
 
 FORMAT = 3
 FILE_NAME = "graph.npz"  # in a folder
-MOST_BYTES = 1 << 30  # unpacked
 _LARGEST_NS = 1 << 53
+_NUMBERS = frozenset(np.dtype(kind) for kind in (*DTYPES.values(), np.int64, np.uint8))
+_DAMAGED = (zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError)
 _TRUTH = tuple(field.name for field in fields(Truth))  # its rank first
 
 
@@ -71,13 +76,27 @@ def load(path: Path) -> JobGraph:
     """`CapsuleError` where the file is damaged, `UsageError` where its ranks do not fit together."""
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
-                raise CapsuleError(f"{path} unpacks to more than {MOST_BYTES >> 20} MiB", hint="the file was altered")
-        with np.load(path, allow_pickle=False) as arrays:
-            held = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > MAX_GRAPH_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_GRAPH_BYTES >> 20} MiB")
+            held = {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, *_DAMAGED) as error:
         raise CapsuleError(f"{path} is not a saved graph: {str(error)[:200]}", hint="build it again") from error
     return _Reader(path, held).graph()
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Never larger than the member that holds it, and numbers only."""
+    with archive.open(member) as file:
+        if npy.read_magic(file) != (1, 0):
+            raise ValueError(f"{member.filename!r} is of another format")
+        shape, _, dtype = npy.read_array_header_1_0(file)
+        if dtype not in _NUMBERS or len(shape) != 1:
+            raise ValueError(f"{member.filename!r} is no column of numbers")
+        data = file.read(member.file_size)
+        if len(data) != shape[0] * dtype.itemsize:
+            raise ValueError(f"{member.filename!r} holds {len(data)} bytes, not {shape[0]} numbers")
+    return np.frombuffer(data, dtype=dtype)
 
 
 class _Reader:
@@ -152,6 +171,7 @@ class _Reader:
             ("blocking", entries.blocking, 0, 1),
             ("provenance", entries.provenance, 0, len(PROVENANCES) - 1),
             ("channel", entries.channel[talks], 0, len(entries.channels) - 1),
+            ("channel", entries.channel, -1, max(len(entries.channels) - 1, 0)),
             ("op", entries.op, 0, len(entries.texts) - 1),
             ("label", entries.label, 0, len(entries.texts) - 1),
             ("line", entries.line, 0, len(entries.texts) - 1),

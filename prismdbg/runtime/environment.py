@@ -6,14 +6,17 @@ Holds no content. Found by `environment_scan`, turned into a container's image b
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from prismdbg.errors import CapsuleError, FacilityError
+from prismdbg.capsule import json_border
+from prismdbg.capsule.json_border import Count, Fields, Word
+from prismdbg.errors import FacilityError
 
 _SAID_AT_MOST = 3
 
@@ -58,7 +61,11 @@ class Environment:
         """The same files give the same key; an image made from them is made once."""
         digest = hashlib.sha256()
         for file in self.files:
-            digest.update(f"{file.path}\0{file.mode}\0{file.size_bytes}\0{file.mtime_ns}\0{file.target}\n".encode())
+            digest.update(
+                f"{file.path}\0{file.mode}\0{file.size_bytes}\0{file.mtime_ns}\0{file.target}\n".encode(
+                    "utf-8", "surrogateescape"
+                )
+            )
         return digest.hexdigest()[:32]
 
     def parts(self) -> tuple[Environment, Environment]:
@@ -100,20 +107,27 @@ class Environment:
         return {"format": 1, "key": self.key, "folders": folders, "extra": sorted(self.extra)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Environment:
+    def from_json(cls, fields: Fields) -> Environment:
         """`CapsuleError` for anything but what `to_json` gives."""
-        try:
-            files = (
-                InstalledFile(f"{folder}/{name}", int(mode), int(size), int(mtime), str("".join(target)))
-                for folder, entries in value["folders"].items()
-                for name, mode, size, mtime, *target in entries
-            )
-            environment = of_files(files, extra=map(str, value.get("extra", ())))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CapsuleError(f"the list of installed files is damaged: {error}") from error
-        if any(not file.path.startswith("/") or "/../" in file.path for file in environment.files):
-            raise CapsuleError("the list of installed files names a path that is not absolute")
-        return environment
+        folders = fields.checked("folders", dict[Word, list[list[Any]]])
+        files = [_read(fields, folder, entry) for folder, entries in folders.items() for entry in entries]
+        if len({file.path for file in files}) < len(files):
+            fields.fail("folders", "name a file twice")
+        return of_files(files, extra=fields.texts("extra") if fields.has("extra") else ())
+
+
+def _read(fields: Fields, folder: str, entry: list[Any]) -> InstalledFile:
+    """name, mode, size, time, and of a link where it leads."""
+    kinds = (Word, Count, Count, int, Word)
+    if not 4 <= len(entry) <= len(kinds):
+        fields.fail("folders", f"hold an entry of {len(entry)} values in {folder[:80]!r}")
+    for kind, value in zip(kinds, entry, strict=False):
+        json_border.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
+    name, mode, size_bytes, mtime_ns, *target = entry
+    path = f"{folder}/{name}"
+    if not path.startswith("/") or os.path.normpath(path) != path or "/" in name or mode > 0o7777:
+        fields.fail("folders", f"hold {path[:80]!r}, which is not a plain absolute path with permissions")
+    return InstalledFile(path, mode, size_bytes, mtime_ns, *target)
 
 
 def of_files(files: Iterable[InstalledFile], *, extra: Iterable[str] = ()) -> Environment:

@@ -16,13 +16,12 @@ from typing import BinaryIO, NoReturn
 import zstandard
 
 from prismdbg.capsule import layout
-from prismdbg.capsule.manifest import MAX_FILES, MAX_MANIFEST_BYTES, Manifest
+from prismdbg.capsule.limits import GROWTH_FREE_BYTES, MAX_FILES, MAX_GROWTH, MAX_MANIFEST_BYTES, MAX_WINDOW_BYTES
+from prismdbg.capsule.manifest import Manifest
 from prismdbg.errors import CapsuleError
+from prismdbg.workflows.plain_tar import header_of
 
-WINDOW_BYTES = 128 << 20  # more memory than this no archive may ask for
 CHUNK_BYTES = 1 << 20
-_USTAR = (b"ustar\x0000", b"ustar  \0")
-_TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE)
 _ALTERED = "the archive is damaged or was altered: fetch it again"
 
 
@@ -35,8 +34,8 @@ class Limits:
 
     total_bytes: int | None = None
     reserve_bytes: int = 256 << 20
-    ratio: int = 4096
-    floor_bytes: int = 1 << 30
+    ratio: int = MAX_GROWTH
+    floor_bytes: int = GROWTH_FREE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class ArchiveReader:
         self._unread = 0
 
     def __enter__(self) -> ArchiveReader:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
         self._stream = decompressor.stream_reader(self._file, read_across_frames=True, closefd=False)
         return self
 
@@ -107,15 +106,11 @@ class ArchiveReader:
         block = self._read(tarfile.BLOCKSIZE)
         if not any(block):
             return None
-        if block[257:265] not in _USTAR or block[156:157] not in _TYPES:
-            self._fail("holds something that is neither a plain file nor a folder")
         try:
-            header = tarfile.TarInfo.frombuf(block, "ascii", "strict")
-        except (tarfile.HeaderError, ValueError) as error:
-            self._fail(f"has a damaged header: {error}")
+            header = header_of(block)
+        except ValueError as error:
+            self._fail(str(error))
         name = layout.check_name(header.name)
-        if header.size < 0 or (header.isdir() and header.size) or header.linkname:
-            self._fail(f"has an impossible header for {name!r}")
         self._unread = header.size
         return Member(name, header.isdir(), header.size)
 

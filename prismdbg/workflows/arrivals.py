@@ -45,7 +45,7 @@ class Arrivals:
         if capsule.manifest.emulated:  # each of its ranks ran alone, when its turn came
             return cls(None)
         inject = capsule.rank().get("inject")
-        run = RunFolder(Path(str(inject)).parent) if inject else None
+        run = RunFolder(Path(inject).parent) if inject else None
         taken = capsule_stacks(capsule)
         there = run if run is not None and run.run_json.is_file() else None
         manifest = capsule.manifest

@@ -6,7 +6,7 @@ import contextlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
@@ -15,11 +15,13 @@ from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
 from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, span_of
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
+from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.graph.slice import build_slice
+from prismdbg.model.collective import runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.runtime.environment import Environment
@@ -53,6 +55,9 @@ class Ingredients:
     emulated: str = ""
 
 
+_NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
+
+
 def assemble(parts: Ingredients) -> Capsule:
     """Writes the capsule whole or not at all. Segments that the live rank still writes are copied as they are.
 
@@ -61,6 +66,7 @@ def assemble(parts: Ingredients) -> Capsule:
     rank = read_json(parts.folder / "rank.json")
     if not rank:
         raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
+    required(cast(RankJson, rank), *_NEEDED)
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         log = _add_events(writer, parts.folder)
         span = span_of(log, StartPoint(past_records=parts.past_records, in_flight=parts.in_flight), parts.last_moment)
@@ -191,7 +197,7 @@ def _manifest(
     if whole_from > a:
         where = "" if whole_from > b else f" before {whole_from}"
         notes.append(f"not replayable{where}: what the rank received until then fell out of the window")
-    devices = {t.device.split(":")[0] for r in span.records for t in (*r.inputs, *r.outputs)}
+    devices = {t.device.split(":")[0] for r in span.records for t, _ in (*runs_of(r.inputs), *runs_of(r.outputs))}
     return Manifest(
         created_ns=time.time_ns(),
         job=parts.run.path.name,

@@ -28,12 +28,12 @@ class Built:
 
 def build_image(capsule: Capsule, say: Say) -> Built:
     """Needs an engine. Where the image is not there yet, the files must be as they were at the capture."""
-    data = capsule.part(layout.ENVIRONMENT)
-    if data is None:
+    fields = capsule.part(layout.ENVIRONMENT)
+    if fields is None:
         raise CapsuleError(
             f"{capsule.path} does not say which files the rank ran on", hint="replay it with --runtime local"
         )
-    environment = Environment.from_json(data)
+    environment = Environment.from_json(fields)
     with engine(Daemon(cache_dir())) as docker:
         made = not docker.has_image(environment_tag(environment))
         if made:

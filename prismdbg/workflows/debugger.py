@@ -233,7 +233,7 @@ def standing_of(live: Live) -> Standing | None:
 
 def recorded_moments(live: Live) -> tuple[Moment, ...]:
     """The moments of the capsule's collectives from A to B, in order; empty where its log cannot be read."""
-    first = int(live.capsule.rank().get("past_records", 0))
+    first = live.capsule.rank().get("past_records", 0)
     try:
         records = read_log(live.capsule.log).collectives
     except PrismError:

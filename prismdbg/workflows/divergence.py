@@ -69,7 +69,7 @@ def _now(client: AgentClient) -> dict[str, str]:
     return {str(title): str(value) for title, value in answer.items()} if isinstance(answer, dict) else {}
 
 
-def _names(rank: dict[str, Any], name: str) -> list[str]:
+def _names(rank: Mapping[str, Any], name: str) -> list[str]:
     found = rank.get(name)
     return [str(word) for word in found] if isinstance(found, list) else []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.predict.class_finder import RankClasses
 from prismdbg.predict.job_graph import vector_by_rank
 from prismdbg.predict.mesh import Ints, Mesh
@@ -115,20 +115,21 @@ class EmulatedRun:
 
 
 def read_emulated(run: RunFolder) -> EmulatedRun | None:
-    """None of a run that was recorded. `UsageError` where what it says is damaged."""
+    """None of a run that was recorded. `CapsuleError` where what it says is damaged."""
     described = read_json(run.run_json)
     emulated = described.get("emulated")
     if emulated is None:
         return None
+    axes = ",".join(f"{name}={size}" for name, size in emulated["mesh"].items())
     try:
-        axes = ",".join(f"{name}={int(size)}" for name, size in dict(emulated["mesh"]).items())
-        return EmulatedRun(
-            run=run,
-            mesh=Mesh.parse(axes, world=int(emulated["world"])),
-            steps=int(emulated.get("steps", 0)),
-            peers=tuple(map(str, emulated.get("peers", ()))),
-            seed=int(emulated.get("seed", 0)),
-            command=tuple(map(str, described.get("command", ()))),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{run.run_json} does not say what was emulated: {error}", hint="emulate again") from error
+        mesh = Mesh.parse(axes, world=emulated["world"])
+    except UsageError as error:
+        raise CapsuleError(f"{run.run_json} does not say what was emulated: {error}", hint="emulate again") from error
+    return EmulatedRun(
+        run=run,
+        mesh=mesh,
+        steps=emulated.get("steps", 0),
+        peers=tuple(emulated.get("peers", ())),
+        seed=emulated.get("seed", 0),
+        command=tuple(described.get("command", ())),
+    )

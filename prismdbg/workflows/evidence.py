@@ -23,6 +23,7 @@ from prismdbg.workflows.interruption import deaths_of, interrupted_at
 from prismdbg.workflows.kept_stacks import last_stacks
 from prismdbg.workflows.pack import opened
 from prismdbg.workflows.ranks_alive import RankProcess
+from prismdbg.workflows.run_files import whole_incidents
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 from prismdbg.workflows.sealed import NO_KEYS, Keys
 
@@ -146,7 +147,7 @@ def _was_told(seen: SeenIncident, attempt: int, gone_before: Set[int]) -> bool:
 
 def _incidents(supervisor: Mapping[str, Any]) -> Iterator[SeenIncident]:
     """Those that can be read."""
-    for entry in supervisor.get("incidents", []):
+    for entry in whole_incidents(supervisor):
         try:
             moment = Moment.parse(str(entry["moment"])) if entry.get("moment") else None
             incident = Incident(kind=IncidentKind(entry["kind"]), text=str(entry.get("text", "")), moment=moment)
@@ -160,7 +161,7 @@ def _emulated(run: RunFolder) -> str:
     """The mesh; empty for a run that was recorded, or of which that is not known."""
     try:
         found = read_emulated(run)
-    except UsageError:
+    except (UsageError, CapsuleError):
         return "a world that was not there"
     return str(found.mesh) if found is not None else ""
 
@@ -208,7 +209,7 @@ def _may_be_alive(folder: Path) -> bool:
     try:
         process = RankProcess(folder)
         return process.is_out_of_sight or process.is_alive()
-    except (KeyError, UsageError):  # no rank.json, or half of one
+    except CapsuleError:  # a damaged rank.json, or half of one
         return False
 
 
@@ -231,5 +232,5 @@ def _json(path: Path) -> dict[str, Any]:
     """Empty where it is missing or damaged: the logs speak without it."""
     try:
         return read_json(path)
-    except UsageError:
+    except CapsuleError:
         return {}

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from prismdbg.capsule import json_border
+from prismdbg.capsule.json_border import Count, Word
 from prismdbg.capsule.log_format import payload_segment
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import UsageError
@@ -15,6 +18,28 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.rank.emulation.axes import Axes
 from prismdbg.rank.emulation.donors import DonorValue, earlier_key, received_key, similar_key
 from prismdbg.workflows.run_folder import RunFolder, read_json
+
+
+def is_beside(name: str) -> str:
+    """A rule: a file of that run's own folder."""
+    return "is no name of a file beside it" if "/" in name or name == ".." else ""
+
+
+def is_float(value: object) -> str:
+    return "" if value is None or isinstance(value, float) else "must be a number with a point, or null"
+
+
+class DonorJson(TypedDict):
+    """`DonorValue`, as a rank of that run wrote it. Of NaN there are means, too."""
+
+    key: str
+    rank: Count
+    like: NotRequired[str]
+    file: NotRequired[Annotated[Word, is_beside]]
+    offset: NotRequired[Count]
+    size_bytes: NotRequired[Count]
+    mean: NotRequired[Annotated[Any, is_float]]
+    deviation: NotRequired[Annotated[Any, is_float]]
 
 
 def write_external(run: RunFolder, mesh: Mesh, target: Path) -> int:
@@ -48,8 +73,9 @@ def _values(folder: Path, log: RankLog, mesh: Mesh) -> list[DonorValue]:
     for record in log.collectives:
         if record.payload is not None:
             offset = 0
-            if record.op == "recv_" and record.group in log.groups:
-                offset = record.root - log.groups[record.group].ranks.index(log.rank)
+            group = log.groups.get(record.group)
+            if record.op == "recv_" and group is not None and log.rank in group.ranks:
+                offset = record.root - group.ranks.index(log.rank)
             found.append(_value(folder, log.rank, record, axes.get(record.group, record.group), offset))
     return found
 
@@ -61,13 +87,18 @@ def _sent(run: RunFolder, mesh: Mesh) -> Iterator[DonorValue]:
         return
     is_the_same_mesh = emulated.get("mesh") == {name: mesh.size(name) for name in mesh.order}
     for index in sorted((run.path / "donors").glob("*.jsonl")):
-        for line in index.read_text().splitlines():
-            kept = DonorValue(**json.loads(line))
+        for number, line in enumerate(json_border.read_bytes(index).splitlines()):
+            kept = _kept(line, f"{index}, line {number + 1}")
             value = replace(kept, file=str((index.parent / kept.file).resolve()))
             if is_the_same_mesh:
                 yield replace(value, key=earlier_key(kept.key))
             if kept.like:
                 yield replace(value, key=earlier_key(kept.like))
+
+
+def _kept(line: bytes, where: str) -> DonorValue:
+    told = json_border.checked(DonorJson, json_border.parse(line, where, any_float=True).value, where)
+    return DonorValue(**{name: value for name, value in told.items() if name in DonorJson.__annotations__})  # type: ignore[arg-type]
 
 
 def _titles(log: RankLog, mesh: Mesh) -> dict[str, str]:

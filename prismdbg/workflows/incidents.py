@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from prismdbg.capsule.log_notes import moment_of
 from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import place
@@ -217,7 +218,7 @@ class _Attempt:
         self._fired.add("exception")
         folder, note = min(self._raised, key=lambda raised: raised[1].time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}"
-        incident = Incident(kind=_kind(note), text=text, moment=Moment.parse(str(note.data["moment"])))
+        incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
         return [Wanted(folder=folder, incident=incident)]
 
     def note_completed(self, folder: str, record: Collective) -> None:

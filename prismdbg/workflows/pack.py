@@ -184,6 +184,7 @@ def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]
     """Exactly what the manifest says, or an error: a packed capsule is never a damaged one."""
     digest, left = hashlib.sha256(), entry.size_bytes
     try:
+        transfer.require_content(path)
         with transfer.open_plain(path) as file:
             while left and (chunk := file.read(min(left, transfer.CHUNK_BYTES))):
                 digest.update(chunk)

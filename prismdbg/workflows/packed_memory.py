@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from prismdbg.capsule import layout, memory_format
+from prismdbg.capsule import layout, memory_format, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.errors import CapsuleError
 from prismdbg.model.moment import Moment
 
 MOST_BYTES = 1 << 30
@@ -32,7 +33,7 @@ def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
     if size > MOST_BYTES:
         return f"the memory trace of {size >> 20} MiB was left in the run: `prismdbg memory RUN` shows it"
     for path in segments:
-        data = path.read_bytes()
+        data = _content(path)
         kept = cut(data, end)
         if kept:
             writer.add_bytes(f"{layout.MEMORY}/{path.name}", kept)
@@ -43,6 +44,14 @@ def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
     for path in sorted(folder.glob("events.*.seg")):  # last: every number in a record has its name in here
         writer.add_file(f"{layout.MEMORY}/{path.name}", path)
     return ""
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with transfer.open_plain(path) as file:
+            return file.read()
+    except OSError as error:
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the trace is damaged") from error
 
 
 def cut(segment: bytes, end: Moment | None) -> bytes:

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_notes import moment_of
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.errors import CapsuleError, PrismError, RankLost, UsageError
-from prismdbg.model.moment import Moment
 from prismdbg.workflows.assemble import Ingredients, assemble
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.emulated_run import OWN_NAME, SHOWN, EmulatedRun, read_emulated
@@ -90,14 +90,17 @@ def incident_of(log: RankLog, otherwise: str) -> Incident:
     return Incident(
         kind=IncidentKind(str(data.get("incident", IncidentKind.EXCEPTION))),
         text=f"{data.get('type')}: {data.get('text')}",
-        moment=Moment.parse(str(data["moment"])),
+        moment=moment_of(data),
     )
 
 
 def changed_since(log: RankLog, folder: Path) -> str:
     """A file that the program read and that was written to after that; empty where there is none."""
+    rank = read_json(folder / "rank.json")
+    if not rank:
+        return ""  # which is said when the capsule is made
     began_ns = (folder / "rank.json").stat().st_mtime_ns
-    return next(changed_after_read(log, read_json(folder / "rank.json"), began_ns), "")
+    return next(changed_after_read(log, rank, began_ns), "")
 
 
 def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import zstandard
 
+from prismdbg.capsule.limits import MAX_RANK_HALF_BYTES, MAX_RANK_HALF_FILES, MAX_WINDOW_BYTES
 from prismdbg.errors import CapsuleError
+from prismdbg.workflows.plain_tar import plain_files
 
 PARTS = ("__init__.py", "errors.py", "model", "capsule", "protocol", "expr", "rank")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*\.(py|pyc|h|cpp)")
-_MOST_BYTES, _MOST_FILES = 32 << 20, 2000
 _HINT = "the capsule was altered or is damaged; do not use it"
 
 
@@ -41,19 +42,19 @@ def pack(package: Path) -> bytes:
 def unpack(data: bytes, folder: Path) -> None:
     """Regular files with plain names only, into a new folder. `CapsuleError` for anything else, before it is made."""
     try:
-        plain = zstandard.ZstdDecompressor().stream_reader(data).read(_MOST_BYTES + 1)
-        if len(plain) > _MOST_BYTES:
-            raise CapsuleError("the rank's half of prismdbg is far too large", hint=_HINT)
-        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
-            members = list(_members(tar))
-            folder.mkdir(mode=0o755)
-            for member, content in members:
-                path = folder / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-                _set_time(path, int(member.mtime))
-    except (zstandard.ZstdError, tarfile.TarError, OSError, ValueError) as error:
-        raise CapsuleError(f"the rank's half of prismdbg cannot be read: {error}", hint=_HINT) from error
+        reader = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).stream_reader(data)
+        plain = reader.read(MAX_RANK_HALF_BYTES + 1)
+        if len(plain) > MAX_RANK_HALF_BYTES:
+            raise ValueError(f"unpacks to more than {MAX_RANK_HALF_BYTES >> 20} MiB")
+        members = [_checked(number, *member) for number, member in enumerate(plain_files(plain))]
+        folder.mkdir(mode=0o755)
+        for member, content in members:
+            path = folder / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            os.utime(path, (int(member.mtime), int(member.mtime)))  # byte code is used only where it fits its source
+    except (zstandard.ZstdError, OSError, OverflowError, ValueError) as error:
+        raise CapsuleError(f"the rank's half of prismdbg {str(error)[:200]}", hint=_HINT) from error
 
 
 def _files(package: Path) -> Iterator[Path]:
@@ -65,16 +66,8 @@ def _files(package: Path) -> Iterator[Path]:
         )
 
 
-def _members(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    for count, member in enumerate(tar):
-        name = member.name
-        if not member.isreg() or not _NAME.fullmatch(name) or ".." in name or "//" in name or count >= _MOST_FILES:
-            raise CapsuleError(f"the rank's half of prismdbg may not hold {name[:60]!r}", hint=_HINT)
-        content = tar.extractfile(member)
-        assert content is not None
-        yield member, content.read()
-
-
-def _set_time(path: Path, time_s: int) -> None:
-    """Byte code is used only where it knows its source's time."""
-    os.utime(path, (time_s, time_s))
+def _checked(number: int, member: tarfile.TarInfo, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    name = member.name
+    if not _NAME.fullmatch(name) or ".." in name or "//" in name or number >= MAX_RANK_HALF_FILES:
+        raise ValueError(f"may not hold {name[:60]!r}")
+    return member, content

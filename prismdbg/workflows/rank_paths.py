@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.model.moment import Moment
 
 MAX_WORD_BYTES = 4096
@@ -45,6 +46,7 @@ def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPath
 def files_read(log: RankLog, rank: Mapping[str, Any]) -> list[str]:
     """What the program read, and the program itself."""
     noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
+    required(cast(RankJson, rank), "cwd", "argv")
     script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
     return [*noted, str(script)] if script is not None and script.is_file() else noted
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log_reader import read_log, was_cut
+from prismdbg.errors import CapsuleError
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.run_folder import read_json
 
@@ -40,6 +41,8 @@ def _is_the_same(pid: int, rank: Mapping[str, Any]) -> bool:
 def pid_here(described: Mapping[str, Any]) -> int | None:
     """The PID of a rank's process in our own namespace, by its rank.json. None where it cannot be seen from here: it
     runs on another node, or in a PID namespace that is not below ours."""
+    if "pid" not in described:
+        raise CapsuleError("rank.json: pid is missing", hint="the file is damaged, or still being written")
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
     if described.get("hardware", {}).get("node", platform.node()) != platform.node():

@@ -82,7 +82,7 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRa
 
 def redacted_arguments(capsule: Capsule) -> str:
     """What a program that is started again does not get; a restored one still knows it."""
-    names = ", ".join(map(str, capsule.rank().get("redacted_arguments", ())))
+    names = ", ".join(capsule.rank().get("redacted_arguments", ()))
     if not names or capsule.manifest.origin is Origin.IMAGE:
         return ""
     return f"not in this capsule, for they looked like a secret: the values of {names}; the program gets {REDACTED!r}"
@@ -130,7 +130,7 @@ def _change_over(client: AgentClient, request: ReplayRequest) -> int:
     capsule = request.capsule
     if capsule.manifest.origin is not Origin.IMAGE:
         return 0
-    in_flight = [int(number) for number in capsule.rank().get("in_flight", [])]
+    in_flight = capsule.rank().get("in_flight", [])
     missing = list(request.missing_files)
     taken = client.ask(
         "replay", log=str(capsule.log), in_flight=in_flight, redacted_files=missing, timeout_s=CHANGE_OVER_BOUND_S

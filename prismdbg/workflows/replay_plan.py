@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
@@ -35,6 +37,9 @@ from prismdbg.workflows.injection import cache_dir, make_inject_folder
 from prismdbg.workflows.later_files import later_files
 from prismdbg.workflows.rank_paths import written_into
 from prismdbg.workflows.source_overlay import Overlay
+
+_NEEDED_AT_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
+_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,7 @@ def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 
 def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule, criu = request.capsule, bundle.find()
-    rank = capsule.rank()
+    rank = required(capsule.rank(), "socket", "inject", "executable")
     image = process_images.read(criu, capsule.checkpoint)
     prepared = session / CONTROL_FOLDER / "images"
     process_images.prepare_restore(
@@ -119,7 +124,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         folders=folders,
         absent=_absent(capsule, session, laid, folders),
         addresses=image.addresses,
-        hostname=str(rank["hardware"].get("node", "")),
+        hostname=_hostname(rank),
         uid=image.uid,
         gid=image.gid,
         limits=_limits(request, session),
@@ -130,7 +135,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 
 def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule = request.capsule
-    rank, manifest = capsule.rank(), capsule.manifest
+    rank, manifest = required(capsule.rank(), *_NEEDED_AT_START), capsule.manifest
     given = session / GIVEN
     make_inject_folder(given / "inject")
     config = given / "config.json"
@@ -163,7 +168,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         files=laid,
         folders=folders,
         absent=_absent(capsule, session, laid, folders),
-        hostname=str(rank["hardware"].get("node", "")),
+        hostname=_hostname(rank),
         uid=os.getuid(),
         gid=os.getgid(),
         allow_writes=request.allow_writes,
@@ -193,9 +198,9 @@ def _native(target: str) -> tuple[Bind, ...]:
     return (Bind(source=builds, target=target),) if builds.is_dir() else ()
 
 
-def _program_environment(rank: dict[str, Any], given: Path, config: Path) -> dict[str, str]:
+def _program_environment(rank: RankJson, given: Path, config: Path) -> dict[str, str]:
     """The recorded environment, ours in front, and what made the run what it was: threads and instruction set."""
-    environment = {str(k): str(v) for k, v in rank["environment"].items()}
+    environment = dict(rank["environment"])
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{given / 'inject'}{os.pathsep}{path}" if path else str(given / "inject")
     environment[ENVIRONMENT_NAME] = str(config)
@@ -211,16 +216,22 @@ def _program_environment(rank: dict[str, Any], given: Path, config: Path) -> dic
     return environment
 
 
+def _hostname(rank: RankJson) -> str:
+    """Empty where it is not known, or no name that a machine may have."""
+    node = str(rank.get("hardware", {}).get("node", ""))
+    return node if _HOSTNAME.fullmatch(node) else ""
+
+
 def _name(capsule: Capsule) -> str:
     return f"rank {capsule.manifest.rank} of {capsule.manifest.job}"
 
 
 def _environment(capsule: Capsule) -> Environment | None:
-    data = capsule.part(layout.ENVIRONMENT)
-    return Environment.from_json(data) if data is not None else None
+    fields = capsule.part(layout.ENVIRONMENT)
+    return Environment.from_json(fields) if fields is not None else None
 
 
-def _paths(rank: dict[str, Any], name: str) -> tuple[str, ...]:
+def _paths(rank: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Plain absolute ones of a list in the capsule."""
     found = [str(path) for path in rank.get(name, ())]
     return tuple(path for path in found if not rank_path.problem(path))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
+from prismdbg.capsule import json_border
+from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.environment_scan import scan
 from prismdbg.workflows.ranks_alive import is_alive
@@ -12,11 +15,11 @@ from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
 
 def environment_of(run: RunFolder, folder: Path) -> Environment:
     """Kept in the run folder by whoever asks first; a live rank shows what it has mapped, too."""
-    known = read_json(run.environment)
-    if known:
-        return Environment.from_json(known)
+    if run.environment.exists():
+        return Environment.from_json(json_border.read(run.environment))
     rank = read_json(folder / "rank.json")
-    pid = int(rank["pid"])
+    required(cast(RankJson, rank), "executable", "prefix", "base_prefix", "sys_path")
+    pid = rank.get("pid", 0)
     environment = scan(rank, pid if is_alive(pid) else None)
     write_json(run.environment, environment.to_json())
     return environment

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import prismdbg
+from prismdbg.capsule import json_border
 from prismdbg.capsule.log_reader import iter_logs
 from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
+from prismdbg.workflows.run_files import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +126,13 @@ def describe_run(run: RunFolder, command: Sequence[str], about: Mapping[str, Any
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or an empty one where the file is not there yet."""
-    try:
-        data = json.loads(path.read_text())
-    except FileNotFoundError:
+    """A JSON object, or an empty one where the file is not there yet. `CapsuleError` where it is not what a file of
+    this name holds."""
+    if not path.is_symlink() and not path.exists():
         return {}
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
-    return data if isinstance(data, dict) else {}
+    fields = json_border.read(path)
+    kind = KINDS.get(path.name)
+    return fields.value if kind is None else json_border.checked(kind, fields.value, str(path))
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

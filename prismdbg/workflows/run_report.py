@@ -8,12 +8,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from prismdbg.capsule.log_format import payload_segment
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
 from prismdbg.workflows.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.workflows.ranks_alive import RankProcess
+from prismdbg.workflows.run_files import whole_incidents
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
 
 
@@ -42,8 +44,9 @@ def rank_states(run: RunFolder) -> list[RankState]:
 
 def _state(folder: Path) -> RankState:
     log = read_log(folder)
-    kept = {int(p.name.split(".")[1]) for p in folder.glob("payload.*.seg")}
-    with_payload = [r.moment for r in log.collectives if r.payload is not None and r.payload.segment in kept]
+    kept = {path.name for path in folder.glob("payload.*.seg")}
+    payloads = [(r.moment, r.payload) for r in log.collectives if r.payload is not None]
+    with_payload = [moment for moment, payload in payloads if payload_segment(payload.segment) in kept]
     return RankState(
         name=folder.name,
         state=_word(folder, log),
@@ -60,7 +63,7 @@ def _state(folder: Path) -> RankState:
 
 def _used(folder: Path, pattern: str) -> int:
     """Bytes on disk, not the size reserved."""
-    return sum(path.stat().st_blocks * 512 for path in folder.glob(pattern))
+    return sum(path.lstat().st_blocks * 512 for path in folder.glob(pattern))
 
 
 def _word(folder: Path, log: RankLog) -> str:
@@ -97,7 +100,7 @@ def report(path: Path) -> list[str]:
     if (emulated := read_emulated(run)) is not None:
         return [*lines, *_emulated(path, emulated, states)]
     supervisor = read_json(run.supervisor_json)
-    lines += [f"incident: {i['text']}" for i in supervisor.get("incidents", [])]
+    lines += [f"incident: {i.get('text', i.get('kind'))}" for i in whole_incidents(supervisor)]
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
     lines += [f"evidence, cannot be replayed: {e}" for e in supervisor.get("evidence", [])]
     lines += [f"problem: {p}" for p in supervisor.get("problems", [])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickletools
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -166,7 +166,7 @@ def recorded(capsule: Capsule) -> Iterator[Finding]:
             yield of_file(file)
 
 
-def taken_out(rank: dict[str, object]) -> Iterator[Finding]:
+def taken_out(rank: Mapping[str, object]) -> Iterator[Finding]:
     """Of rank.json: variables and arguments."""
     for key, place in (("redacted", "variable"), ("redacted_arguments", "argument")):
         names = rank.get(key)

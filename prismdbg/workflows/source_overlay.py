@@ -15,6 +15,7 @@ from prismdbg.capsule import transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, read_files
 from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.rank_json import RankJson
 from prismdbg.errors import UsageError
 from prismdbg.runtime.spec import LaidFile
 
@@ -79,12 +80,11 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     return _lay(folder, base, own, captured)
 
 
-def places(rank: Mapping[str, object], captured: tuple[str, ...] = ()) -> tuple[PurePosixPath, ...]:
+def places(rank: RankJson, captured: tuple[str, ...] = ()) -> tuple[PurePosixPath, ...]:
     """Folders that the user's may stand for, the likeliest first: the working directory, the program's folder, then
     those above it."""
-    cwd = PurePosixPath(str(rank["cwd"]))
-    argv = rank.get("argv")
-    script = str(argv[0]) if isinstance(argv, list) and argv else ""
+    cwd = PurePosixPath(rank["cwd"])
+    script = rank["argv"][0] if rank["argv"] else ""
     program = (cwd / script).parent if script and not script.startswith("-") else cwd
     program = PurePosixPath(os.path.normpath(program))
     likely = [cwd, program, *program.parents, *(parent for path in captured for parent in PurePosixPath(path).parents)]

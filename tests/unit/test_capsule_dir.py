@@ -32,7 +32,8 @@ def test_written_and_opened_again(tmp_path: Path) -> None:
     capsule = Capsule.open(tmp_path / "capsule")
     assert capsule == made
     assert capsule.rank() == RANK
-    assert capsule.part(layout.SLICE) == {"nodes": []}
+    slice_json = capsule.part(layout.SLICE)
+    assert slice_json is not None and slice_json.value == {"nodes": []}
     assert capsule.part(layout.ENVIRONMENT) is None
     assert len(read_log(capsule.log).collectives) == 6
     assert tree(capsule.path) == {*capsule.manifest.files, *layout.FOLDERS, layout.MANIFEST}

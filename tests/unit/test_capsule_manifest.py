@@ -41,7 +41,7 @@ def altered(*path: str | int, value: Any) -> bytes:
     kind=st.sampled_from(IncidentKind),
     notes=st.lists(texts),
     versions=st.dictionaries(texts, texts),
-    ranks=st.lists(st.integers(0, 10**6)),
+    ranks=st.lists(st.integers(0, 10**6), unique=True),
 )
 def test_what_is_written_is_read_again(
     job: str, moment: Moment, kind: IncidentKind, notes: list[str], versions: dict[str, str], ranks: list[int]
@@ -77,7 +77,7 @@ def test_a_path_that_is_no_utf8_survives() -> None:
         (("rank",), -1, "rank is -1"),
         (("rank",), 2, "rank is 2 in a job of 2"),
         (("rank",), 1.0, "rank must be"),
-        (("world_size",), 10**30, "world_size is"),
+        (("world_size",), 10**30, "world_size must"),
         (("created_ns",), None, "created_ns must be"),
         (("moment_a",), "later", "moment_a is 'later'"),
         (("moment_a",), "9" * 5000, "moment_a is '999"),
@@ -86,7 +86,7 @@ def test_a_path_that_is_no_utf8_survives() -> None:
         (("origin",), "cloud", "origin is 'cloud', not one of image, start"),
         (("origin",), "image", "contains_raw_memory is false"),
         (("contains_raw_memory",), 1, "contains_raw_memory must be true or false"),
-        (("incident",), "nan", "incident: wanted an object"),
+        (("incident",), "nan", "incident must be an object"),
         (("incident", "kind"), "meteor", "kind is 'meteor'"),
         (("groups",), {}, "groups must be a list"),
         (("groups", 0, "ranks"), ["0"], "ranks must hold nothing but a whole number"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from prismdbg.checkpoint import image_check, images
+from prismdbg.checkpoint.bindings import as_entries
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
@@ -73,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def give(monkeypatch: pytest.MonkeyPatch, found: dict[str, list[dict[str, Any]]]) -> None:
     for module in (images, image_check):
-        monkeypatch.setattr(module, "load_image", lambda criu, path: copy.deepcopy(found[path.name]))
+        monkeypatch.setattr(module, "load_image", lambda criu, path: as_entries(copy.deepcopy(found[path.name])))
 
 
 def test_processes_and_threads(folder: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_relative_place_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_an_image_without_credentials_is_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = {**IMAGE, "core-7.img": [{"thread_core": {}}]}
     give(monkeypatch, broken)
-    with pytest.raises(CapsuleError, match="credentials"):
+    with pytest.raises(CapsuleError, match="lacks creds"):
         images.read(CRIU, folder)
 
 

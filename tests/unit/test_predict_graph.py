@@ -243,7 +243,7 @@ class TestTheFile:
         assert not (tmp_path / "ran").exists()
 
     def test_a_file_that_would_fill_the_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(graph_file, "MOST_BYTES", 1 << 20)
+        monkeypatch.setattr(graph_file, "MAX_GRAPH_BYTES", 1 << 20)
         path = self.changed(self.saved(tmp_path), more=np.zeros(1 << 18))
         with pytest.raises(CapsuleError, match="unpacks to more than 1 MiB"):
             graph_file.load(path)

@@ -18,7 +18,7 @@ from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import RankLost, UsageError
+from prismdbg.errors import CapsuleError, RankLost, UsageError
 from prismdbg.model import made_up
 from prismdbg.model.moment import Moment
 from prismdbg.predict.class_finder import FoundClass, RankClasses
@@ -161,7 +161,7 @@ def test_a_graph_of_all_ranks_is_proposed_only_where_one_can_be_made(tmp_path: P
 
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", emulated={"mesh": "pp=4"})
-    with pytest.raises(UsageError, match=r"run\.json does not say what was emulated"):
+    with pytest.raises(CapsuleError, match=r"run\.json: emulated: world is missing"):
         read_emulated(run)
 
 

@@ -1,0 +1,36 @@
+"""How much a capsule, a run or an archive may ask of whoever reads it. Every bound there is stands here.
+
+A bound is chosen far above what a job can write, and low enough that all of them together stay below 1 GiB of memory
+and 10 s. Where a file may rightly be of any size (a process checkpoint, a log of months) nothing is bounded but what it
+says it holds beyond its own bytes: a reader's memory grows with what lies on the disk, never with a number in a file.
+"""
+
+from __future__ import annotations
+
+# A list of an installation's 100,000 files takes 10 MiB. As values JSON takes up to 24 times its bytes.
+MAX_JSON_BYTES = 32 << 20
+# Beyond that a slice of the graph, made of the log: a collective takes about twice as many bytes in it.
+MAX_SLICE_GROWTH = 4
+# Names, sizes and hashes of 100,000 files take 17 MiB.
+MAX_MANIFEST_BYTES = 32 << 20
+MAX_FILES = 100_000
+# Of one job; the emulator is tried with 65,536.
+MAX_RANKS = 1 << 24
+# Of one collective: an all_gather of lists has one for each rank of a world.
+MAX_TENSORS = 1 << 16
+# Different lists of tensors in one log, counted tensor by tensor; lists that are equal are kept once. A step of 8,192
+# ranks that gathers into lists has 8,192 in a list, and the same lists in every step.
+MAX_LISTED_TENSORS = 1 << 24
+# Parsed images of CRIU: 65,530 mappings, Linux's own limit, take 4 MiB; 100,000 open files 10 MiB.
+MAX_IMAGE_BYTES = 16 << 20
+# The half of prismdbg in a capsule: 2 MiB, 200 files.
+MAX_RANK_HALF_BYTES = 32 << 20
+MAX_RANK_HALF_FILES = 2000
+# A saved graph, unpacked: twelve million entries of ranks that differ.
+MAX_GRAPH_BYTES = 512 << 20
+# A window that zstandard may ask for; what `pack` writes asks for 2 MiB.
+MAX_WINDOW_BYTES = 128 << 20
+# What holes on a disk or zeros in an archive may grow into, for each byte that is really there and beyond the first
+# GiB: logs are mostly zeros, allocated before they are written.
+MAX_GROWTH = 4096
+GROWTH_FREE_BYTES = 1 << 30

@@ -1,0 +1,77 @@
+"""The records of a log that are JSON: groups, and what the recorder noted. Each field is checked by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+from prismdbg.capsule import json_border
+from prismdbg.capsule.json_border import Count, Fields, MomentText, Word
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.model.collective import Group
+from prismdbg.model.moment import Moment
+
+
+def is_incident(kind: str) -> str:
+    return "" if kind in list(IncidentKind) else f"is {kind[:40]!r}, no kind of incident"
+
+
+class NoteFields(TypedDict, total=False):
+    """What notes of any kind say by the same name; None where they do not know. Other fields are for newer readers."""
+
+    time_ns: int
+    moment: MomentText | None
+    path: Word | None
+    text: str | None
+    type: str | None
+    incident: Annotated[str, is_incident] | None
+    traceback: list[str] | None
+    code: int | None
+    step: Count | None
+    waited_ns: int | None
+    record_id: Count | None
+    at_issue: bool | None
+    hash: str | None
+    key: str | None
+    value: str | None
+    nth: int | None
+    identity: str | None
+    sent: dict[str, int]
+    rows: list[dict[str, Any]]
+    log_bytes: int
+    peak_bytes: int
+    shared_bytes: int
+
+
+# What a reader asks for without another way out.
+_NEEDED = {
+    "failed": ("record_id", "type", "text", "at_issue"),
+    "file": ("path",),
+    "folder": ("path",),
+    "made": ("path", "moment"),
+    "processor": ("step", "waited_ns"),
+}
+
+
+def checked_note(fields: Fields) -> dict[str, Any]:
+    """The note as it is. `CapsuleError` where a field is not what it must be, or is missing."""
+    kind = fields.text("kind")
+    json_border.checked(NoteFields, fields.value, fields.where)
+    for name in _NEEDED.get(kind, ()):
+        if not fields.has(name):
+            fields.fail(name, "is missing")
+    return fields.value
+
+
+def read_group(fields: Fields) -> Group:
+    return Group(
+        name=fields.text("name"),
+        ranks=fields.ranks("ranks"),
+        desc=fields.text("desc") if fields.has("desc") else "",
+        backend=fields.text("backend") if fields.has("backend") else "",
+    )
+
+
+def moment_of(note: dict[str, Any]) -> Moment | None:
+    """Where the rank was; None where the note does not say."""
+    text = note.get("moment")
+    return None if text is None else Moment.parse(text)

@@ -1,0 +1,84 @@
+"""What stands in the JSON files of a run folder, by their names. They are foreign: a run may be copied around."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from prismdbg.capsule.json_border import Count, MomentText, Word, checked
+from prismdbg.capsule.log_reader import ATTEMPT
+from prismdbg.capsule.rank_json import RankJson
+from prismdbg.errors import CapsuleError
+
+
+def is_attempt(name: str) -> str:
+    return "" if ATTEMPT.fullmatch(name) else f"is {name[:40]!r}, not the name of a rank's folder"
+
+
+Attempt = Annotated[str, is_attempt]
+
+
+class EmulatedJson(TypedDict):
+    world: Count
+    mesh: dict[str, Count]
+    steps: NotRequired[Count]
+    peers: NotRequired[list[str]]
+    seed: NotRequired[int]
+    ranks: NotRequired[list[Count]]
+
+
+class RunJson(TypedDict, total=False):
+    command: list[str]
+    started_wall_ns: Count
+    supervisor_pid: Count
+    emulated: EmulatedJson | None
+
+
+class IncidentJson(TypedDict, total=False):
+    text: str
+    kind: str
+    moment: MomentText | None
+    ranks: list[Count]
+    attempt: Count
+
+
+class SupervisorJson(TypedDict, total=False):
+    incidents: list[Any]  # see `whole_incidents`
+    capsules: list[Word]
+    problems: list[str]
+    deaths: list[Attempt]
+    exit_code: int | None
+    ended_wall_ns: Count
+
+
+class ConfigJson(TypedDict, total=False):
+    ranks: list[Count]
+    nan_check: bool
+
+
+class CheckpointJson(TypedDict):
+    moment: MomentText
+    past_records: Count
+    in_flight: list[Count]
+    paused_ns: Count
+    images_bytes: Count
+
+
+def whole_incidents(supervisor: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those that can be read: a damaged one hides no other."""
+    found = []
+    for entry in supervisor.get("incidents", []):
+        with contextlib.suppress(CapsuleError):
+            checked(IncidentJson, entry, "an incident")
+            found.append(entry)
+    return found
+
+
+KINDS: dict[str, Any] = {
+    "run.json": RunJson,
+    "supervisor.json": SupervisorJson,
+    "config.json": ConfigJson,
+    "rank.json": RankJson,
+    "checkpoint.json": CheckpointJson,
+}

@@ -1,0 +1,38 @@
+"""What else `verify` reads: the parts of a capsule whose readers stand above the capsule itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prismdbg.capsule import json_border, layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.verify import Finding, Severity, findings
+from prismdbg.errors import CapsuleError
+from prismdbg.graph.slice import GraphSlice
+from prismdbg.runtime.environment import Environment
+
+_READERS: dict[str, Callable[[Fields], object]] = {
+    layout.ENVIRONMENT: Environment.from_json,
+    layout.SLICE: GraphSlice.from_json,
+}
+
+
+def all_findings(path: Path) -> Iterator[Finding]:
+    """As `findings`, and every part read as a replay or a graph would read it."""
+    damaged = False
+    for finding in findings(path):
+        damaged |= finding.severity is Severity.FATAL
+        yield finding
+    if not damaged:
+        yield from _parts(Capsule.open(path))
+
+
+def _parts(capsule: Capsule) -> Iterator[Finding]:
+    for name, read in _READERS.items():
+        if name in capsule.manifest.files:
+            try:
+                read(json_border.read(capsule.path / name, limit_bytes=capsule.limit_bytes(name)))
+            except CapsuleError as error:
+                yield Finding(Severity.FATAL, name, str(error))
