@@ -31,7 +31,7 @@ class EmulatedJson(TypedDict):
 class RunJson(TypedDict, total=False):
     command: list[str]
     started_wall_ns: Count
-    supervisor_pid: Count
+    supervisor_pid: int
     emulated: EmulatedJson | None
 
 

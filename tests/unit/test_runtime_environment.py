@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from prismdbg.capsule.json_border import Fields
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime import environment_scan
 from prismdbg.runtime.elf import needed_libraries
@@ -107,8 +108,8 @@ def test_it_survives_json(prefix: Path) -> None:
     environment = scan(rank(prefix))
     with_extra = of_files(environment.files, extra=[environment.files[0].path])
     for one in (environment, with_extra):
-        assert Environment.from_json(one.to_json()) == one
-        assert Environment.from_json(one.to_json()).key == one.key
+        assert Environment.from_json(Fields(one.to_json(), "environment.json")) == one
+        assert Environment.from_json(Fields(one.to_json(), "environment.json")).key == one.key
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_it_survives_json(prefix: Path) -> None:
 )
 def test_damaged_json_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(CapsuleError):
-        Environment.from_json(value)
+        Environment.from_json(Fields(value, "environment.json"))
 
 
 def test_the_parts_are_the_whole(prefix: Path) -> None:
