@@ -123,6 +123,8 @@ class Fuzzer:
             try:
                 os.close(reading)
                 self._judge_all(numbers, writing)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.close(writing)
@@ -150,7 +152,9 @@ class Fuzzer:
             return
         target = self.keep / f"{self.seed}-{said.number}"
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(self.folder / "now" / "in", target, symlinks=True, ignore=_too_large)
+        target.mkdir(parents=True)
+        if (made := self.folder / "now" / "in").is_dir():
+            shutil.copytree(made, target, symlinks=True, ignore=_too_large, dirs_exist_ok=True)
         lines = [*said.story, "", f"{said.line}: {said.text}"]
         (target / "REPORT").write_text("\n".join(lines) + "\n", errors="replace")
 

@@ -236,7 +236,7 @@ class TestStepsThatAreNotWhole:
     @pytest.fixture
     def built(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., JobGraph]:
         def build(job: Job, step: int | None = None) -> JobGraph:
-            write_json(tmp_path / "run.json", {"emulated": {"mesh": {"dp": 2, "tp": 2}}})
+            write_json(tmp_path / "run.json", {"emulated": {"world": 4, "mesh": {"dp": 2, "tp": 2}}})
             monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path(str(r)) for r in job.ranks])
             monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
             return graph_build.build_graph(GraphRequest(run=tmp_path, step=step))
@@ -393,7 +393,7 @@ class TestOfARun:
         job.steps(2)
         job.call()
         job.exits()
-        write_json(tmp_path / "run.json", {"emulated": {"mesh": {"dp": 2, "tp": 2}}})
+        write_json(tmp_path / "run.json", {"emulated": {"world": 4, "mesh": {"dp": 2, "tp": 2}}})
         monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path("0"), Path("2")])
         monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
         return tmp_path
