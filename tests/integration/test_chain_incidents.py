@@ -215,7 +215,7 @@ def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[i
 
 def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> None:
     script = INCIDENTS / "hang" / "train.py"
-    options = ("--checkpoint-every", 5, "--trigger", "hang=5s")
+    options = ("--checkpoint-every", 2, "--trigger", "hang=5s")
     with recording(torchrun(script, "--out", tmp_path / "out", ranks=4), tmp_path, *options) as job:
         job.wait_for(lambda: len(job.capsules) == 2, 180, "both sides of the hang to be captured")
         assert job.stop().code != 0
