@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from confine import LastPid
-from syscalls import PlaceError
+from syscalls import PlaceError, open_detached
 
 # /proc cannot be given another name, and nobody can make a file in it.
 NO_PROGRAMS, NO_PLUGINS = "/proc/self/nowhere", "/proc/self/ns"  # the second must be there
@@ -49,7 +49,8 @@ class Criu:
         raise PlaceError("the rank's processes leave no PID free for criu")
 
     def _opened(self, path: str) -> str:
-        self._fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        is_folder = os.path.isdir(path)
+        self._fds.append(open_detached(path) if is_folder else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         return within(self._fds[-1])
 
 

@@ -37,6 +37,10 @@ def open_exact(path: str, flags: int, mode: int = 0) -> int:
     """As `os.open`; `OSError` (ELOOP) where any part of the path is a link."""
     if is_kernels(path) and path != SHARED_MEMORY:
         raise PlaceError(f"{path} is the kernel's: it is not opened for the rank")
+    return _open(path, flags, mode)
+
+
+def _open(path: str, flags: int, mode: int = 0) -> int:
     how = OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
     found = libc.syscall(OPENAT2, AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
     if found < 0:
@@ -53,6 +57,18 @@ def status_of(path: str) -> os.stat_result | None:
         return None
     try:
         return os.fstat(found)
+    finally:
+        os.close(found)
+
+
+def exact_kind(path: str) -> int:
+    """As in a file's mode; 0 where nothing lies at this very path. Also of the kernel's: it is only looked at."""
+    try:
+        found = _open(path, os.O_PATH | os.O_NOFOLLOW)
+    except OSError:
+        return 0
+    try:
+        return stat.S_IFMT(os.fstat(found).st_mode)
     finally:
         os.close(found)
 

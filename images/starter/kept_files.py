@@ -19,6 +19,7 @@ from typing import Any
 
 from exact_paths import (
     copy_out,
+    exact_kind,
     is_file,
     is_kernels,
     is_socket,
@@ -34,6 +35,7 @@ COPIED_BYTES = 256 << 20  # a longer file is taken for one that only grows: cut 
 LISTED = 10_000  # names in one folder; a fuller one is not looked after
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/usr", "/etc", "/proc", "/sys", "/dev")  # nor what lies directly in these
 
+HELD = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFIFO)
 Stamp = list[int]  # size, time of the last change
 
 
@@ -63,7 +65,7 @@ class Keeper:
         return {
             "files": [self._keep(path, into / str(number)) for number, path in enumerate(files)],
             "folders": sorted(folders | {str(Path(path).parent) for path in sockets}),
-            "opened": sorted({path for path, _ in opened}),
+            "held": {path: kind for pid in pids for path, kind in held(pid).items()},
             "sockets": sockets,
             "listing": listing,
         }
@@ -79,8 +81,8 @@ class Keeper:
         left = [path for folder, names in kept["listing"].items() for path in self._sweep(folder, names, copied)]
         for file in kept["files"]:
             put(file, copies)
-        for path in kept["opened"]:  # criu would follow a link that the program left there
-            if not is_file(path):
+        for path, kind in kept["held"].items():  # criu would follow a link that the program left there
+            if exact_kind(path) != kind:
                 raise PlaceError(f"{path} was open at the checkpoint, and the program has removed or replaced it")
         return left
 
@@ -211,6 +213,26 @@ def open_files(pid: int) -> dict[str, bool]:
             fields = line.split(maxsplit=5)
             if len(fields) == 6 and fields[1][1] == "w" and fields[1][3] == "s" and is_file(fields[5]):
                 found[fields[5]] = True
+    return found
+
+
+def held(pid: int) -> dict[str, int]:
+    """What criu opens again by its path, with its kind: files, folders and FIFOs, also mapped ones, the program, and
+    where it works. Of what has no name any more the folder that it lay in, for criu makes it there again."""
+    found: dict[str, int] = {}
+    root = Path(f"/proc/{pid}")
+    links = [root / "cwd", root / "exe", root / "root"]
+    for folder in (root / "fd", root / "map_files"):
+        with contextlib.suppress(OSError):
+            links += folder.iterdir()
+    for link in links:
+        with contextlib.suppress(OSError):
+            path, kind = str(link.readlink()), stat.S_IFMT(link.stat().st_mode)
+            if path.startswith("/") and not path.startswith(("/proc/", "/sys/")) and kind in HELD:
+                if exact_kind(path) != kind:
+                    path, kind = str(Path(path).parent), stat.S_IFDIR
+                if exact_kind(path) == kind:
+                    found[path] = kind
     return found
 
 

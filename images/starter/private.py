@@ -7,16 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from syscalls import MNT_DETACH, check, libc, mount
+from syscalls import MNT_DETACH, check, libc, mount, open_detached
 
 FIRST = 1  # the inner process, wherever it may take the folders away: criu, its child, goes through it as well
 
 
 def hold_private(spec: dict[str, Any]) -> dict[str, int]:
-    """Opens them while they can be seen; nothing where the starter has no more rights than the rank."""
+    """Opens them while they can be seen; nothing where the starter has no more rights than the rank. Once the mount
+    namespace is ours."""
     if spec["isolation"] == "none":
         return {}
-    return {path: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for path in spec["private"]}
+    return {path: open_detached(path) for path in spec["private"]}
 
 
 def seen_by_descriptor(spec: dict[str, Any], private: dict[str, int]) -> dict[str, Any]:

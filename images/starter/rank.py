@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from beneath import Tree
 from confine import be_nobody_special
 from criu import Criu, open_folder, within
 from limits import limit_self
@@ -137,7 +138,7 @@ def become(spec: Spec, program: dict[str, Any]) -> None:
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.dup2(open_output(spec["output"]), 1)
     os.dup2(1, 2)
-    os.chdir(program["cwd"])
+    work_in(program["cwd"])
     os.umask(program.get("umask", 0o022))
     limit_self(spec)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
@@ -146,3 +147,12 @@ def become(spec: Spec, program: dict[str, Any]) -> None:
     if spec["isolation"] == "none":  # elsewhere it ends with its namespace, and criu, its parent in a restore, ends too
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user would clear it
     os.execve(program["executable"], program["argv"], program["env"])
+
+
+def work_in(folder: str) -> None:
+    """The name is the capsule's, and this process still has the starter's descriptors and rights: through a link of
+    /proc it would stand outside of its place."""
+    with Tree() as tree:
+        found = tree.open(folder, os.O_PATH | os.O_DIRECTORY)
+    os.fchdir(found)
+    os.close(found)

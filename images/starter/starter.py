@@ -64,9 +64,10 @@ def main(path: str) -> int:
     if spec["isolation"] == "none":
         be_opaque()  # elsewhere it has capabilities that the rank lacks, which does the same
     try:
-        private, met = hold_private(spec), Met(spec)
+        met = Met(spec)
         own = os.open(spec["own"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         unshare(spec)
+        private = hold_private(spec)
         lifeline = os.open(spec["lifeline"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if nobody_holds(lifeline):
             report("failed", what="the client that started this replay is gone", code=CLIENT_GONE)
@@ -74,6 +75,7 @@ def main(path: str) -> int:
         inner = os.fork()
         if inner == 0:
             os.close(lifeline)
+            os.close(own)  # from a folder of the host a way leads up
             run_inner(spec, private, met, report)
         return watch(inner, lifeline, own, spec, report)
     except (OSError, PlaceError) as error:

@@ -19,6 +19,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
     1 << 18,
 )
 MNT_DETACH = 2
+OPEN_TREE, AT_FDCWD, OPEN_TREE_CLONE = 428, -100, 1
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
 SECCOMP_MODE_FILTER = 2
@@ -38,6 +39,15 @@ def check(result: int, what: str) -> None:
 
 def prctl(option: int, value: int) -> None:
     check(libc.prctl(option, value, 0, 0, 0), f"set process option {option}")
+
+
+def open_detached(path: str) -> int:
+    """A folder as the root of a mount of its own: from this descriptor no way leads to what lies around it. Needs
+    a mount namespace of our own."""
+    found = int(libc.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(path), OPEN_TREE_CLONE | os.O_CLOEXEC))
+    if found < 0:
+        raise PlaceError(f"cannot open {path} apart from what is around it: {os.strerror(ctypes.get_errno())}")
+    return found
 
 
 def mount_result(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> int:

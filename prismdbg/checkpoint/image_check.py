@@ -7,6 +7,7 @@ write control groups, make device files, and open what the rank itself may not. 
 from __future__ import annotations
 
 import os
+import quopri
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,19 @@ def _check_file(entry: Entry) -> None:
 def _names(entry: Entry) -> Iterator[tuple[str, bool]]:
     if (regular := entry.get("reg")) is not None:
         yield str(regular["name"]), bool(int(regular["flags"]) & os.O_ACCMODE)
+    if (bound := entry.get("usk")) is not None:  # criu removes what has the name, and works in the folder
+        folder, name = str(bound.get("name_dir", "")), socket_name(bound)
+        if folder:
+            yield folder, True
+        if name:
+            yield name if name.startswith("/") else f"{folder}/{name}", True
+
+
+def socket_name(bound: Entry) -> str:
+    """Of a Unix socket; empty without one in the file system. Abstract names (a leading zero byte) live in the network
+    namespace and need nothing."""
+    name = quopri.decodestring(os.fsencode(bound.get("name", "")))
+    return "" if name[:1] == b"\0" else os.fsdecode(name.rstrip(b"\0"))
 
 
 def _check_ghost(name: str, ghost: Entry) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import quopri
 import socket
 import struct
 from base64 import b64encode
@@ -18,7 +17,7 @@ from typing import NoReturn
 
 from prismdbg.checkpoint.bindings import Entry, edit_image, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
-from prismdbg.checkpoint.image_check import check_images
+from prismdbg.checkpoint.image_check import check_images, socket_name
 from prismdbg.errors import CapsuleError
 
 _FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
@@ -242,10 +241,9 @@ def _address(inet: Entry) -> str:
 
 
 def _unix_sockets(files: dict[int, Entry]) -> set[str]:
-    """Bound paths; abstract names (a leading zero byte) live in the network namespace and need nothing."""
-    sockets = (entry["usk"] for entry in files.values() if entry["type"] == "UNIXSK")
-    names = (quopri.decodestring(os.fsencode(socket.get("name", ""))) for socket in sockets)
-    return {_without_zero(os.fsdecode(name.rstrip(b"\0"))) for name in names if name and name[0] != 0}
+    """Bound paths."""
+    names = (socket_name(entry["usk"]) for entry in files.values() if entry["type"] == "UNIXSK")
+    return {_without_zero(name) for name in names if name}
 
 
 def _path(regular: Entry) -> str:

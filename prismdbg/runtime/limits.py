@@ -12,11 +12,10 @@ What enforces them:
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from prismdbg.errors import RuntimeFailure
 
@@ -86,7 +85,7 @@ def reached(name: str, limits: Limits) -> LimitReached:
 def usual(image_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
     """Half of this machine, or twice what the rank's process held and a margin, and never all of it. `folder`: on the
     disk that replays write to."""
-    machine = psutil.virtual_memory().total
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = min(max(machine // 2, 2 * image_bytes + MARGIN_BYTES), machine * 9 // 10)
     return Limits(
         memory_bytes=memory,

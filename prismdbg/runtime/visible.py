@@ -42,7 +42,7 @@ _ETC_FOLDERS = ("alternatives", "fonts", "ld.so.conf.d", "pki/tls/certs", "ssl/c
 _TOO_WIDE = frozenset(
     ("/", "/data", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp")
 )
-_ELF = b"\x7fELF"
+_ELF, _CORE = b"\x7fELF", b"\x04\x00"  # a core dump is one, too, and holds a process' memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,8 @@ def _is_code(path: str) -> bool:
         if not Path(path).is_file() or Path(path).is_symlink():
             return False
         with Path(path).open("rb") as file:
-            return file.read(len(_ELF)) == _ELF
+            head = file.read(18)
+            return head.startswith(_ELF) and head[16:] != _CORE
     except OSError:
         return False
 

@@ -158,7 +158,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
             executable=str(rank["executable"]),
             argv=tuple(rank["orig_argv"]),
             env=_program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)},
-            cwd=str(rank["cwd"]),
+            cwd=_cwd(rank),
         ),
         session=session,
         python=str(rank["executable"]),
@@ -235,6 +235,13 @@ def _paths(rank: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Plain absolute ones of a list in the capsule."""
     found = [str(path) for path in rank.get(name, ())]
     return tuple(path for path in found if not rank_path.problem(path))
+
+
+def _cwd(rank: RankJson) -> str:
+    cwd = str(rank["cwd"])
+    if cwd != "/":
+        rank_path.require_outside_kernel(cwd)
+    return cwd
 
 
 def _bind_target(path: str) -> str:

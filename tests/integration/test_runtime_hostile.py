@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from runtime_places import Case, walled
 from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
+from prismdbg.errors import RuntimeFailure
 from prismdbg.runtime.rank_folder import RankFolder
-from prismdbg.runtime.spec import OUTPUT, RANK, ReplaySpec, RunningRank
+from prismdbg.runtime.spec import OUTPUT, RANK, ProgramOrigin, ReplaySpec, RunningRank
 from prismdbg.runtime.starter_control import StarterControl
 
 SECRET = "the host's own"
@@ -170,3 +171,65 @@ def test_going_back_follows_no_link(saved: Hostile) -> None:
         return
     assert saved.does(code, path=victim).startswith("precious")
     assert saved.does("import os\nfound = os.path.islink(path)", path=opened) is False
+
+
+DESCRIPTORS = range(3, 10)  # the starter's
+
+
+@walled
+@pytest.mark.parametrize("how", ["folder", "its folder", "mapped file", "FIFO"])
+def test_going_back_opens_nothing_through_a_link(saved: Hostile, how: str) -> None:
+    """criu opens again by path what was open, with the starter's rights."""
+    home = f"/tmp/prismdbg-held-{os.getpid()}"
+    held = """
+        import builtins, mmap, os
+        os.makedirs(f"{home}/inner")
+        path = f"{home}/inner"
+        if how == "folder":
+            builtins.held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        elif how == "its folder":
+            path = f"{home}/inner/gone"
+            builtins.held = open(path, "w")
+            os.unlink(path)
+            path = f"{home}/inner"
+        elif how == "mapped file":
+            path = f"{home}/mapped"
+            with open(path, "wb") as file:
+                file.write(bytes(4096))
+            with open(path, "rb") as file:
+                builtins.held = mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ)
+            for number in range(3, 100):  # a mapping has a descriptor of its own in Python
+                if os.path.islink(f"/proc/self/fd/{number}") and os.readlink(f"/proc/self/fd/{number}") == path:
+                    os.close(number)
+        else:
+            path = f"{home}/fifo"
+            os.mkfifo(path)
+            builtins.held = os.open(path, os.O_RDWR)
+        found = path
+    """
+    path = saved.does(held, home=home, how=how)
+    assert path.startswith(home), path
+    control = StarterControl(saved.spec.session, 60)
+    assert control.save("1").refusal == ""
+    assert control.return_to("1").refusal == ""
+    replaced = """
+        import os
+        os.rename(path, path + ".moved")
+        os.symlink(target, path)
+        found = os.readlink(path)
+    """
+    assert saved.does(replaced, path=path, target=f"{home}/elsewhere") == f"{home}/elsewhere"
+    assert "removed or replaced" in control.return_to("1").refusal
+
+
+def test_it_cannot_begin_outside_of_its_place(case: Case) -> None:
+    """The folder it works in is named by the capsule, and entered by a process that has the starter's descriptors."""
+    if case.origin != "start":
+        pytest.skip("an image has a folder of its own to work in")
+    for number in DESCRIPTORS:
+        for process in ("self", "1"):
+            planned, _ = case.plan()
+            assert isinstance(planned.origin, ProgramOrigin)
+            origin = replace(planned.origin, cwd=f"/proc/{process}/fd/{number}")
+            with pytest.raises(RuntimeFailure, match="cannot start"):
+                case.runtime.start(replace(planned, origin=origin)).kill()

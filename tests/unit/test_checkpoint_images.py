@@ -173,6 +173,11 @@ ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
     "/proc/self/stat": {"files.img": [regular(1, "/proc/self/stat", flags=1)]},
     "/dev/vda": {"files.img": [regular(1, "/dev/vda", flags=2)]},
     "names the file": {"files.img": [regular(1, "/a/../proc/1/mem", flags=2)]},
+    "/proc/1/fd/5 open": {
+        "files.img": [{"id": 1, "type": "UNIXSK", "usk": {"name": "s=00", "name_dir": "/proc/1/fd/5"}}]
+    },
+    "/proc/1/fd/6": {"files.img": [{"id": 1, "type": "UNIXSK", "usk": {"name": "/proc/1/fd/6/spec.json=00"}}]},
+    "names the file '/a/../s'": {"files.img": [{"id": 1, "type": "UNIXSK", "usk": {"name": "/a/../s=00"}}]},
     "'TUNF'": {"files.img": [{"id": 1, "type": "TUNF"}]},
     "'NS'": {"files.img": [{"id": 1, "type": "NS"}]},
 }

@@ -56,6 +56,14 @@ def test_a_library_that_was_built_elsewhere_is_shown_alone(tmp_path: Path) -> No
     assert visible(listed(library), "", laid=[str(library)]).files == ()
 
 
+def test_a_core_dump_is_no_library(tmp_path: Path) -> None:
+    core = tmp_path / "core.4711"
+    core.write_bytes(b"\x7fELF" + bytes(12) + b"\x04\x00" + b"what a process knew")
+    for look in (require_installed, lambda environment: visible(environment, "")):
+        with pytest.raises(CapsuleError, match="no installation"):
+            look(listed(core))
+
+
 def test_a_home_is_no_installation() -> None:
     assert installation_of(f"{Path.home()}/.bashrc") == ""
     assert installation_of("/etc/shadow") == ""
