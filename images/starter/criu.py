@@ -49,7 +49,7 @@ class Criu:
         raise PlaceError("the rank's processes leave no PID free for criu")
 
     def _opened(self, path: str) -> str:
-        is_folder = os.path.isdir(path)
+        is_folder = Path(path).is_dir()
         self._fds.append(open_detached(path) if is_folder else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         return within(self._fds[-1])
 

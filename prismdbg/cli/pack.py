@@ -77,6 +77,10 @@ def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]
     if capsule.manifest.contains_raw_memory:
         render.say(f"searching {render.size(capsule.manifest.size_bytes)}, the rank's raw memory among it")
     found = report(capsule)
+    if found.unsearched:
+        render.say(
+            f"not searched whole: {counted(len(found.unsearched), 'part')}: prismdbg inspect --secrets lists them"
+        )
     if not redact:
         require_shareable(capsule, found)
         yield capsule

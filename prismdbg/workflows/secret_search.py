@@ -119,7 +119,8 @@ class Search:
                 self.unsearched.append(f"file {file.path}: {how}")
             left -= min(most, len(data))
             lines = _line_starts(data)
-            for start, stop, what in _spans(data[:most], data, self._known):
+            rest = _spans_in_bytes(data, most)
+            for start, stop, what in (*_spans(data[:most], data, self._known), *rest):
                 yield Hit(
                     part=part, start=start, stop=stop, what=what, place=f"file {file.path}:{bisect_right(lines, start)}"
                 )
@@ -239,6 +240,20 @@ def _windows(chunk: bytes) -> Iterator[str]:
         while at >= 0:
             yield chunk[max(at - 64, 0) : at + MEMORY_WINDOW].decode("latin-1")
             at = chunk.find(prefix, at + MEMORY_WINDOW)
+
+
+def _spans_in_bytes(data: bytes, start: int) -> list[tuple[int, int, str]]:
+    """As `_spans`, of what is no text or too long to be searched whole: tokens that begin as many do."""
+    found = set()
+    for prefix in _PREFIXES:
+        at = data.find(prefix, start)
+        while at >= 0:
+            begin = max(at - 64, start)
+            window = data[begin : at + MEMORY_WINDOW].decode("latin-1")
+            for item in find(window):
+                found |= {(begin + a, begin + b, what) for a, b, what in _places(window, item)}
+            at = data.find(prefix, at + MEMORY_WINDOW)
+    return sorted(found)
 
 
 def _spans(text: bytes, whole: bytes, known: Iterable[str]) -> Iterator[tuple[int, int, str]]:

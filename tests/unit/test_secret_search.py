@@ -112,6 +112,15 @@ def test_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     assert found.unsearched == (f"file {data}: it is no text",)
 
 
+def test_a_token_in_a_file_that_is_no_text_is_found_and_masked(tmp_path: Path) -> None:
+    token = "hf_" + "aB3" * 12
+    data = tmp_path / "data.bin"
+    data.write_bytes(b"\0\1" + token.encode() + b"\0")
+    found = report(capsule_of(tmp_path / "capsule", files=(data,)))
+    assert {(hit.start, hit.stop) for hit in found.hits} == {(2, 2 + len(token))}
+    assert found.kept and found.unsearched
+
+
 def test_what_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_search, "TEXT_BYTES", 100)
     monkeypatch.setattr(secret_search, "PAYLOAD_BYTES", 100)
