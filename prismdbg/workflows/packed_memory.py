@@ -29,7 +29,7 @@ def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
     if not is_trace(folder):
         return ""
     segments = sorted(folder.glob("memory.*.seg"))
-    size = sum(path.stat().st_size for path in segments)
+    size = sum(map(_size_bytes, segments))
     if size > MOST_BYTES:
         return f"the memory trace of {size >> 20} MiB was left in the run: `prismdbg memory RUN` shows it"
     for path in segments:
@@ -44,6 +44,13 @@ def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
     for path in sorted(folder.glob("events.*.seg")):  # last: every number in a record has its name in here
         writer.add_file(f"{layout.MEMORY}/{path.name}", path)
     return ""
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the trace is damaged") from error
 
 
 def _content(path: Path) -> bytes:

@@ -137,3 +137,19 @@ def test_the_debugger_reads_it_without_running_the_rank_again(tmp_path: Path) ->
     assert debugger.memory_place().folder == packed_trace(capsule)
     debugger.session.ever_diverged = True
     assert debugger.memory_place().folder is None, "another run than the recorded one"
+
+
+def test_a_segment_that_leads_nowhere_is_one_clear_error(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    trace = TraceBuilder(run.ranks / "0" / RANK_MEMORY, capacity=1, from_start=True)
+    for _ in range(2):
+        trace.allocate(100, "aten::empty")
+    trace.write()
+    segment = sorted((run.ranks / "0" / RANK_MEMORY).glob("memory.*.seg"))[-1]
+    segment.unlink()
+    segment.symlink_to("nowhere")
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    with pytest.raises(CapsuleError, match="cannot be read: No such file"):
+        assemble(
+            Ingredients(run=run, folder=run.ranks / "0", output=tmp_path / "c", origin=Origin.START, incident=incident)
+        )
