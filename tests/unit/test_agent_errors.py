@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,3 +108,22 @@ def test_it_says_why_nobody_can_connect_any_more(tmp_path: Path) -> None:
     agent.start()
     wait_for(lambda: bool(said), 20, "its last words")
     assert isinstance(said[0], OSError)
+
+
+def test_clients_leave_the_program_files_to_open(agent: Agent, tmp_path: Path) -> None:
+    """A crowd of clients must not take the last descriptors: the program's next `open` would fail."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [(tmp_path / str(number)).open("w") for number in range(4)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1].fileno() + 20, before[1]))
+    clients = []
+    try:
+        for _ in range(6):
+            clients.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            clients[-1].settimeout(10)
+            clients[-1].connect(str(agent.path))
+        assert clients[-1].recv(1) == b"", "the last one is shown out"
+        (tmp_path / "of the program").touch()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for opened in (*clients, *taken):
+            opened.close()
