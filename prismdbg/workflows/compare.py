@@ -17,6 +17,7 @@ from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
+from prismdbg.rank.config import CAP_HINT
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.story import causes_lines
 from prismdbg.workflows.divergence import with_causes
@@ -255,7 +256,10 @@ def _moment_of(note: Note) -> Moment:
 
 
 def _exception(told: dict[str, Any] | None) -> str:
-    return f"{told.get('type')}: {told.get('text')}" if told is not None else ""
+    """As `Type: text`, without what our own cap on memory adds where a rank is recorded: the way to its trace."""
+    if told is None:
+        return ""
+    return f"{told.get('type')}: {str(told.get('text')).partition(CAP_HINT)[0].rstrip()}"
 
 
 def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:
