@@ -152,7 +152,7 @@ def test_a_walk_through_a_rank(debug: Callable[..., tuple[int, str]]) -> None:
 
 def test_looking_changes_nothing(debug: Callable[..., tuple[int, str]]) -> None:
     """A run that is looked at closely ends as the recorded one: nothing differs in what it sends after the looks."""
-    looks = ("print model", "print out", "print dataset[0]", "print std(ddp.module.head.weight * 2)", "locals", "peers")
+    looks = ("print model", "print out", "print dataset", "print std(ddp.module.head.weight * 2)", "locals", "peers")
     lines = [line for _ in range(6) for line in ("next", *looks)]
     code, text = debug("next 3", *lines, "continue", rank=0)
     assert code == 0, text
