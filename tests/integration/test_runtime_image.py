@@ -38,8 +38,15 @@ def docker(daemon: Daemon) -> Iterator[Engine]:
         yield connected
 
 
+def packages(folder: Path) -> Path:
+    """A folder that counts as an installation."""
+    made = folder / "site-packages"
+    made.mkdir(exist_ok=True)
+    return made
+
+
 def test_an_image_is_made_once(docker: Engine, tmp_path: Path) -> None:
-    file = tmp_path / "library.so"
+    file = packages(tmp_path) / "library.so"
     file.write_text("content")
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
     tag = image.environment_tag(some)
@@ -53,7 +60,7 @@ def test_an_image_is_made_once(docker: Engine, tmp_path: Path) -> None:
 
 
 def test_an_image_is_listed_and_goes_once_no_container_stands_on_it(docker: Engine, tmp_path: Path) -> None:
-    file = tmp_path / "library.so"
+    file = packages(tmp_path) / "library.so"
     file.write_bytes(bytes(5000))
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
     tag = image.ensure_environment_image(docker, some)
@@ -74,8 +81,8 @@ def test_an_image_is_listed_and_goes_once_no_container_stands_on_it(docker: Engi
 def test_what_one_rank_had_mapped_lies_on_top_of_the_common_layer(docker: Engine, tmp_path: Path) -> None:
     files = []
     for name in ("common.so", "extra.so"):
-        (tmp_path / name).write_text(name)
-        files.append(InstalledFile.at(str(tmp_path / name)) or pytest.fail("not there"))
+        (packages(tmp_path) / name).write_text(name)
+        files.append(InstalledFile.at(str(packages(tmp_path) / name)) or pytest.fail("not there"))
     some = of_files(files, extra=[files[1].path])
     common, _ = some.parts()
     try:
@@ -95,7 +102,7 @@ def test_what_one_rank_had_mapped_lies_on_top_of_the_common_layer(docker: Engine
 
 
 def test_a_changed_file_is_named(docker: Engine, tmp_path: Path) -> None:
-    file = tmp_path / "library.so"
+    file = packages(tmp_path) / "library.so"
     file.write_text("content")
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
     file.write_text("other content")
@@ -105,7 +112,7 @@ def test_a_changed_file_is_named(docker: Engine, tmp_path: Path) -> None:
 
 
 def test_an_image_that_goes_by_another_name_serves(docker: Engine, tmp_path: Path) -> None:
-    file = tmp_path / "library.so"
+    file = packages(tmp_path) / "library.so"
     file.write_text(str(tmp_path))
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
     tag, other = image.ensure_environment_image(docker, some), "prismdbg/elsewhere:test"
