@@ -141,7 +141,7 @@ def test_back_to_where_the_nan_was_born_by_script(
 
 # what a pane shows there, or its frame says, in the order of the key
 PANES = (
-    "No memory trace here", "train.py:61", "frame ", "out[0]", "world, 4 ranks", "1 stop", "a command: help",
+    "No memory trace here", "train.py:61", "frame ", "out[0]", "world, 4 ranks", "1 stop", "type a command",
     "╭─ Output ─",
 )  # fmt: skip
 PROMPT = "(prismdbg) "
