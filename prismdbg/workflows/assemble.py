@@ -84,7 +84,7 @@ def assemble(parts: Ingredients) -> Capsule:
         )
         secrets = Redaction.of(rank, files, log)
         writer.add_json(layout.RANK, {**secrets.describe(rank), **origin, **there})
-        for path in sorted(parts.folder.glob("events.*.seg")):
+        for path in sorted((writer.folder / layout.LOG).glob("events.*.seg")):  # a live rank begins further ones
             writer.edit(f"{layout.LOG}/{path.name}", secrets.mask)
         ends = _add_payloads(writer, parts.folder, span)
         of_it = parts.incident.kind in TAKEN_FOR

@@ -129,7 +129,8 @@ def test_files_close_and_open_again_a_child_writes_nothing_and_a_full_disk_is_sa
     trace = open_trace(tmp_path / "trace")
     assert len(trace) >= report["records"]
     assert live_at(trace, Moment(0, 0, 9)).program_bytes >= 2 * 4 * 1000
-    assert len(open_trace(tmp_path / "small")) == ((4 << 20) - 64) // 64
+    most = ((1 << 20) - 64) // 64  # the program may write 1 MiB into a file; records go out 64 at a time
+    assert most - 64 < len(open_trace(tmp_path / "small")) <= most
 
 
 def test_a_restored_processs_trace_goes_over_with_who_made_what(tmp_path: Path) -> None:
