@@ -63,8 +63,8 @@ types: $(INSTALLED) ## mypy --strict.
 layers: $(INSTALLED) ## May every import be? (import-linter)
 	$(BIN)/lint-imports
 
-test: setup ## All tests; what a test lacks on this machine is said as its reason for being skipped.
-	@$(BIN)/python -m pytest $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
+test: setup ## All tests, files side by side; what a test lacks on this machine is its reason for being skipped.
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 

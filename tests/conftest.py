@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,10 +31,38 @@ settings.load_profile("prismdbg")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+BUILT = ("criu", "native", "starter-python")  # in the cache, by `prismdbg setup` and the first replay
+
+
 def pytest_configure() -> None:
     """A shell that starts us in the background has SIGINT ignored, and every process below us would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        _take_own_cache(worker)
+    for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
+        os.environ.pop(name, None)
+
+
+def _take_own_cache(worker: str) -> None:
+    """Tests that run side by side have an engine, containers and builds of their own: nobody stops another's."""
+    from prismdbg.workflows.injection import cache_dir
+
+    shared = cache_dir()
+    own = shared.with_name(f"{shared.name}-tests") / worker
+    for part in BUILT:
+        if (shared / part).is_dir():
+            shutil.copytree(shared / part, own / shared.name / part, symlinks=True, dirs_exist_ok=True)
+    os.environ["XDG_CACHE_HOME"] = str(own)
+
+
+def pytest_unconfigure() -> None:
+    """A worker's engine ends with the worker."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from prismdbg.runtime.docker_daemon import Daemon
+        from prismdbg.workflows.injection import cache_dir
+
+        Daemon(cache_dir()).stop()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

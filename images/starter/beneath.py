@@ -14,6 +14,7 @@ import stat
 import struct
 from pathlib import Path
 
+from mapped import attach, shown
 from syscalls import MS_BIND, PlaceError, check, libc, remount
 
 OPENAT2 = 437
@@ -27,9 +28,10 @@ Owner = tuple[int, int]
 
 
 class Tree:
-    """`root` is opened once."""
+    """`root` is opened once. `users`: of a user namespace, if what is bound is to be shown as that of its users."""
 
-    def __init__(self, root: str | Path = "/") -> None:
+    def __init__(self, root: str | Path = "/", users: int | None = None) -> None:
+        self.users = users
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def __enter__(self) -> Tree:
@@ -87,8 +89,11 @@ class Tree:
             self.make_folder(str(Path(target).parent))
             point = self._file_point(target)
         try:
-            at = os.fsencode(f"/proc/self/fd/{point}")
-            check(libc.mount(os.fsencode(source), at, None, MS_BIND, None), f"bind {source} on {target}")
+            if self.users is not None:
+                attach(shown(source, self.users), point)
+            else:
+                at = os.fsencode(f"/proc/self/fd/{point}")
+                check(libc.mount(os.fsencode(source), at, None, MS_BIND, None), f"bind {source} on {target}")
         finally:
             os.close(point)
         mounted = self.open(target, os.O_PATH)

@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from mapped import enter
 from syscalls import (
     CAPABILITY_VERSION_3,
     MS_BIND,
@@ -89,6 +90,8 @@ KEPT_CAPABILITIES = {
 FILE_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID")  # to lay the rank's files with
 
 Spec = dict[str, Any]
+PRELOAD = "/etc/ld.so.preload"  # libraries that any loader loads, criu's too
+KERNEL_FEATURES = "/run/criu.kdat"  # what the kernel can do: criu remembers it there, if it may
 
 
 class LastPid:
@@ -110,7 +113,7 @@ def confine_view() -> None:
     for path in READ_ONLY:
         if Path(path).exists():
             make_read_only(path)
-    guard_loader()
+    guard_criu()
 
 
 def mask(path: str) -> None:
@@ -134,23 +137,29 @@ def points() -> list[str]:
     return list(dict.fromkeys(line.split()[4].encode().decode("unicode_escape") for line in lines))
 
 
-def guard_loader() -> None:
-    """criu is started in the rank's view, and its loader would run whatever library the rank names there.
+def guard_criu() -> None:
+    """criu is started in the rank's view: nothing that the rank writes there may have a say in it."""
+    for path in (PRELOAD, KERNEL_FEATURES):
+        _cover(path)
 
-    /etc is a mount point of its own, or the rank could give it another name.
-    """
-    preload = "/etc/ld.so.preload"
-    Path("/etc").mkdir(exist_ok=True)
-    check(libc.mount(b"/etc", b"/etc", None, MS_BIND | MS_REC, None), "bind /etc")
-    if preload in points():
+
+def _cover(path: str) -> None:
+    """Nothing can be read there, written, or put in its place. Its folder is a mount point, too, or the rank could give
+    it another name."""
+    folder = Path(path).parent
+    folder.mkdir(exist_ok=True)
+    if folder.is_symlink():
+        raise PlaceError(f"{folder} is a link: what criu reads there cannot be kept from the rank")
+    check(libc.mount(bytes(folder), bytes(folder), None, MS_BIND | MS_REC, None), f"bind {folder}")
+    if path in points():
         return  # whoever made the container thought of it
-    if os.path.lexists(preload):
-        raise PlaceError(f"{preload} is there: it would be loaded into criu; the capsule or this machine must lack it")
-    Path(preload).touch()
-    bind_mount("/dev/null", preload)
+    if os.path.lexists(path):
+        raise PlaceError(f"{path} is there: criu would go by it; the capsule or this machine must lack it")
+    Path(path).touch()
+    bind_mount("/dev/null", path)
     check(
-        libc.mount(None, os.fsencode(preload), None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, None),
-        f"make {preload} read-only",
+        libc.mount(None, os.fsencode(path), None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, None),
+        f"make {path} read-only",
     )
 
 
@@ -190,6 +199,8 @@ def set_capabilities(held: int) -> None:
 
 def be_nobody_special(spec: Spec) -> None:
     """The calling process, for good: the rank's user, no capability, no way to gain one, the filter on."""
+    if spec["users"] is not None:
+        enter(spec["users"], spec["uid"], spec["gid"])
     drop_bounding(set())
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     if os.geteuid() == 0 and spec["uid"] != 0:

@@ -40,6 +40,11 @@ def open_exact(path: str, flags: int, mode: int = 0) -> int:
     return _open(path, flags, mode)
 
 
+def open_terminals() -> int:
+    """The device that makes a new terminal; no link leads to it."""
+    return _open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY)
+
+
 def _open(path: str, flags: int, mode: int = 0) -> int:
     how = OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
     found = libc.syscall(OPENAT2, AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
@@ -71,6 +76,15 @@ def exact_kind(path: str) -> int:
         return stat.S_IFMT(os.fstat(found).st_mode)
     finally:
         os.close(found)
+
+
+def is_behind_link(path: str) -> bool:
+    """Whether a folder on the way to it is a link."""
+    try:
+        os.close(_open(str(Path(path).parent), os.O_PATH))
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def is_file(path: str) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from exact_paths import (
     copy_out,
     exact_kind,
+    is_behind_link,
     is_file,
     is_kernels,
     is_socket,
@@ -187,7 +188,10 @@ def bound_sockets(pids: list[int]) -> list[str]:
     held = {inode for pid in pids for inode in socket_inodes(pid)}
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
     bound = {fields[7] for line in lines if len(fields := line.split(maxsplit=7)) == 8 and fields[6] in held}
-    return sorted(path for path in bound if path.startswith("/") and is_socket(path))
+    named = [path for path in bound if path.startswith("/")]
+    if behind := [path for path in named if is_behind_link(path)]:
+        raise PlaceError(f"the program's socket {behind[0]} lies behind a link: it could not be bound again")
+    return sorted(path for path in named if is_socket(path))
 
 
 def socket_inodes(pid: int) -> Iterator[str]:

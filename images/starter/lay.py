@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import mapped
 from beneath import Owner, Tree, require_ordinary
 from confine import FILE_CAPABILITIES, KEPT_CAPABILITIES, hold_capabilities, lay_filter
 from syscalls import PlaceError
@@ -42,7 +43,7 @@ def lay_files(spec: Spec, root: str) -> None:
 
 
 def lay_all(spec: Spec, root: str) -> None:
-    owner = (spec["uid"], spec["gid"]) if os.geteuid() == 0 else (-1, -1)
+    owner = mapped.owner(spec, spec["uid"], spec["gid"]) if os.geteuid() == 0 else (-1, -1)
     with Tree(root) as tree:
         for folder in spec["folders"]:
             tree.make_folder(folder, owner)

@@ -36,13 +36,17 @@ class Met:
                 self._counters.append((name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), key))
         self._began = [_count(descriptor, key) for _, descriptor, key in self._counters]
 
-    def names(self, code: int) -> list[str]:
-        """`code`: what the rank ended with."""
-        met = {
+    def counted(self) -> set[str]:
+        """As far as the kernel counts it; at any time."""
+        return {
             name
             for (name, descriptor, key), before in zip(self._counters, self._began, strict=True)
             if _count(descriptor, key) > before
         }
+
+    def names(self, code: int) -> list[str]:
+        """`code`: what the rank ended with."""
+        met = self.counted()
         if code == TOO_LARGE or (self._isolation == "namespaces" and is_full("/")):
             met.add("disk")
         if (self._isolation != "none" or self._limits["in_container"]) and is_full("/dev/shm"):

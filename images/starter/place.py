@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mapped
 from beneath import Tree
 from confine import confine_view
 from criu import Criu
@@ -61,6 +62,9 @@ def make_place(spec: Spec) -> Kept:
     if spec["isolation"] == "namespaces":
         check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
         kept = keep(spec)
+        if spec["users"] is not None and (why := mapped.problem(shown_paths(spec), spec["users"])):
+            mapped.tell(why)
+            spec["users"] = None
         switch_root(spec)
         confine_view()
         if spec.get("hostname"):
@@ -76,6 +80,21 @@ def make_place(spec: Spec) -> Kept:
     if spec["isolation"] != "none":
         bring_up_loopback(spec["addresses"])
     return kept
+
+
+def shown_paths(spec: Spec) -> Iterator[str]:
+    """What of this machine is seen in the place."""
+    yield from spec["seen"]["files"]
+    yield from (os.path.realpath(bind["source"]) for bind in spec["binds"])
+    mounts = mount_points()
+    for folder in spec["seen"]["folders"]:
+        yield folder
+        yield from below(folder, mounts)
+
+
+def below(folder: str, mounts: dict[str, bool]) -> list[str]:
+    inside = (point for point, taken in mounts.items() if taken and point.startswith(f"{folder}/"))
+    return sorted(inside, key=lambda point: point.split("/"))
 
 
 def keep(spec: Spec) -> Kept:
@@ -101,12 +120,15 @@ def switch_root(spec: Spec) -> None:
     for folder, mode in EMPTY_FOLDERS.items():
         (root / folder[1:]).mkdir(exist_ok=True)
         (root / folder[1:]).chmod(mode)
-    with Tree(root) as tree:
+    with Tree(root, spec["users"]) as tree:
         show(tree, spec["seen"], mounts, layers)
         lay_files(spec, str(root))
         hide(tree, spec["absent"])
         for bind in spec["binds"]:
             tree.bind(os.path.realpath(bind["source"]), bind["target"], read_only=bind["read_only"])
+    if spec["users"] is not None:
+        for folder in (root, root / "dev", root / "dev" / "shm"):
+            mapped.hand_over(folder)
     (root / OLD_ROOT).mkdir()
     check(libc.pivot_root(os.fsencode(root), os.fsencode(root / OLD_ROOT)), "change to the new root")
     os.chdir("/")
@@ -119,8 +141,7 @@ def show(tree: Tree, seen: dict[str, Any], mounts: dict[str, bool], layers: Iter
         if os.geteuid() != 0:
             mirror(folder, tree, mounts, layers)
             continue
-        inside = (point for point, taken in mounts.items() if taken and point.startswith(f"{folder}/"))
-        for point in (folder, *sorted(inside, key=lambda point: point.split("/"))):
+        for point in (folder, *below(folder, mounts)):
             cover(point, tree, next(layers))
     for path, target in seen["links"]:
         tree.link(path, target)
@@ -162,7 +183,8 @@ def cover(lower: str, tree: Tree, layer: Path) -> None:
         for folder in (upper, work):
             folder.mkdir(parents=True, exist_ok=True)
         copy_owner(lower, upper)
-        options = f"lowerdir={escape(lower)},upperdir={upper},workdir={work}"
+        under = lower if tree.users is None else shown_at(lower, layer / "lower", tree.users)
+        options = f"lowerdir={escape(under)},upperdir={upper},workdir={work}"
         point = tree.folder(lower, (-1, -1))
         try:
             for extra in ("", ",userxattr"):
@@ -171,6 +193,15 @@ def cover(lower: str, tree: Tree, layer: Path) -> None:
         finally:
             os.close(point)
     tree.bind(lower, lower, read_only=True)
+
+
+def shown_at(path: str, point: Path, users: int) -> str:
+    point.mkdir()
+    opened = os.open(point, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    mapped.attach(mapped.shown(path, users), opened)
+    os.close(opened)
+    mapped.hand_over(point.with_name("upper"))
+    return str(point)
 
 
 def copy_owner(source: str, target: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import signal
 import stat
+import struct
 import subprocess
 import threading
 import time
@@ -16,23 +18,25 @@ from typing import Any
 from beneath import Tree
 from confine import be_nobody_special
 from criu import Criu, open_folder, within
+from exact_paths import open_terminals
 from limits import limit_self
 from syscalls import PR_SET_PDEATHSIG, PlaceError, prctl
 
 Spec = dict[str, Any]
 Report = Callable[..., None]
+TIOCSPTLCK, TIOCGPTPEER = 0x40045431, 0x5441  # linux/tty ioctls: unlock, and the other end
 
 
 class RestoreError(Exception):
     """criu's own log has the reason."""
 
 
-def restore_images(criu: Criu, asked: dict[str, Any], output: str, report: Report) -> int:
-    """Its PID. What criu needs beside the images must be in place."""
+def restore_images(criu: Criu, asked: dict[str, Any], output: str, report: Report, *, stopped: bool = False) -> int:
+    """Its PID. What criu needs beside the images must be in place. `stopped`: it is left so."""
     began = time.monotonic_ns()
     streams = standard_streams(asked["standards"], output)
     try:
-        _run_restore(criu, asked, streams)
+        _run_restore(criu, asked, streams, stopped=stopped)
     finally:
         for number in streams.values():
             os.close(number)
@@ -40,12 +44,14 @@ def restore_images(criu: Criu, asked: dict[str, Any], output: str, report: Repor
     return int(asked["root_pid"])
 
 
-def _run_restore(criu: Criu, asked: dict[str, Any], streams: dict[str, int]) -> None:
+def _run_restore(criu: Criu, asked: dict[str, Any], streams: dict[str, int], *, stopped: bool) -> None:
     """Names its folders by descriptors: the rank has no way to where they lie."""
     images, work = open_folder(asked["images"]), open_folder(asked["work"])
     options = ["--images-dir", within(images), "--work-dir", within(work), "-v4", "--log-file", asked["log"]]
     options += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks"]
     options.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
+    if stopped:
+        options.append("--leave-stopped")
     if not asked["leads_session"]:
         options.append("--shell-job")
     for key, number in streams.items():
@@ -100,7 +106,7 @@ def open_output(held: str) -> int:
 
 def terminal(output: str) -> int:
     """A rank that had a terminal gets one; a thread of ours copies what is written there."""
-    ours, theirs = os.openpty()
+    ours, theirs = new_terminal()
     copy = open_output(output)
 
     def pump() -> None:
@@ -110,6 +116,16 @@ def terminal(output: str) -> int:
 
     threading.Thread(target=pump, daemon=True).start()
     return theirs
+
+
+def new_terminal() -> tuple[int, int]:
+    """Its two ends, through no link: `/dev/ptmx` is one, and the rank may have put another one there."""
+    try:
+        ours = open_terminals()
+    except PermissionError:  # a plain process of a user: the machine's own terminals
+        return os.openpty()
+    fcntl.ioctl(ours, TIOCSPTLCK, struct.pack("i", 0))
+    return ours, fcntl.ioctl(ours, TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
 
 
 def start(spec: Spec, report: Report) -> int:

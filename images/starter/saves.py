@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ from kept_files import Keeper, processes
 from limits import Met, limit_restored
 from rank import Report, RestoreError, Spec, restore_images
 from seal import seal
-from syscalls import PlaceError
+from syscalls import PlaceError, follow_links
 
 END_S = 20.0
 REQUEST_S = 5.0
@@ -42,6 +43,7 @@ class Saves:
 
     def __init__(self, spec: Spec, criu: Criu, met: Met, report: Report) -> None:
         require_namespace()
+        follow_links("/", follow=True)  # as they are: a kernel that does not know how says so now
         self._spec = spec
         self._saving = spec["saving"]
         self._output = spec["output"]
@@ -77,8 +79,7 @@ class Saves:
             kept = self._keeper.keep(list(tree), folder / "files")
             length = Path(self._output).stat().st_size
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGCONT)  # all there are in the namespace
+            go_on()
         pids = sorted({thread for threads in tree.values() for thread in threads})
         facts = {
             **kept,
@@ -108,8 +109,10 @@ class Saves:
             "timeout_s": self._saving["timeout_s"],
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
-        self.rank = restore_images(self._criu, asked, self._output, self._report)
+        with no_links_followed():
+            self.rank = restore_images(self._criu, asked, self._output, self._report, stopped=True)
         limit_restored(self._spec, facts["pids"])
+        go_on()
         return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._seals[name]}
 
     def _dump(self, pid: int, images: Path, standards: list[tuple[int, str]], leads_session: bool) -> None:
@@ -148,6 +151,24 @@ def terminals(pid: int) -> list[tuple[int, str]]:
                 status = link.stat()
                 found.append((number, f"tty[{status.st_rdev:x}:{status.st_dev:x}]"))
     return found
+
+
+@contextlib.contextmanager
+def no_links_followed() -> Iterator[None]:
+    """Nobody of the rank runs meanwhile. criu opens and binds by name what it found in the image, with the starter's
+    rights, and the rank may have left links in those places; the names that the kernel gave criu hold none. criu's own
+    descriptors are links of /proc."""
+    follow_links("/", follow=False)
+    try:
+        follow_links("/proc", follow=True)
+        yield
+    finally:
+        follow_links("/", follow=True)
+
+
+def go_on() -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGCONT)  # all there are in the namespace
 
 
 def require_namespace() -> None:

@@ -3,7 +3,7 @@
 Run by prismdbg's own interpreter as `python -I -S starter.py spec.json`, never by one that a capsule names; it and
 the files beside it need only the standard library. The spec is written by `prismdbg.runtime.starter_spec`. What
 happens is reported in JSON lines to the spec's `status` file: `starting`, then `restored` or `started`, then `exited`,
-or `failed` at any time.
+or `failed` at any time, and `met` when the rank has met a limit.
 
 Two processes: the outer one waits, bounded, for the rank to end or for its client to go away (the other end of a
 FIFO); the inner one, first process of its PID namespace where it may have one, does the rest. When the outer one ends
@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
+import mapped  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
 from limits import Met, limit_restored, used_bytes  # noqa: E402
 from place import Kept, make_place  # noqa: E402
@@ -48,6 +49,7 @@ from syscalls import (  # noqa: E402
 
 FAILED, OUT_OF_TIME, CLIENT_GONE, NO_ROOM = 125, 124, 129, 122
 LOOK_MS = 250  # between two looks at how much the rank has written
+OUTPUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 Spec = dict[str, Any]
 
 
@@ -66,6 +68,9 @@ def main(path: str) -> int:
     try:
         met = Met(spec)
         own = os.open(spec["own"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        spec |= {"users": users(spec)}
+        if spec["users"] is not None:  # root of this machine can make no file where it is not among the owners
+            os.close(os.open(Path(spec["output"]).name, OUTPUT_FLAGS, 0o600, dir_fd=own))
         unshare(spec)
         private = hold_private(spec)
         lifeline = os.open(spec["lifeline"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -77,7 +82,7 @@ def main(path: str) -> int:
             os.close(lifeline)
             os.close(own)  # from a folder of the host a way leads up
             run_inner(spec, private, met, report)
-        return watch(inner, lifeline, own, spec, report)
+        return watch(inner, lifeline, own, spec, met, report)
     except (OSError, PlaceError) as error:
         report("failed", what=str(error))
         return FAILED
@@ -115,6 +120,17 @@ def unshare(spec: Spec) -> None:
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
+def users(spec: Spec) -> int | None:
+    """The user namespace of the rank, opened, where it gets one. Where this machine makes none, the log says why."""
+    if not mapped.wants_namespace(spec):
+        return None
+    try:
+        return mapped.make_namespace()
+    except (OSError, PlaceError) as error:
+        mapped.tell(error)
+        return None
+
+
 def nobody_holds(lifeline: int) -> bool:
     """A client that died before this end was opened is never told of by a hang-up."""
     try:
@@ -123,7 +139,7 @@ def nobody_holds(lifeline: int) -> bool:
         return False
 
 
-def watch(inner: int, lifeline: int, own: int, spec: Spec, report: Reporter) -> int:
+def watch(inner: int, lifeline: int, own: int, spec: Spec, met: Met, report: Reporter) -> int:
     """Until the inner process ends, the client goes away, we are told to end, or the time is up."""
     # Killing the first process of a PID namespace ends all of it; without one it must do that itself.
     how = signal.SIGTERM if spec["isolation"] == "none" else signal.SIGKILL
@@ -132,8 +148,11 @@ def watch(inner: int, lifeline: int, own: int, spec: Spec, report: Reporter) -> 
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(lifeline, select.POLLHUP)
-    deadline, is_full = time.monotonic() + spec["longest_s"], False
+    deadline, is_full, told = time.monotonic() + spec["longest_s"], False, set[str]()
     while not (ready := {fd for fd, _ in poll.poll(LOOK_MS)}) and time.monotonic() < deadline:
+        if (counted := met.counted()) > told:
+            report("met", limits=sorted(counted))
+            told = counted
         if is_full := used_bytes(own) > spec["limits"]["disk_bytes"]:
             break
     if ended not in ready:

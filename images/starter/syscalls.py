@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -19,6 +20,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
     1 << 18,
 )
 MNT_DETACH = 2
+MOUNT_SETATTR, AT_RECURSIVE, MOUNT_ATTR_NOSYMFOLLOW = 442, 0x8000, 0x200000
+MOUNT_ATTR_IDMAP, AT_EMPTY_PATH, MOVE_MOUNT, MOVE_TO_AND_FROM_DESCRIPTORS = 0x100000, 0x1000, 429, 0x44
 OPEN_TREE, AT_FDCWD, OPEN_TREE_CLONE = 428, -100, 1
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
@@ -48,6 +51,20 @@ def open_detached(path: str) -> int:
     if found < 0:
         raise PlaceError(f"cannot open {path} apart from what is around it: {os.strerror(ctypes.get_errno())}")
     return found
+
+
+def mount_attributes(*, set_: int = 0, clear: int = 0, namespace: int = 0) -> bytes:
+    """As mount_setattr takes them."""
+    return struct.pack("=4Q", set_, clear, 0, namespace)
+
+
+def follow_links(path: str, *, follow: bool) -> None:
+    """Whether symbolic links are followed on the mount at `path` and on all below it, by whatever process."""
+    flag = MOUNT_ATTR_NOSYMFOLLOW
+    attributes = mount_attributes(clear=flag) if follow else mount_attributes(set_=flag)
+    name, size = os.fsencode(path), len(attributes)
+    done = libc.syscall(MOUNT_SETATTR, AT_FDCWD, name, AT_RECURSIVE, attributes, size)
+    check(done, f"say whether links below {path} are followed (Linux 5.14 or newer is needed)")
 
 
 def mount_result(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> int:

@@ -16,9 +16,9 @@ from types import TracebackType
 from prismdbg.capsule import container_dump, json_border, layout, transfer
 from prismdbg.capsule.json_border import Fields
 from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_MANIFEST_BYTES, MAX_SLICE_GROWTH
-from prismdbg.capsule.manifest import FileEntry, Manifest
+from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
 from prismdbg.capsule.partial import partial_folder
-from prismdbg.capsule.rank_json import RankJson, read_rank
+from prismdbg.capsule.rank_json import RankJson, read_rank, startable
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 
@@ -180,7 +180,8 @@ class Capsule:
 
     def rank(self) -> RankJson:
         """What the rank said of itself."""
-        return read_rank(self.path / layout.RANK)
+        rank = read_rank(self.path / layout.RANK)
+        return startable(rank, str(self.path / layout.RANK)) if self.manifest.origin is Origin.START else rank
 
     def limit_bytes(self, name: str) -> int:
         """Of a part that is JSON. The slice is made of the log, and may be as large as that makes it."""

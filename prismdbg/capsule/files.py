@@ -6,10 +6,12 @@ credentials, whatever its size: of it the capsule holds size and sha256.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 from prismdbg.capsule import json_border, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
@@ -38,11 +40,17 @@ class RankFile:
 
 
 def add_files(
-    writer: CapsuleWriter, paths: Iterable[str], *, small_bytes: int = SMALL_FILE_BYTES, homes: tuple[str, ...] = ()
+    writer: CapsuleWriter,
+    paths: Iterable[str],
+    *,
+    small_bytes: int = SMALL_FILE_BYTES,
+    homes: tuple[str, ...] = (),
+    as_read: Mapping[str, Path] = MappingProxyType({}),
 ) -> tuple[RankFile, ...]:
     """Puts the files at `paths` into the capsule, and the index of them. Call it once. `homes`: folders whose private
-    dotfiles stay out."""
-    files = tuple(_add(writer, path, small_bytes, homes) for path in sorted(set(paths)))
+    dotfiles stay out. `as_read`: by path, a copy from before the program wrote to the file."""
+    wanted = ((path, as_read.get(path, Path(path))) for path in sorted(set(paths)))
+    files = tuple(_add(writer, path, content, small_bytes, homes) for path, content in wanted)
     add_index(writer, files)
     return files
 
@@ -76,6 +84,8 @@ def changed(file: RankFile) -> str:
     path = Path(file.path)
     if not path.is_file():
         return f"{file.path} is not on this machine"
+    if file.place is Place.BOUND and is_credential(os.path.realpath(path)):
+        return f"{file.path} leads to a file of credentials"
     if (size := path.stat().st_size) != file.size_bytes:
         return f"{file.path} has {size} bytes, had {file.size_bytes}"
     try:
@@ -85,12 +95,13 @@ def changed(file: RankFile) -> str:
     return "" if same else f"{file.path} has other content than it had"
 
 
-def _add(writer: CapsuleWriter, path: str, small_bytes: int, homes: tuple[str, ...]) -> RankFile:
+def _add(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, homes: tuple[str, ...]) -> RankFile:
     try:
-        source = Path(path).resolve(strict=True)  # the rank's name may be a link; its content is what counts
+        source = content.resolve(strict=True)  # the rank's name may be a link; its content is what counts
         mode = source.stat().st_mode & 0o777
         entry = transfer.hash_file(source)
-        if _is_secret(path, source, mode, entry.size_bytes, homes):
+        names = {path, os.path.realpath(path), str(source)}
+        if _is_secret(names, source, mode, entry.size_bytes, homes):
             place = Place.REDACTED
         elif entry.size_bytes > small_bytes:
             place = Place.BOUND
@@ -103,8 +114,7 @@ def _add(writer: CapsuleWriter, path: str, small_bytes: int, homes: tuple[str, .
     return RankFile(path=path, place=place, size_bytes=entry.size_bytes, sha256=entry.sha256, mode=mode)
 
 
-def _is_secret(path: str, source: Path, mode: int, size_bytes: int, homes: tuple[str, ...]) -> bool:
-    names = (path, str(source))
+def _is_secret(names: Iterable[str], source: Path, mode: int, size_bytes: int, homes: tuple[str, ...]) -> bool:
     if any(is_credential(name) or is_private(name, mode, size_bytes, homes) for name in names):
         return True
     with transfer.open_plain(source) as file:
@@ -117,6 +127,8 @@ def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
         entry.fail("path", f"is {path[:80]!r}, not a plain absolute path")
     if place != Place.MISSING and (reason := rank_path.problem(path)):
         entry.fail("path", f"is {path[:80]!r}, which {reason}")
+    if place == Place.BOUND and is_credential(path):
+        entry.fail("path", f"is {path[:80]!r}, a file of credentials: only a redacted one is named")
     if place not in tuple(Place):
         entry.fail("place", f"is {place[:40]!r}")
     if place == Place.MISSING:

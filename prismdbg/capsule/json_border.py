@@ -250,6 +250,11 @@ def is_count(number: int) -> str:
 Count = Annotated[int, is_count]
 
 
+def between(least: int, most: int) -> Callable[[int], str]:
+    """A rule for whole numbers."""
+    return lambda number: "" if least <= number <= most else f"is {number}, not between {least} and {most}"
+
+
 def is_moment(text: str) -> str:
     try:
         Moment.parse(text)

@@ -34,3 +34,17 @@ MAX_WINDOW_BYTES = 128 << 20
 # GiB: logs are mostly zeros, allocated before they are written.
 MAX_GROWTH = 4096
 GROWTH_FREE_BYTES = 1 << 30
+# Linux's own: of a path with the zero byte behind it, of one name in it. Components bound how deep folders are made.
+MAX_PATH_BYTES = 4096
+MAX_NAME_BYTES = 255
+MAX_COMPONENTS = 256
+# Linux's own, of what a program is started with: one argument, or one NAME=VALUE, with the zero byte behind it; and all
+# of them together with a pointer to each, where the stack may be of any size.
+MAX_STRING_BYTES = 128 << 10
+MAX_START_BYTES = 6 << 20
+# The system's types: of process ids, and of users' ids.
+MAX_PID = (1 << 31) - 1
+MAX_UID = (1 << 32) - 1
+MAX_THREADS = 4096
+# Of memory that a process had at its peak.
+MAX_PEAK_BYTES = 1 << 50

@@ -19,6 +19,7 @@ class NoteFields(TypedDict, total=False):
     """What notes of any kind say by the same name; None where they do not know. Other fields are for newer readers."""
 
     time_ns: int
+    seen_ns: int | None
     moment: MomentText | None
     path: Word | None
     text: str | None

@@ -14,6 +14,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.file_window import FileWindow
 from prismdbg.capsule.limits import MAX_LISTED_TENSORS, MAX_TENSORS
 from prismdbg.capsule.log_notes import checked_note, read_group
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes, made_up
 from prismdbg.model.collective import (
@@ -106,9 +107,11 @@ class LogReader:
         self._lists = TensorLists()
 
     def poll(self) -> list[Event]:
-        """Every event since the last call, in the order in which they were written."""
+        """Every event since the last call, in the order in which they were written. No segment is followed that was
+        begun meanwhile: a rank may write faster than we read."""
         events: list[Event] = []
-        while True:
+        newest: int | None = None
+        while newest is None or self._segment <= newest:
             path = self._current_segment()
             if path is None:
                 return events
@@ -120,8 +123,11 @@ class LogReader:
                 if events:
                     return events  # the next call raises it
                 raise
+            if newest is None:
+                newest = max((number for number, _ in event_segments(self.folder)), default=0)
             self._segment += 1
             self._offset = 0
+        return events
 
     def _current_segment(self) -> Path | None:
         """The segment to go on with; the next one there is where that was pruned. None: not written yet."""
@@ -137,7 +143,7 @@ class LogReader:
     def _read_segment(self, path: Path, events: list[Event]) -> bool:
         """Appends to `events`; True when the segment was closed and the next one goes on."""
         try:
-            with path.open("rb") as file:
+            with open_plain(path) as file:
                 if file.seek(0, 2) < fmt.HEADER.size:
                     return False
                 data = FileWindow(file.fileno())
@@ -353,7 +359,7 @@ def was_cut(folder: Path) -> bool:
     last = max(folder.glob("events.*.seg"), default=None)
     if last is None:
         return True
-    with last.open("rb") as file:
+    with open_plain(last) as file:
         header = file.read(fmt.HEADER.size)
         if len(header) < fmt.HEADER.size:
             return True
@@ -400,7 +406,7 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
     """The bytes one collective received. `CapsuleError` where the segment is gone or too short."""
     path = folder / fmt.payload_segment(ref.segment)
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             end = file.seek(0, 2)
             if ref.offset + ref.size_bytes <= end:
                 file.seek(ref.offset)

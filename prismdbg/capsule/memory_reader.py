@@ -14,6 +14,7 @@ from typing import TypedDict
 from prismdbg.capsule import json_border, log_format, memory_format
 from prismdbg.capsule.json_border import Count
 from prismdbg.capsule.log_reader import event_segments, part
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Frame
 
@@ -104,7 +105,7 @@ def _add_begin(parts: TraceParts, path: Path) -> None:
 
 def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
     """True where the segment is full, so that a next one may go on."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         head = file.read(memory_format.HEADER.size)
         size_bytes = file.seek(0, 2)
     if len(head) < memory_format.HEADER.size or not head[0]:
@@ -126,7 +127,7 @@ def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
 
 def _add_names(parts: TraceParts, path: Path) -> bool:
     """True where the segment was closed, so that the next one goes on."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         if file.seek(0, 2) < log_format.HEADER.size:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -11,11 +11,15 @@ _NAMES = re.compile(
     r"|\.vault-token|\.modal\.toml|\.comet\.config|\.cookies?|kaggle\.json|credentials(?:\.(?:json|ya?ml|toml|ini|db))?"
     r"|secrets?\.(?:json|ya?ml|toml|ini|env)|application_default_credentials\.json|client_secrets?.*\.json"
     r"|service[-_]account.*\.json|stored_tokens|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
+    r"|(?!(?:.*[._-])?(?:example|sample|template|dist)\.).+\.env|token\.txt|passwords?(?:\.txt)?|api[-_]?keys?\.txt"
+    r"|\.?(?:hf|huggingface|wandb|github|gh|openai|api|auth|access)[-_](?:token|key)(?:\.txt)?"
+    r"|(?:.*[-_])?(?:gcp|gcloud|google|sa|service[-_]?account)[-_](?:.*[-_])?(?:key|credentials?)s?\.json"
+    r"|(?:terraform|.*\.auto)\.tfvars(?:\.json)?|(?:.*\.)?kubeconfig(?:\.ya?ml)?"
     r"|rclone\.conf|pip\.conf|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk)",
     re.IGNORECASE,
 )
 _PLACES = re.compile(
-    r"/\.(?:aws|ssh|gnupg|azure|kube|kaggle|snowflake|secrets?)/|/\.docker/config\.json$|/\.huggingface/token$"
+    r"/\.(?:aws|ssh|gnupg|azure|kube|kaggle|snowflake|oci|secrets?)/|/\.docker/config\.json$|/containers/auth\.json$|/\.huggingface/token$"
     r"|/huggingface/token$|/\.config/(?:gcloud|gh|op|age|sops|rclone|pip|wandb|openai|anthropic)/"
     r"|/\.cargo/credentials|/\.terraform\.d/|/run/secrets/|^/etc/(?:g?shadow|ssh|ssl/private|security)/?"
     r"|/\.streamlit/secrets\.toml$|/\.condarc$|/\.password-store/|/\.local/share/keyrings/"

@@ -2,54 +2,141 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Count, Word
+from prismdbg.capsule.json_border import Count, Word, between
+from prismdbg.capsule.limits import (
+    MAX_PEAK_BYTES,
+    MAX_PID,
+    MAX_RANKS,
+    MAX_START_BYTES,
+    MAX_STRING_BYTES,
+    MAX_THREADS,
+    MAX_UID,
+)
+from prismdbg.capsule.rank_path import too_long, unfit
 from prismdbg.errors import CapsuleError
+
+_ALTERED = "the file is damaged or was altered"
+_TWISTER_WORDS = 624  # of a Mersenne Twister's state; behind them stands how many of them are drawn
+_POINTER_BYTES = 8
+
+
+def is_environment(variables: Mapping[str, str]) -> str:
+    """A rule: what a program can be started with."""
+    for name, value in variables.items():
+        if not name or "=" in name:
+            return f"holds a variable of the name {name[:60]!r}, which no variable has"
+        if _string_bytes(name, value) > MAX_STRING_BYTES:
+            return f"holds {name[:60]!r} with a value of {len(value):,} characters, too many to start a program with"
+    return ""
+
+
+def is_seeds(seeds: Mapping[str, Any]) -> str:
+    """A rule: what `prismdbg.rank.seeds` can put back."""
+    for name, seed in seeds.items():
+        if name == "torch" and not _is_within(seed, -(2**63), 2**64 - 1):
+            return "torch must be a whole number of 64 bits"
+        if name in ("random", "numpy.random") and not _is_twister(seed):
+            return f"{name} must be the state of a Mersenne Twister: {_TWISTER_WORDS} words and a position"
+    return ""
+
+
+def _is_twister(state: object) -> bool:
+    if not isinstance(state, list) or len(state) != _TWISTER_WORDS + 1:
+        return False
+    return all(_is_within(word, 0, 2**32 - 1) for word in state) and int(state[-1]) <= _TWISTER_WORDS
+
+
+def _is_within(number: object, least: int, most: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+
+
+def _string_bytes(*parts: str) -> int:
+    """Of the parts with one byte between each, and the zero byte behind them."""
+    return sum(len(part.encode("utf-8", "surrogateescape")) + 1 for part in parts)
+
+
+def start_bytes(argv: Iterable[str], environment: Mapping[str, str]) -> int:
+    """What the system counts when a program is started with them."""
+    words = sum(_string_bytes(word) + _POINTER_BYTES for word in argv)
+    return words + sum(_string_bytes(*pair) + _POINTER_BYTES for pair in environment.items())
+
+
+def is_argument(word: str) -> str:
+    """A rule, as `is_environment`."""
+    size = _string_bytes(word)
+    return f"has {size:,} bytes, too many to start a program with" if size > MAX_STRING_BYTES else ""
+
+
+AnyPath = Annotated[str, too_long]
+AbsolutePath = Annotated[str, unfit]
 
 
 class RankJson(TypedDict, total=False):
     """Everything is checked where it is there; what somebody cannot do without is asked for with `required`."""
 
-    rank: Count
-    world_size: Count
-    cwd: Word
+    rank: Annotated[int, between(0, MAX_RANKS - 1)]
+    world_size: Annotated[int, between(0, MAX_RANKS)]
+    cwd: AbsolutePath
     argv: list[Word]
-    orig_argv: list[Word]
-    environment: dict[Word, Word]
+    orig_argv: list[Annotated[Word, is_argument]]
+    environment: Annotated[dict[Word, Word], is_environment]
     versions: dict[str, str]
     hardware: dict[str, Any]
-    pid: Count
+    pid: Annotated[int, between(0, MAX_PID)]
     pid_namespace: Count
     started_ticks: Count
-    uid: Count
-    executable: Word
-    prefix: Word
-    base_prefix: Word
+    started_ns: Count
+    uid: Annotated[int, between(0, MAX_UID)]
+    executable: AnyPath  # empty where Python does not know it
+    prefix: AnyPath
+    base_prefix: AnyPath
     sys_path: list[Word]
-    socket: Word
-    inject: Word
-    torch_threads: Count
+    socket: AnyPath
+    inject: AnyPath
+    torch_threads: Annotated[int, between(0, MAX_THREADS)]
     cpu_capability: Word
     memory_cap: Count
     emulation: dict[str, Any]
-    seeds: dict[str, Any]
+    seeds: Annotated[dict[str, Any], is_seeds]
     # of a capsule
-    changed: list[Word]
+    peak_bytes: Annotated[int, between(0, MAX_PEAK_BYTES)]
+    changed: list[AbsolutePath]
     redacted: list[Word]
     redacted_arguments: list[Word]
     past_records: Count
     in_flight: list[Count]
-    folders: list[Word]
-    absent: list[Word]
+    folders: list[AbsolutePath]
+    absent: list[AbsolutePath]
+    died_with: Count | None  # exit code of a rank that died without a word; 128 and the number for a signal
 
 
 def read_rank(path: Path) -> RankJson:
     """`CapsuleError` where it is missing or anything in it is not what it must be."""
     rank = json_border.checked(RankJson, json_border.read(path).value, str(path))
+    if rank.get("rank", 0) >= rank.get("world_size", MAX_RANKS):
+        raise CapsuleError(f"{path}: rank is {rank['rank']} in a job of {rank['world_size']}", hint=_ALTERED)
     return required(rank, "cwd", "argv", "environment")
+
+
+def startable(rank: RankJson, where: str) -> RankJson:
+    """`rank` itself where a program can be started with its arguments and its environment, else `CapsuleError`."""
+    if "orig_argv" in rank and not rank["orig_argv"]:
+        raise CapsuleError(f"{where}: orig_argv is empty: there is no program to start", hint=_ALTERED)
+    if problem := unfit(rank.get("executable", "/")):
+        raise CapsuleError(f"{where}: executable {problem}", hint=_ALTERED)
+    json_border.checked(RankJson, rank, where)
+    if (size := start_bytes(rank.get("orig_argv", ()), rank["environment"])) > MAX_START_BYTES:
+        raise CapsuleError(
+            f"{where}: orig_argv and environment have {size:,} bytes together; a program is started with at most "
+            f"{MAX_START_BYTES:,}",
+            hint=_ALTERED,
+        )
+    return rank
 
 
 def required(rank: RankJson, *names: str) -> RankJson:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from prismdbg.capsule.limits import MAX_COMPONENTS, MAX_NAME_BYTES, MAX_PATH_BYTES
 from prismdbg.errors import CapsuleError
 
 _KERNEL = ("/proc", "/sys", "/dev")
@@ -26,8 +27,36 @@ def problem(path: str) -> str:
 
 
 def is_plain(path: str) -> bool:
-    """Absolute, and with nothing in it that leads elsewhere."""
-    return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path
+    """Absolute, as long as a path may be, and with nothing in it that leads elsewhere."""
+    return not unfit(path) and not path.startswith("//") and os.path.normpath(path) == path
+
+
+def usual(path: str) -> str:
+    """A path that is plain but for a second slash before it, which `os.path.abspath` leaves there."""
+    return f"/{path.lstrip('/')}" if path.startswith("//") else path
+
+
+def unfit(path: str) -> str:
+    """Why it is no absolute path that Linux takes, as the end of a sentence; empty where it is."""
+    return too_long(path) if path.startswith("/") else "is not an absolute path"
+
+
+def too_long(path: str) -> str:
+    """As `unfit`, also of a path that is not absolute."""
+    try:
+        data = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return "is not text that can name a file"
+    if b"\0" in data:
+        return "must not hold a zero byte"
+    if len(data) >= MAX_PATH_BYTES:
+        return f"has {len(data):,} bytes, and a path has at most {MAX_PATH_BYTES - 1:,}"
+    names = [name for name in data.split(b"/") if name]
+    if (longest := max(map(len, names), default=0)) > MAX_NAME_BYTES:
+        return f"holds a name of {longest:,} bytes, and a name has at most {MAX_NAME_BYTES}"
+    if len(names) > MAX_COMPONENTS:
+        return f"has {len(names):,} components; at most {MAX_COMPONENTS} are read"
+    return ""
 
 
 def require_outside_kernel(path: str) -> None:

@@ -6,6 +6,8 @@ detect-secrets on the host. No finding ever carries the value into a message: ca
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,21 +18,28 @@ from itertools import pairwise
 REDACTED = "<redacted>"
 MOST_ELSEWHERE = 200  # values of one text that are searched for in the rest of it: a text may be one long list
 LEAST_KNOWN = 6  # characters: a shorter value is not searched for elsewhere, for it would be found everywhere
+LEAST_NUMBER_KNOWN = 8  # digits
 
 
 class Strength(IntEnum):
-    """How much a name says. WEAK: also the name of settings (`key`, `token`), so the value decides, too."""
+    """How much a name says. WEAK: also the name of settings (`key`, `token`), so the value decides, too.
+
+    LIKELY: it ends as a secret's does (`DB_PASS`, `AUTH_TOKEN`, `SMTP_AUTH`), so a number may be one.
+    """
 
     NONE = 0
     WEAK = 1
-    STRONG = 2
+    LIKELY = 2
+    STRONG = 3
 
 
 _STRONG = re.compile(
-    r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY|ACCOUNTKEY|AUTHTOKEN)S?"
+    r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY|ACCOUNTKEY|(?:AUTH|ACCESS|API)TOKEN)S?"
     r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS))\d*"
 )
-_STRONG_AT_END = re.compile(r"(?!COMPASS|BYPASS|TRESPASS|OLDPWD|.*WARDPASS)(?:[A-Z0-9]{2,8}PASS|[A-Z0-9]{0,8}PWD?)\d*")
+_STRONG_AT_END = re.compile(
+    r"(?!(?:COM|BY|TRES|LOW|HIGH|BAND|ALL|ONE|TWO|MULTI|SINGLE)PASS|OLDPWD|.*WARDPASS)(?:[A-Z0-9]{2,8}PASS|[A-Z0-9]{0,8}PWD?)\d*"
+)
 _WEAK = re.compile(
     r"(?:KEYS?|PASS|AUTH|AUTHORIZATION|PRIVATE|COOKIES?|SESSION|SIGNATURE|SIG|PIN|CERT|SALT|DSN|WEBHOOK|JWT|BEARER"
     r"|[A-Z0-9]*TOKENS?)\d*"
@@ -40,6 +49,30 @@ _KEY_OF = frozenset(
 )
 _ID_WORDS = frozenset(
     ("KEYS", "KEY", "AUTH", "PRIVATE", "CERT", "SALT", "PIN", "SESSION", "SIG", "SIGNATURE", "COOKIE", "PASS")
+)
+_ENDS = frozenset(("PASS", "TOKEN", "AUTH"))
+# What stands before one of them in the name of an account's.
+_ACCOUNTS = re.compile(
+    r"ACCESS|ACCOUNT|ADMIN|API|APP|AUTH|AWS|AZURE|BEARER|BOT|CI|CLIENT|CLOUD|COMET|DATABASE|DB|DEPLOY|DISCORD"
+    r"|DOCKER|EMAIL|FTP|GCP|GH|GIT|GITHUB|GITLAB|HF|HTTP|HUB|HUGGINGFACE|IMAP|JIRA|LDAP|LOGIN|MAIL|MLFLOW|MONGO"
+    r"|MYSQL|NEPTUNE|NPM|OAUTH|PERSONAL|PG|POSTGRES|PRIVATE|PROXY|PYPI|REDIS|REFRESH|REGISTRY|ROOT|SECRET|SERVICE"
+    r"|SLACK|SMTP|SQL|SSH|SUDO|TELEGRAM|USER|VAULT|VPN|WANDB|WIFI"
+)
+# What stands before one of them in the name of a setting: of a tokenizer, of a filter, of a compiler, of a count.
+_SETTINGS = re.compile(
+    r"ADD|ALL|AUDIO|BACKWARD|BAND|BEGIN|BLANK|BOS|BWD|BY|CLASS|CLS|COM|COUNT|CURR|CURRENT|DECODER|DUMMY|EACH|END"
+    r"|EOD|EOM|EOS|EOT|FIRST|FORWARD|FUSION|FWD|GRAPH|HIGH|IMAGE|INPUT|LAST|LOW|MASK|MAX|MEAN|MIN|MULTI|N|NEW"
+    r"|NEWLINE|NEXT|NO|NUM|ONE|OOV|OUTPUT|PAD|PER|PREFIX|PREV|PROMPT|REWRITE|SECOND|SEP|SINGLE|SOS|SPACE|SPECIAL"
+    r"|START|STEP|STOP|SUFFIX|TEST|THINK|TOTAL|TWO|UNK|USE|VIDEO|VISION|WORD"
+)
+_LEAST_OF_ACCOUNT = 4  # digits, or characters in a text
+_LEAST_DIGITS = 7  # of any other name: the numbers of a vocabulary are smaller
+_LEAST_AUTH = 8
+_SCHEME = re.compile(r"(?:o|open|m)?auth.*|scram.*|sha.*|md5.*|.*krb.*|ldap.*|.*tls.*|x509.*|v\d.*", re.IGNORECASE)
+_PHRASE = re.compile(r"[^\s()=+,;:{}\[\]<>%$]{1,40}(?: [^\s()=+,;:{}\[\]<>%$]{1,40}){1,15}(?<![.!?])")
+_PROSE = re.compile(
+    r"\b(?:the|your|must|enter|invalid|missing|required|pass(?:word|phrase)s?|secrets?|please|cannot|if|is|for|token|key)\b",
+    re.IGNORECASE,
 )
 # Names that the rules above would take and that hold a place or a setting, no secret.
 _HARMLESS = frozenset(
@@ -140,14 +173,29 @@ Finder = Callable[[str], Iterable[Found]]
 @lru_cache(maxsize=4096)
 def strength(name: str) -> Strength:
     """How much the name of a variable, an option or a field says that its value is secret."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-+~_"))
-    words = [word for word in re.split(r"[^A-Z0-9]+", spaced.upper()) if word]
+    words = _words(name)
     if "PUBLIC" in words or name.upper() in _HARMLESS:
         return Strength.NONE
     pairs = (first in _KEY_OF and second in ("KEY", "KEYS") for first, second in pairwise(words))
     if any(map(_STRONG.fullmatch, words)) or any(pairs) or (words and _STRONG_AT_END.fullmatch(words[-1])):
         return Strength.STRONG
+    if len(words) > 1 and _kind(words) in _ENDS and not _SETTINGS.fullmatch(words[-2]):
+        return Strength.LIKELY
     return Strength.WEAK if any(_WEAK.fullmatch(word) for word in words) else Strength.NONE
+
+
+def _words(name: str) -> list[str]:
+    """`dbPass`, `--db-pass`, `DB_PASS`: DB and PASS."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-+~_"))
+    return [word for word in re.split(r"[^A-Z0-9]+", spaced.upper()) if word]
+
+
+def _kind(words: Sequence[str]) -> str:
+    return words[-1].rstrip("0123456789")
+
+
+def _is_of_account(name: str) -> bool:
+    return any(_ACCOUNTS.fullmatch(word) for word in _words(name)[-2:-1])
 
 
 def looks_random(value: str) -> bool:
@@ -167,9 +215,17 @@ def is_secret_setting(name: str, value: str) -> bool:
     match strength(name):
         case Strength.STRONG:
             return _SETTING_OF_STRONG.fullmatch(value) is None
+        case Strength.LIKELY:
+            return _SETTING.fullmatch(value) is None or _is_secret_number(name, value)
         case Strength.WEAK:
             return _SETTING.fullmatch(value) is None
     return False
+
+
+def _is_secret_number(name: str, value: str) -> bool:
+    """AUTH_TOKEN of ten digits; not `USE_AUTH_TOKEN=1`, `IMG_TOKEN=...` of a vocabulary."""
+    least = _LEAST_OF_ACCOUNT if _is_of_account(name) else _LEAST_DIGITS
+    return value.isdecimal() and len(value) >= least
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -191,7 +247,7 @@ def found_in(text: str) -> Iterator[Found]:
     yield from _shapes(text)
     for match in _PAIR.finditer(text):
         group = match.lastindex or 0  # what is before it may be a value itself: `failed: token=x`
-        if _is_pair(match[1], match[group], quoted=group != 4):
+        if _is_pair(match[1], match[group], quoted=group != 4 or _is_shell_line(match)):
             yield Found(f"value of {match[1][:60]!r}", match[group], match.start(group))
     if "machine" in text:
         yield from (Found("password of a netrc", match[1], match.start(1)) for match in _NETRC.finditer(text))
@@ -208,14 +264,55 @@ def _shapes(text: str) -> Iterator[Found]:
 
 def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
     """In a text a name says less than in an environment: it may be prose or source code."""
-    if len(value) < 3 or _TEMPLATE.search(value) or _PATH.fullmatch(value) or " " in value:
+    if len(value) < 3 or _TEMPLATE.search(value) or _PATH.fullmatch(value):
         return False
+    if " " in value:
+        return quoted and _is_passphrase(name, value)
     match strength(name):
         case Strength.STRONG:
             return _SETTING_OF_STRONG.fullmatch(value) is None and (quoted or _is_no_code(value))
+        case Strength.LIKELY:
+            return _is_carried(name, value, quoted=quoted) or _is_likely(name, value, quoted=quoted)
         case Strength.WEAK:
             return _is_carried(name, value, quoted=quoted)
     return False
+
+
+def _is_shell_line(match: re.Match[str]) -> bool:
+    """`DB_PASS=...` on a line of its own, as in `.env`: what stands there without quotes is no name of a program's."""
+    text, name = match.string, match[1]
+    alone = text[match.end(4) : match.end(4) + 1] in ("", "\n", "\r")
+    before = text[max(match.start() - 8, 0) : match.start()].rpartition("\n")[2]
+    tight = match.start(4) == match.end(1) + 1 and text[match.end(1)] == "="
+    return name.isupper() and alone and tight and before in ("", "export ") and _SETTING.fullmatch(match[4]) is None
+
+
+def _is_passphrase(name: str, value: str) -> bool:
+    """Words in quotes that no message is made of."""
+    words = _words(name)
+    ends = bool(words) and (_kind(words) == "PASSPHRASE" or _kind(words).endswith(("PASSWORD", "PASSWD", "SECRET")))
+    return ends and _PHRASE.fullmatch(value) is not None and _PROSE.search(value) is None
+
+
+def _is_likely(name: str, value: str, *, quoted: bool) -> bool:
+    """What is written after SMTP_PASS or ADMIN_TOKEN; not `access_token = "access_token"`, `smtp_auth: login`."""
+    if value.isdecimal():
+        return _is_secret_number(name, value)
+    if not (_is_of_account(name) or name.isupper()) or _SETTING.fullmatch(value) or not (quoted or _is_no_code(value)):
+        return False
+    has_digit = any(character.isdigit() for character in value)
+    if _kind(_words(name)) == "AUTH":
+        return has_digit and len(value) >= _LEAST_AUTH and _SCHEME.fullmatch(value) is None
+    return len(value) >= (_LEAST_OF_ACCOUNT if has_digit else LEAST_KNOWN) and not strength(value)
+
+
+def _is_basic(value: str) -> bool:
+    """Whether it is a user and a password as the header of HTTP holds them."""
+    try:
+        decoded = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return len(value) >= _LEAST_AUTH and re.fullmatch(rb"[!-9;-~]+:[ -~]+", decoded) is not None
 
 
 def _last_word(name: str) -> str:
@@ -233,6 +330,8 @@ def _is_carried(name: str, value: str, *, quoted: bool) -> bool:
     if not _WEAK.fullmatch(word):
         return False
     short = quoted and word.rstrip("0123456789") not in _ID_WORDS and len(value) >= LEAST_KNOWN
+    if word == "AUTH" and _is_basic(value):
+        return True
     return looks_random(value) or (short and any(character.isdigit() for character in value))
 
 
@@ -269,11 +368,15 @@ def known_values(environ: Mapping[str, str], words: Sequence[str]) -> tuple[str,
 
 def worth_a_search(values: Iterable[str]) -> tuple[str, ...]:
     """Of `values` those that say something where they are met: not `true`, not 4096, not `postgres`."""
-    return tuple(sorted({v for v in values if len(v) >= LEAST_KNOWN and not _COMMON.fullmatch(v) and "\0" not in v}))
+    return tuple(sorted({v for v in values if len(v) >= LEAST_KNOWN and not _is_common(v) and "\0" not in v}))
+
+
+def _is_common(value: str) -> bool:
+    return _COMMON.fullmatch(value) is not None and not (value.isdecimal() and len(value) >= LEAST_NUMBER_KNOWN)
 
 
 def _is_sure(name: str, value: str) -> bool:
-    return strength(name) is Strength.STRONG or looks_random(value)
+    return strength(name) >= Strength.LIKELY or looks_random(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

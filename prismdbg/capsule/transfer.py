@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -55,8 +56,12 @@ def create(target: Path) -> BinaryIO:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """For reading; a link is refused."""
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    """For reading. `OSError` for a link, and for a pipe or a device, which may hold whoever opens or reads it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def require_content(path: Path) -> None:

@@ -36,6 +36,13 @@ def load_image(criu: Criu, path: Path) -> list[Entry]:
     return _load(criu, path)[1]
 
 
+def first_of(entries: list[Entry], path: Path) -> Entry:
+    """`CapsuleError` where the image has none."""
+    if not entries:
+        raise CapsuleError(f"the process image {path} is empty", hint=_HINT)
+    return entries[0]
+
+
 def edit_image(criu: Criu, source: Path, target: Path, entries: list[Entry]) -> None:
     """Writes `source` again as `target` with these entries."""
     image = {"magic": _load(criu, source)[0], "entries": entries}

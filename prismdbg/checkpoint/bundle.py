@@ -68,6 +68,12 @@ def find() -> Criu:
     raise FacilityError("no CRIU works here: " + ("; ".join(refused) or "none is installed"), hint=_HINT)
 
 
+def reader() -> Criu | None:
+    """One whose bindings read images; none is run, and none need work here. None where there is none."""
+    found = (_read(folder) for folder in _candidates())
+    return next((criu for criu in found if criu is not None and criu.python_path.is_dir()), None)
+
+
 def build() -> Criu:
     """`find`, and where that finds none a bundle from Debian's packages (about 15 s, needs a mirror)."""
     try:

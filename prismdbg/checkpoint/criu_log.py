@@ -15,6 +15,7 @@ _NOISE = (
     "Restoring FAILED",
     "tun: Unable to create tun",
     "Can't umount",
+    "Couldn't save /run/criu.kdat",  # the starter keeps that file from it
 )
 
 _HINTS: tuple[tuple[str, str], ...] = (

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from prismdbg.checkpoint.bindings import Entry, load_image
+from prismdbg.checkpoint.bindings import Entry, first_of, load_image
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
@@ -22,7 +22,7 @@ _KNOWN = re.compile(
     r"(core|fdinfo|fs|ids|itimers|mm|pagemap|pagemap-shmem|pages|posix-timers|rlimit|sigacts|tcp-stream|ghost-file"
     r"|signal-[ps]|signal)-[0-9a-f]+"
     r"|files|inventory|pstree|seccomp|timens-0|tty-info|tty-data|pipes-data|fifo-data|remap-fpath|filelocks|sk-queues"
-    r"|memfd|inotify-wd|eventpoll-tfd|ext-files|stats-dump|stats-restore"
+    r"|memfd|eventpoll-tfd|stats-dump|stats-restore"
 )
 _KINDS = frozenset(
     ("REG", "PIPE", "FIFO", "INETSK", "UNIXSK", "EVENTFD", "EVENTPOLL", "INOTIFY", "SIGNALFD", "NETLINKSK", "TTY")
@@ -50,17 +50,21 @@ def check_images(criu: Criu, images: Path) -> None:
     for entry in load_image(criu, images / "files.img"):
         _check_file(entry)
     for path in images.glob("ghost-file-*.img"):
-        _check_ghost(path.name, load_image(criu, path)[0])
+        _check_ghost(path.name, _first(criu, path))
 
 
 def _check_namespaces(criu: Criu, images: Path) -> None:
     """Every process must be in those that criu itself was in: then none is made."""
-    own = load_image(criu, images / "inventory.img")[0].get("root_ids", {})
+    own = _first(criu, images / "inventory.img").get("root_ids", {})
     for path in images.glob("ids-*.img"):
-        found = load_image(criu, path)[0]
+        found = _first(criu, path)
         for name in _NAMESPACES:
             if found.get(name) != own.get(name):
                 _refuse(f"asks for another namespace ({name.removesuffix('_id')})")
+
+
+def _first(criu: Criu, path: Path) -> Entry:
+    return first_of(load_image(criu, path), path)
 
 
 def _check_file(entry: Entry) -> None:

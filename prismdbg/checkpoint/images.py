@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from prismdbg.checkpoint.bindings import Entry, edit_image, load_image, write_image
+from prismdbg.capsule.rank_path import too_long
+from prismdbg.checkpoint.bindings import Entry, edit_image, first_of, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.image_check import check_images, socket_name
 from prismdbg.errors import CapsuleError
@@ -86,9 +87,9 @@ def read(criu: Criu, images: Path) -> ProcessImage:
     pids = [int(entry["pid"]) for entry in tree]
     creds = _creds(_first(criu, images / f"core-{pids[0]}.img"))
     place = _first(criu, images / f"fs-{pids[0]}.img")
-    memories = [path for pid in pids if (path := images / f"mm-{pid}.img").exists()]  # a dead child has none
-    mapped = {number for path in memories for number in _mapped(_first(criu, path))}
-    return ProcessImage(
+    memories = [memory for pid in pids if (memory := images / f"mm-{pid}.img").exists()]  # a dead child has none
+    mapped = {number for memory in memories for number in _mapped(_first(criu, memory))}
+    image = ProcessImage(
         root_pid=pids[0],
         pids=tuple(sorted({int(thread) for entry in tree for thread in entry.get("threads", ())})),
         leads_session=int(root["sid"]) == pids[0],
@@ -100,6 +101,19 @@ def read(criu: Criu, images: Path) -> ProcessImage:
         unix_sockets=tuple(sorted(_unix_sockets(files))),
         standards=tuple(_standards(criu, images, pids[0], files)),
     )
+    for path in (*image.folders, *(file.path for file in image.files)):
+        if reason := too_long(path):
+            raise CapsuleError(f"the process image names the path {path[:80]!r}, which {reason}", hint=_HINT)
+    return image
+
+
+def require_restorable(criu: Criu, images: Path) -> None:
+    """`CapsuleError` where a restore would refuse them: everything that it reads is read, nothing is run."""
+    check_images(criu, images)
+    read(criu, images)
+    for core in images.glob("core-*.img"):
+        for entry in load_image(criu, core):
+            _harmless(entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +147,7 @@ def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
     """Empty for a dead child, which has none."""
     if not (ids := images / f"ids-{pid}.img").exists():
         return []
-    table = images / f"fdinfo-{load_image(criu, ids)[0]['files_id']}.img"
+    table = images / f"fdinfo-{_first(criu, ids)['files_id']}.img"
     return load_image(criu, table) if table.exists() else []
 
 
@@ -141,8 +155,8 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
     Small edited copies of `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, and no limits
-    that a container may not set. All else are links to `seen_as`, the path under which the restoring container sees
-    `images`.
+    that a container may not set; and of `files.img` where files are watched, without the watches. All else are links to
+    `seen_as`, the path under which the restoring container sees `images`.
     `CapsuleError` for images that ask criu for more than to bring processes back.
     """
     if not seen_as.is_absolute():
@@ -157,6 +171,8 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
             continue
         if source.name.startswith("core-") and source.suffix == ".img":
             edit_image(criu, source, target, [_harmless(entry) for entry in load_image(criu, source)])
+        elif source.name == "files.img" and any(map(_watches, entries := load_image(criu, source))):
+            edit_image(criu, source, target, [_unwatching(entry) for entry in entries])
         elif source.suffix == ".img" or source.name.startswith("stats-"):
             target.symlink_to(seen_as / source.name)
 
@@ -178,16 +194,23 @@ def _harmless(core: Entry) -> Entry:
     return core
 
 
+def _watches(file: Entry) -> bool:
+    return bool(file.get("ify", {}).get("wd"))
+
+
+def _unwatching(file: Entry) -> Entry:
+    """criu finds what is watched by the kernel's handle for it, with all rights: a file of this machine, not of the
+    rank's place."""
+    return Entry({**file, "ify": Entry({**file["ify"], "wd": []})}) if _watches(file) else file
+
+
 def _creds(core: Entry) -> Entry:
     creds: Entry = core["thread_core"]["creds"]
     return creds
 
 
 def _first(criu: Criu, path: Path) -> Entry:
-    entries = load_image(criu, path)
-    if not entries:
-        raise CapsuleError(f"the process image {path} is empty", hint=_HINT)
-    return entries[0]
+    return first_of(load_image(criu, path), path)
 
 
 def _mapped(memory: Entry) -> Iterator[int]:

@@ -8,6 +8,7 @@ import click
 
 from prismdbg.capsule import layout
 from prismdbg.cli import output_file, render, what_if_options
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.cli.param_types import seconds
 from prismdbg.errors import UsageError
 from prismdbg.predict import graph_file
@@ -16,6 +17,7 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.workflows.captured_rank import CapturedRequest, captured_graph, with_captured
 from prismdbg.workflows.graph_build import GraphRequest, build_graph
 from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.workflows.sealed import Keys
 
 GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 
@@ -39,6 +41,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
     "-o", "--output", type=click.Path(path_type=Path),
     help="The file to write.  [default: graph.npz in RUN, CAPSULE.graph.npz]",
 )  # fmt: skip
+@archive_keys
 def command(
     path: Path,
     mesh_text: str | None,
@@ -52,6 +55,7 @@ def command(
     allow_writes: bool,
     timeout: float,
     output: Path | None,
+    keys: Keys,
 ) -> None:
     """Make the graph of one iteration from the logs of RUN, a recorded or an emulated job, or from one CAPSULE.
 
@@ -69,6 +73,7 @@ def command(
     def of_capsule(capsule: Path) -> CapturedRequest:
         return CapturedRequest(
             capsule=capsule,
+            keys=keys,
             step=None if is_run else step,
             replay=not no_replay,
             runtime=runtime or "",

@@ -11,7 +11,7 @@ import click
 from prismdbg.cli.param_types import size
 from prismdbg.runtime.limits import OPTIONS, Asked
 
-_USUAL = "[default: half of this machine, or twice the checkpoint and 4 GiB]"
+_USUAL = "[default: half of this machine, or twice what the recorded rank held and 4 GiB]"
 
 
 def limits(command: Callable[..., Any]) -> Callable[..., Any]:

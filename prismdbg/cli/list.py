@@ -9,6 +9,7 @@ import click
 
 from prismdbg.cli import render
 from prismdbg.workflows import shelf
+from prismdbg.workflows.agent_sockets import remove_dead_sockets
 
 
 @click.command()
@@ -20,6 +21,7 @@ def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> Non
     if environments:
         _list_environments(as_json)
         return
+    remove_dead_sockets()
     items = [item for folder in folders or (Path(),) for item in shelf.find(folder)]
     if as_json:
         render.emit_json(

@@ -11,10 +11,11 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.cli import render
+from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.errors import UsageError
 from prismdbg.model.counted import counted
-from prismdbg.workflows.pack import Seal, pack
-from prismdbg.workflows.sealed import ENCRYPTED_SUFFIX, signature_path
+from prismdbg.workflows.pack import Seal, opened, pack
+from prismdbg.workflows.sealed import ENCRYPTED_SUFFIX, Keys, signature_path
 from prismdbg.workflows.secret_search import report
 from prismdbg.workflows.share import masked, require_shareable
 
@@ -29,6 +30,7 @@ from prismdbg.workflows.share import masked, require_shareable
     "--encrypt-to", multiple=True, metavar="RECIPIENT", help="Encrypt to this age or SSH public key, or a file of them."
 )
 @click.option("--sign", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this SSH key, beside the file.")
+@archive_keys
 def command(
     capsule: Path,
     output: Path | None,
@@ -37,12 +39,13 @@ def command(
     share_anyway: bool,
     encrypt_to: tuple[str, ...],
     sign: Path | None,
+    keys: Keys,
 ) -> None:
-    """Make one tar.zst of CAPSULE. Every byte is compared with the manifest on the way.
+    """Make one tar.zst of CAPSULE, a folder or a packed file. Every byte is compared with the manifest on the way.
 
     Without --share it is for yourself: it holds what CAPSULE holds, which `inspect --secrets` lists. With --share it
-    is searched for secrets, and nothing is made while one is kept in it. Memory of a process checkpoint cannot be
-    searched exhaustively: such a capsule is packed for others with --share-anyway only.
+    is searched for secrets by rules, which miss some, and nothing is made while one is kept in it. Memory of a process
+    checkpoint cannot be searched exhaustively: such a capsule is packed for others with --share-anyway only.
 
     --redact changes the packed copy: where a masked value was used, a replay takes another way.
 
@@ -52,16 +55,16 @@ def command(
         raise UsageError("--redact is for a capsule that is shared", hint="give --share, too")
     if share_anyway and (share or redact):
         raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
-    whole = Capsule.open(capsule)
     suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if encrypt_to else "")
-    target = output or capsule.resolve().with_name(capsule.resolve().name + suffix)
-    with _chosen(whole, share=share, redact=redact) as packed:
-        size_bytes = _pack(packed, target, Seal(recipients=encrypt_to, key=sign))
+    named = capsule.resolve().name.removesuffix(ENCRYPTED_SUFFIX).removesuffix(layout.PACKED_SUFFIX)
+    target = output or capsule.resolve().with_name(named + suffix)
+    with opened(capsule, keys) as whole:
+        with _chosen(whole, share=share, redact=redact) as packed:
+            size_bytes = _pack(packed, target, Seal(recipients=encrypt_to, key=sign))
+        kept = len(report(whole).kept) if share_anyway else 0
     render.say(f"{render.size(whole.manifest.size_bytes)} packed into {render.size(size_bytes)}")
     if share_anyway:
-        render.say(
-            f"it holds {counted(len(report(whole).kept), 'secret')} or places of one: prismdbg inspect --secrets"
-        )
+        render.say(f"it holds {counted(kept, 'secret')} or places of one: prismdbg inspect --secrets")
     elif whole.manifest.contains_raw_memory:
         render.say("it holds the rank's raw memory: give it only to those who may see what the rank knew")
     if sign is not None:

@@ -10,10 +10,9 @@ from prismdbg.cli import render
 from prismdbg.cli.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.param_types import ranks as rank_list
 from prismdbg.cli.param_types import size
-from prismdbg.errors import PrismError, UsageError
+from prismdbg.errors import UsageError
 from prismdbg.workflows.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.workflows.record import RecordRequest, record
-from prismdbg.workflows.run_report import report
 from prismdbg.workflows.supervisor import Policy
 
 
@@ -86,13 +85,7 @@ def command(
         memory_cap=memory_cap,
         policy=policy,
     )
-    code = record(request, lambda text: render.say(f"prismdbg: {text}"))
-    try:
-        for line in report(output):
-            render.say(f"prismdbg: {line}")
-    except (PrismError, OSError) as error:  # the job's exit code is the answer, whatever became of the run folder
-        render.say(f"prismdbg: {error}")
-    return code
+    return record(request, lambda text: render.say(f"prismdbg: {text}"))
 
 
 def _window(text: str) -> int:

@@ -9,6 +9,7 @@ import click
 from prismdbg.cli import render
 from prismdbg.cli.param_types import size
 from prismdbg.workflows import shelf
+from prismdbg.workflows.agent_sockets import remove_dead_sockets
 
 
 @click.command()
@@ -40,6 +41,7 @@ def command(
         return
     if not paths:
         raise click.UsageError("say what to remove: PATHS, or --environments")
+    remove_dead_sockets()
     if keep is None and keep_bytes is None:
         items = [_described(path) for path in paths]
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli import render
+from prismdbg.workflows.agent_sockets import remove_dead_sockets
 from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.run_folder import RunFolder
 from prismdbg.workflows.run_report import rank_states, report
@@ -18,6 +19,7 @@ from prismdbg.workflows.run_report import rank_states, report
 def command(run: Path, as_json: bool) -> None:
     """Show the ranks of RUN: where each is, what is kept of it, and how much that is."""
     folder = RunFolder.existing(run)
+    remove_dead_sockets()
     states = rank_states(folder)
     if as_json:
         emulated = read_emulated(folder)

@@ -12,6 +12,7 @@ from prismdbg.cli import render
 from prismdbg.cli.archive_keys import archive_keys
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.workflows.agent_sockets import remove_dead_sockets
 from prismdbg.workflows.evidence import gather
 from prismdbg.workflows.sealed import Keys
 
@@ -30,6 +31,7 @@ def command(run: Path, as_json: bool, keys: Keys) -> None:
 
     certain: the logs show it. likely: it explains them. hint: worth a look.
     """
+    remove_dead_sockets()
     diagnosis = diagnose(gather(run, keys))
     if as_json:
         render.emit_json({"run": str(run), **diagnosis.to_json()})

@@ -28,7 +28,8 @@ class Evidence:
 
     world_size: 0 where nothing says it. silent: ranks whose process is gone and that said neither an exit code nor an
     exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
-    that it was gone before any other. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
+    that it was gone before any other; deaths_seen_late: only likely so, for what ended it, or whether another died
+    before it, was not seen. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
     ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
@@ -41,6 +42,7 @@ class Evidence:
     damaged: Mapping[int, str] = field(default_factory=dict)
     silent: frozenset[int] = frozenset()
     died_first: int | None = None
+    deaths_seen_late: bool = False
     is_running: bool = False
     ended_wall_ns: int = 0
     asked_only: tuple[int, ...] = ()

@@ -62,10 +62,11 @@ class Raised(Verdict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died(Verdict):
-    """`followers`: ranks that failed or ended after it."""
+    """`followers`: ranks that failed or ended after it. seen_late: as `deaths_seen_late` of the evidence."""
 
     last: Call | None
     followers: tuple[int, ...]
+    seen_late: bool = False
 
     kind = "died"
 
@@ -80,7 +81,9 @@ class Died(Verdict):
     @property
     def lines(self) -> tuple[str, ...]:
         lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
-        if self.certainty is not Certainty.CERTAIN:
+        if self.seen_late:
+            lines.append("its death was seen late: what ended it, or whether another died before it, is not known")
+        elif self.certainty is not Certainty.CERTAIN:
             lines.append("the other ranks' connections were closed before anything else was said")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} ended after it")
@@ -91,7 +94,7 @@ def find_failures(evidence: Evidence) -> list[Verdict]:
     """The first exception, and whatever else was raised outside of a collective; or the rank that died before that."""
     raised = [(rank, note) for rank, log in evidence.logs.items() for note in log.notes if note.kind == "incident"]
     raised.sort(key=lambda item: evidence.wall_ns(item[0], item[1].time_ns))
-    outside = [item for item in raised if _inside(evidence.logs[item[0]], item[1]) is None]
+    outside = [item for item in raised if raised_inside(evidence.logs[item[0]], item[1]) is None]
     dead = first_dead(evidence)
     if dead is not None and not outside:
         return [_died(evidence, dead, [rank for rank, _ in raised])]
@@ -114,7 +117,7 @@ def first_dead(evidence: Evidence) -> int | None:
 
 def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, followers: tuple[int, ...]) -> Raised:
     log = evidence.logs[rank]
-    inside = _inside(log, note)
+    inside = raised_inside(log, note)
     return Raised(
         certainty=certainty,
         began_wall_ns=evidence.wall_ns(rank, note.time_ns),
@@ -131,12 +134,14 @@ def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, fol
 
 def _died(evidence: Evidence, rank: int, raised: list[int]) -> Died:
     last = last_call(evidence.logs[rank]) if rank in evidence.logs else None
+    certain = rank == evidence.died_first and not evidence.deaths_seen_late
     return Died(
-        certainty=Certainty.CERTAIN if rank == evidence.died_first else Certainty.LIKELY,
+        certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
         began_wall_ns=evidence.wall_ns(rank, last.collective.time_created_ns) if last is not None else 0,
         ranks=(rank,),
         last=last,
         followers=tuple(sorted((evidence.silent | set(raised)) - {rank})),
+        seen_late=rank == evidence.died_first and evidence.deaths_seen_late,
     )
 
 
@@ -146,7 +151,7 @@ def last_call(log: RankLog) -> Call | None:
     return Call(rank=log.rank, collective=max(log.collectives, key=lambda collective: collective.record_id))
 
 
-def _inside(log: RankLog, note: Note) -> Collective | None:
+def raised_inside(log: RankLog, note: Note) -> Collective | None:
     """The collective the rank was in, or that had just failed, when it raised."""
     before = [c for c in log.collectives if c.time_created_ns <= note.time_ns]
     if not before:

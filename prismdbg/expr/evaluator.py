@@ -185,11 +185,15 @@ class _Evaluation:
         return self._environment.item(owner, keys[0] if len(keys) == 1 else tuple(keys), self._environment.kinds)
 
     def _key(self, key: Any) -> Any:
-        """An object of the program is one that a mapping may hold: it is looked for by identity."""
+        """An object of the program is one that a mapping may hold: it is looked for by identity. A container of the
+        program's own, and whatever bounds a slice, would be asked for its `__index__`."""
         if type(key) is slice:
-            return slice(*(None if part is None else self._operand(part) for part in (key.start, key.stop, key.step)))
+            return slice(*(None if part is None else self._plain(part) for part in (key.start, key.stop, key.step)))
         key = objects.builtin(self._environment.operand(key))
-        return objects.compared(key, self._environment.kinds) if objects.is_a(key, objects.CONTAINERS) else key
+        return self._plain(key) if objects.is_a(key, objects.CONTAINERS) else key
+
+    def _plain(self, value: Any) -> Any:
+        return objects.compared(self._environment.operand(value), self._environment.kinds)
 
     def _attribute(self, owner: Any, name: str) -> Any:
         try:

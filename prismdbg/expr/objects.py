@@ -215,9 +215,9 @@ def contains(value: Any, container: Any, kinds: frozenset[type]) -> bool:
     """`value in container`."""
     kind = type(container)
     if exactly(container, kinds):
-        return bool(operand(value, kinds) in container)
+        return bool(compared(value, kinds) in container)
     if issubclass(kind, (str, bytes, bytearray)):
-        return bool(builtin(value) in builtin(container))
+        return _is_plain(builtin(value)) and bool(builtin(value) in builtin(container))
     if kind is range:
         return _is_plain(builtin(value)) and builtin(value) in container
     if not issubclass(kind, CONTAINERS):

@@ -9,8 +9,9 @@ from typing import NoReturn, TypeVar
 import yaml
 
 from prismdbg.errors import UsageError
+from prismdbg.predict.bounded_yaml import BoundedLoader
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 256 << 10
 
 T = TypeVar("T")
 
@@ -83,7 +84,8 @@ class Value:
 
 def read(path: Path) -> Value:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="give a YAML file") from error
     return parse(text, str(path))
@@ -93,10 +95,8 @@ def parse(text: str, file: str) -> Value:
     if len(text) > MAX_BYTES:
         raise UsageError(f"{file} is larger than {MAX_BYTES} bytes", hint="give a cluster file")
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise UsageError(f"{file} uses YAML aliases", hint="write the values out")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
+        node = BoundedLoader(text).root()
+    except yaml.YAMLError as error:
         raise UsageError(
             f"{file} is not YAML: {str(error)[:300]}", hint="examples/emulation/cluster.yaml is one"
         ) from error

@@ -28,6 +28,7 @@ Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 _RETRY_S = 0.2
+_ACCEPT_S = 3600.0  # then it waits again
 _SPARE_FILES = 16  # that clients leave to the program
 
 
@@ -81,9 +82,14 @@ class Agent:
                     self._ended(error)
 
     def _accept(self) -> None:
+        """With a time limit Python waits in poll(2). A thread that waits in accept(2) holds the number of the next
+        descriptor, and a program with one left would have none."""
+        self._socket.settimeout(_ACCEPT_S)
         while True:
             try:
                 client, _ = self._socket.accept()
+            except TimeoutError:
+                continue
             except OSError as error:
                 if error.errno not in _PASSING:
                     raise

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from prismdbg.errors import PrismError
-from prismdbg.rank import alone, triggers
+from prismdbg.rank import alone, disk_limit, triggers
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.config import RankConfig
 from prismdbg.rank.counters import Counters
@@ -22,6 +22,7 @@ def begin_replay(config: RankConfig) -> None:
 
     Only the first process that comes here: those that it starts inherit its environment and are not replayed.
     """
+    disk_limit.end_there()
     try:
         (Path(config.socket_dir) / "replay.pid").open("x").write(str(os.getpid()))
     except FileExistsError:

@@ -1,7 +1,6 @@
 """Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log_format.py`.
 
-A full disk is told when a segment is made. Here the thread that records writes, whatever the file system; the native
-recorder leaves to another thread what may have to wait for a server.
+A full disk is told when a segment is made. What may have to wait for a server is left to another thread (`outlet`).
 """
 
 from __future__ import annotations
@@ -12,11 +11,13 @@ import fcntl
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.dtypes import NUMBERS
+from prismdbg.rank.outlet import Outlet
 
 RESERVE_BYTES = 1024  # at the end of a segment: the last NOTE when no other segment can be had
 
@@ -61,6 +62,31 @@ class Segment:
                 os.close(self._descriptor)
 
 
+class DistantSegment:
+    """As `Segment`, on a file system with a server: nothing of it is open but while the outlet's thread writes, for a
+    process cannot end while a server owes it the closing of a file."""
+
+    def __init__(self, outlet: Outlet, path: Path, size_bytes: int, *, existing: bool = False) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._outlet = outlet
+        if not existing:
+            outlet.do(0, lambda: Segment(path, size_bytes).close())
+
+    def write(self, at: int, head: bytes, rest: bytes) -> None:
+        self._outlet.do(len(head) + len(rest), partial(self._write, at, head, rest))
+
+    def _write(self, at: int, head: bytes, rest: bytes) -> None:
+        segment = Segment(self.path, self.size_bytes, existing=True)
+        try:
+            segment.write(at, head, rest)
+        finally:
+            segment.close()
+
+    def close(self) -> None:
+        pass
+
+
 def _open(path: Path, flags: int) -> int:
     """Never one of the standard streams' numbers: a program that has closed one takes the next file for it."""
     descriptor = os.open(path, flags, 0o600)
@@ -85,8 +111,9 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 class LogWriter:
     """Appends records. Thread safe. Raises `OSError` when a segment cannot be made; the caller fails open."""
 
-    def __init__(self, folder: Path, rank: int, segment_bytes: int = fmt.EVENT_SEGMENT_BYTES) -> None:
+    def __init__(self, outlet: Outlet, folder: Path, rank: int, segment_bytes: int = fmt.EVENT_SEGMENT_BYTES) -> None:
         self.folder = folder
+        self._outlet = outlet
         self._rank = rank
         self._segment_bytes = segment_bytes
         self._lock = threading.RLock()
@@ -94,7 +121,8 @@ class LogWriter:
         self._stacks: dict[tuple[Frame, ...], int] = {(): 0}
         self._index = -1
         self._offset = 0
-        self._segment: Segment | None = None
+        self._segment: Segment | DistantSegment | None = None
+        self._size_bytes = 0  # of the segment that is written
         self._held: list[tuple[int, bytes]] = []
         self.written_bytes = 0
         self._next_segment()
@@ -154,8 +182,7 @@ class LogWriter:
     def reopen(self) -> None:
         with self._lock:
             if self._segment is None:
-                path = self.folder / fmt.event_segment(self._index)
-                self._segment = Segment(path, path.stat().st_size, existing=True)
+                self._segment = self._open_segment(self._index, self._size_bytes, existing=True)
                 held, self._held = self._held, []
                 for kind, body in held:
                     self.append(kind, body)
@@ -163,7 +190,7 @@ class LogWriter:
     def _next_segment(self, at_least: int = 0) -> None:
         index = self._index + 1
         size = max(self._segment_bytes, fmt.HEADER.size + at_least + RESERVE_BYTES + fmt.RECORD.size)
-        segment = Segment(self.folder / fmt.event_segment(index), size)
+        segment = self._open_segment(index, size)
         header = fmt.HEADER.pack(
             fmt.MAGIC,
             fmt.VERSION,
@@ -178,7 +205,13 @@ class LogWriter:
         if self._segment is not None:
             self._store(fmt.Kind.END, b"", fmt.RECORD.size)
             self._segment.close()
-        self._segment, self._index, self._offset = segment, index, fmt.HEADER.size
+        self._segment, self._index, self._offset, self._size_bytes = segment, index, fmt.HEADER.size, size
+
+    def _open_segment(self, index: int, size_bytes: int, *, existing: bool = False) -> Segment | DistantSegment:
+        path = self.folder / fmt.event_segment(index)
+        if self._outlet.is_direct:
+            return Segment(path, size_bytes, existing=existing)
+        return DistantSegment(self._outlet, path, size_bytes, existing=existing)
 
 
 def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
@@ -202,7 +235,8 @@ class PayloadWriter:
     Nothing is mapped and nothing stays open: a process image holds none of it, and a full disk is an `OSError`.
     """
 
-    def __init__(self, folder: Path, segment_bytes: int) -> None:
+    def __init__(self, outlet: Outlet, folder: Path, segment_bytes: int) -> None:
+        self._outlet = outlet
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
@@ -223,7 +257,10 @@ class PayloadWriter:
             longest = min(self._segment_bytes, limit_bytes // 4) if limit_bytes else self._segment_bytes
             if self._index < 0 or start + size > longest:
                 self._index, start = self._index + 1, 0
-            self._append(parts, start)
+            if not self._outlet.is_direct:  # the program goes on to use them
+                parts = [memoryview(bytes(part)) for part in parts]
+            path = self._folder / fmt.payload_segment(self._index)
+            self._outlet.do(size, partial(_append, path, parts, start))
             self._sizes[self._index] = -(-(start + size) // 64) * 64
             self._last_step[self._index] = step
             if limit_bytes:
@@ -236,16 +273,6 @@ class PayloadWriter:
             for index in [i for i, last in self._last_step.items() if last < step and i != self._index]:
                 self._drop(index)
 
-    def _append(self, parts: list[memoryview], position: int) -> None:
-        path = self._folder / fmt.payload_segment(self._index)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            for part in parts:
-                _write_all(descriptor, part.cast("B"), position)
-                position += part.nbytes
-        finally:
-            os.close(descriptor)
-
     def _drop_above(self, limit_bytes: int) -> None:
         for index in sorted(self._sizes):
             if self.total_bytes <= limit_bytes or index == self._index:
@@ -253,6 +280,17 @@ class PayloadWriter:
             self._drop(index)
 
     def _drop(self, index: int) -> None:
-        (self._folder / fmt.payload_segment(index)).unlink(missing_ok=True)
+        path = self._folder / fmt.payload_segment(index)
+        self._outlet.do(0, partial(path.unlink, missing_ok=True))
         self._sizes.pop(index, None)
         self._last_step.pop(index, None)
+
+
+def _append(path: Path, parts: list[memoryview], position: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for part in parts:
+            _write_all(descriptor, part.cast("B"), position)
+            position += part.nbytes
+    finally:
+        os.close(descriptor)

@@ -76,11 +76,13 @@ def build(cache_dir: Path) -> Path:
         raise FacilityError(
             "no C++ compiler found for the native recorder", hint="install g++, or record with the Python kernels"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with partial_folder(target.parent / "build") as folder:
+    with partial_folder(
+        target.parents[1] / "build"
+    ) as folder:  # one place: what a killed build left, any build removes
         objects = _compile_all(compiler, folder)
-        linked = folder / target.name
+        linked = folder / "linked"
         _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *_LIBRARIES])
+        target.parent.mkdir(exist_ok=True)
         linked.replace(target)
     return target
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import sys
@@ -23,6 +24,7 @@ from prismdbg.rank import fingerprint, kernels
 from prismdbg.rank.call import Call, Redispatch, metas
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.log_writer import LogWriter, PayloadWriter, encode_tensors
+from prismdbg.rank.outlet import Outlet
 from prismdbg.rank.quiet import ours
 from prismdbg.rank.recorder import Rescuer
 from prismdbg.rank.sparse import dense_parts
@@ -38,6 +40,7 @@ class PythonRecorder:
 
     def __init__(self) -> None:
         self._counters = Counters()
+        self._outlet: Outlet | None = None
         self._log: LogWriter | None = None
         self._payloads: PayloadWriter | None = None
         self._mode = 0
@@ -55,6 +58,7 @@ class PythonRecorder:
         self._rescuer: Rescuer | None = None
         self._events = 0
         self.now_ns: Callable[[], int] = time.monotonic_ns
+        atexit.register(self.tidy)
 
     # what steers it
 
@@ -68,8 +72,9 @@ class PythonRecorder:
         fingerprints: bool,
         nan_check: bool,
     ) -> None:
-        self._log = LogWriter(Path(folder), rank, event_segment_bytes)
-        self._payloads = PayloadWriter(Path(folder), payload_segment_bytes)
+        self._outlet = outlet = Outlet(Path(folder))
+        self._log = LogWriter(outlet, Path(folder), rank, event_segment_bytes)
+        self._payloads = PayloadWriter(outlet, Path(folder), payload_segment_bytes)
         self._stacks, self._fingerprints, self._nan_check = stacks, fingerprints, nan_check
         if self._lost:
             self._note_lost(self._log)
@@ -106,8 +111,18 @@ class PythonRecorder:
         return sorted(self._in_flight)
 
     def close_log(self) -> None:
-        if self._log is not None:
+        if self._log is not None and self._outlet is not None:
             self._log.close()
+            self._outlet.flush()
+
+    def tidy(self) -> None:
+        """At the end of the program: what is still to be written is."""
+        try:
+            if self._outlet is not None and not self._lost:
+                self._outlet.flush()
+        except OSError as error:
+            self._lost = f"the end of the log is not written: {error}"
+            self._print_lost()
 
     def reopen_log(self) -> None:
         if self._log is not None:
@@ -314,8 +329,11 @@ class PythonRecorder:
                 return
         except Exception:  # the log itself is what fails
             pass
+        self._print_lost()  # said again in the log, should it be opened after all
+
+    def _print_lost(self) -> None:
         with contextlib.suppress(Exception):
-            print(f"prismdbg: {text}", file=sys.stderr)  # said again in the log, should it be opened after all
+            print(f"prismdbg: {self._lost}", file=sys.stderr)
 
     def _note_lost(self, log: LogWriter) -> None:
         moment = Moment(self._counters.step, self._counters.collective)

@@ -22,10 +22,12 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import prismdbg
+from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log_format import Kind, StepSource
 from prismdbg.rank import seeds, state_hash
 from prismdbg.rank.config import ENVIRONMENT_NAME, RankConfig
 from prismdbg.rank.opened_files import OpenedFiles
+from prismdbg.rank.outlet import bounded, is_local
 from prismdbg.rank.recorder import Recorder
 from prismdbg.rank.steps import COUNTER
 from prismdbg.rank.tracing import tracer
@@ -62,7 +64,7 @@ class Recording:
             return self.is_open
         self._opening = True
         try:
-            self._open()
+            self._open() if is_local(Path(self.config.run)) else bounded(self._open)
         except Exception as error:
             self.give_up(f"the log could not be opened: {error}")
         finally:
@@ -90,6 +92,8 @@ class Recording:
             config.fingerprints,
             config.nan_check,
         )
+        if self.lost:  # it took too long, and the program went on without
+            return
         self.folder, self.name = folder, folder.name
         self.recorder.window(*config.payload_window)
         if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
@@ -103,7 +107,7 @@ class Recording:
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
-        self.opened_files.listen(lambda kind, path: self.note(kind, path=path))
+        self.opened_files.listen(self._note_path)
         agent.serve_recording(self, socket_path)
 
     def give_up(self, reason: str) -> None:
@@ -125,6 +129,11 @@ class Recording:
         with contextlib.suppress(Exception):
             body = {"kind": kind, "time_ns": self.now_ns(), "moment": self.moment, **data}
             self.recorder.append(Kind.NOTE, json.dumps(body).encode())
+
+    def _note_path(self, kind: str, path: str, seen_ns: int) -> None:
+        """`seen_ns`: paths from before the log was there are noted later; it says nothing on a virtual clock."""
+        real = self.now_ns is time.monotonic_ns
+        self.note(kind, path=path, **({"seen_ns": seen_ns} if real else {}))
 
     @property
     def moment(self) -> str:
@@ -175,13 +184,22 @@ def describe_group(group: Any) -> dict[str, Any]:
     """Name, global ranks in group order, description and backend, as far as torch knows them already."""
     ranks = c10d._world.pg_group_ranks.get(group)
     members = list(ranks) if ranks else list(range(group.size()))
-    backend = c10d._world.pg_map.get(group, ("", None))[0]
     return {
         "name": group.group_name,
         "ranks": members,
         "desc": group.group_desc or "",
-        "backend": str(backend),
+        "backend": _backend_of(group),
     }
+
+
+def _backend_of(group: Any) -> str:
+    """torch calls a group's backend `undefined` if the program named none, as for a device mesh: then what it chose."""
+    backend = str(c10d._world.pg_map.get(group, ("", None))[0])
+    if backend != "undefined":
+        return backend
+    with contextlib.suppress(RuntimeError):  # no backend is bound to this type of device (yet)
+        return ",".join(sorted({group._get_backend(device).name() for device in group._device_types})) or backend
+    return backend
 
 
 def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, Any]:
@@ -223,13 +241,18 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
 
 def program_environment() -> dict[str, str]:
     """The environment as the program's owner gave it: without what `record` put in."""
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if name and _is_given(name, value)}
     ours = Path(environment.pop(ENVIRONMENT_NAME, "")).parent / "inject"
     entries = [e for e in environment.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e) != ours]
     environment["PYTHONPATH"] = os.pathsep.join(entries)
     if not entries:
         del environment["PYTHONPATH"]
     return environment
+
+
+def _is_given(name: str, value: str) -> bool:
+    """No program is started with a variable that is longer: this one set it itself, and does so in a replay."""
+    return len(os.fsencode(name)) + len(os.fsencode(value)) + 2 <= MAX_STRING_BYTES
 
 
 def start_ticks() -> int:

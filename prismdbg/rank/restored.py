@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismdbg.protocol.wire import Message
-from prismdbg.rank import alone, redacted, triggers
+from prismdbg.rank import alone, disk_limit, redacted, triggers
 from prismdbg.rank.counters import Counters
 from prismdbg.rank.replaying import Replaying
 from prismdbg.rank.steps import COUNTER
@@ -25,6 +25,7 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     replaying.prepare(past_records=int(stats["events"]))
     counters.step, counters.collective = int(stats["step"]), int(stats["collective"])
     alone.install()
+    disk_limit.end_there()
     redacted.install_files(map(str, message.get("redacted_files", ())))
     recording.ended = True
     recording.lost = "changed over to virtual peers"

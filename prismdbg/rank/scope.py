@@ -34,8 +34,12 @@ def environment(lookup: Callable[[str], Any]) -> Environment:
 
 def kinds() -> frozenset[type]:
     """Whose operators are torch's or numpy's."""
-    arrays = getattr(sys.modules.get("numpy"), "ndarray", torch.Tensor)
-    return frozenset((*TENSORS, *VALUES, *_sharded(), arrays))
+    return frozenset((*TENSORS, *VALUES, *_sharded(), _array_kind() or torch.Tensor))
+
+
+def _array_kind() -> Any:
+    """numpy's array, if the program has numpy."""
+    return getattr(sys.modules.get("numpy"), "ndarray", None)
 
 
 def _sharded() -> Iterator[type]:
@@ -48,11 +52,7 @@ def _sharded() -> Iterator[type]:
 def operand(value: Any) -> Any:
     """An array of objects would ask each of them."""
     value = local(value)
-    if (
-        type(value).__name__ == "ndarray"
-        and getattr(type(value), "__module__", "") == "numpy"
-        and value.dtype.hasobject
-    ):
+    if type(value) is _array_kind() and value.dtype.hasobject:
         raise UsageError("an array of objects of the program: its operators are not run here", hint="index it")
     return value
 

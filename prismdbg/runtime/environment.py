@@ -6,7 +6,6 @@ Holds no content. Found by `environment_scan`, turned into a container's image b
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import json_border
+from prismdbg.capsule import json_border, rank_path
 from prismdbg.capsule.json_border import Count, Fields, Word
 from prismdbg.errors import FacilityError
 
@@ -125,7 +124,7 @@ def _read(fields: Fields, folder: str, entry: list[Any]) -> InstalledFile:
         json_border.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
     name, mode, size_bytes, mtime_ns, *target = entry
     path = f"{folder}/{name}"
-    if not path.startswith("/") or os.path.normpath(path) != path or "/" in name or mode > 0o7777:
+    if not rank_path.is_plain(path) or "/" in name or mode > 0o7777:
         fields.fail("folders", f"hold {path[:80]!r}, which is not a plain absolute path with permissions")
     return InstalledFile(path, mode, size_bytes, mtime_ns, *target)
 

@@ -29,12 +29,14 @@ _NAMES = {"memory": "memory", "pids": "processes", "shm": "shared memory (/dev/s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`processes` counts threads as well, as the kernel does."""
+    """`processes` counts threads as well, as the kernel does. recorded_bytes: of memory, what the recorded rank held at
+    its peak; 0 where that is not known."""
 
     memory_bytes: int
     processes: int
     shared_bytes: int
     disk_bytes: int
+    recorded_bytes: int = 0
 
     def text(self, name: str) -> str:
         """The limit of this name, as it is typed."""
@@ -65,6 +67,7 @@ class Asked:
             processes=self.processes or usual.processes,
             shared_bytes=self.shared_bytes or min(usual.shared_bytes, memory_bytes),
             disk_bytes=self.disk_bytes or usual.disk_bytes,
+            recorded_bytes=usual.recorded_bytes,
         )
 
 
@@ -76,20 +79,22 @@ class LimitReached(RuntimeFailure):
 
 
 def reached(name: str, limits: Limits) -> LimitReached:
+    had = f"; the recorded rank held {limits.recorded_bytes / (1 << 20):.0f}MiB" if limits.recorded_bytes else ""
     return LimitReached(
-        f"the replay reached its limit of {_NAMES[name]}: {limits.text(name)}",
+        f"the replay reached its limit of {_NAMES[name]}: {limits.text(name)}{had if name == 'memory' else ''}",
         hint=f"give more with {OPTIONS[name]}, if this program may have it",
     )
 
 
-def usual(image_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
-    """Half of this machine, or twice what the rank's process held and a margin, and never all of it. `folder`: on the
+def usual(recorded_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
+    """Half of this machine, or twice what the recorded rank held and a margin, and never all of it. `folder`: on the
     disk that replays write to."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    memory = min(max(machine // 2, 2 * image_bytes + MARGIN_BYTES), machine * 9 // 10)
+    memory = min(max(machine // 2, 2 * recorded_bytes + MARGIN_BYTES), machine * 9 // 10)
     return Limits(
         memory_bytes=memory,
         processes=PROCESSES,
         shared_bytes=min(memory, MOST_SHARED_BYTES),
         disk_bytes=max(shutil.disk_usage(folder).free // 2, GIB),
+        recorded_bytes=recorded_bytes,
     )

@@ -192,6 +192,10 @@ class RunningRank(Protocol):
     def require_within_limits(self) -> None:
         """`LimitReached` where it ended, and not well, after it had met a limit."""
 
+    def require_no_limit_met(self, *, ends: bool) -> None:
+        """`LimitReached` where it has met a limit, whatever it made of that: for what is no result of the program's
+        then. ends: it is about to end, which is waited for."""
+
 
 class Runtime(Protocol):
     """A place to run ranks in. Called by workflows, once `available` gave no reason against it."""

@@ -14,6 +14,7 @@ from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import CRIU_LOG, STARTER_LOG, Progress, read_progress
 
 _POLL_S = 0.01
+_END_S = 10.0
 
 
 class Place(Protocol):
@@ -91,6 +92,13 @@ class StartedRank:
         said = read_progress(self._spec.session)
         if self.exit_code() and said.limits:
             raise reached(said.limits[0], self._spec.limits)
+
+    def require_no_limit_met(self, *, ends: bool) -> None:
+        deadline = time.monotonic() + (_END_S if ends else 0)
+        while self.exit_code() is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if limits := read_progress(self._spec.session).limits:
+            raise reached(limits[0], self._spec.limits)
 
     def _wait_for_rank(self) -> None:
         deadline = time.monotonic() + self._spec.start_s

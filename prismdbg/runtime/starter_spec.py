@@ -175,7 +175,7 @@ def read_progress(session: Path) -> Progress:
         exit_code=_number(said.get("exited", failed), "code"),
         failure=str(failed.get("what", ""))[:MAX_TEXT],
         criu_failed=failed.get("criu") is True,
-        limits=_limits(said.get("exited", failed).get("limits")),
+        limits=_limits([*_names(said.get("exited", failed)), *_names(said.get("met", {}))]),
     )
 
 
@@ -188,8 +188,13 @@ def _event(line: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _limits(value: object) -> tuple[str, ...]:
-    return tuple(name for name in OPTIONS if name in value) if isinstance(value, list) else ()
+def _names(event: dict[str, Any]) -> list[Any]:
+    value = event.get("limits")
+    return value if isinstance(value, list) else []
+
+
+def _limits(names: list[Any]) -> tuple[str, ...]:
+    return tuple(name for name in OPTIONS if name in names)
 
 
 def _number(event: dict[str, Any], name: str) -> int | None:

@@ -5,23 +5,14 @@ One document; no alias, for a script is read by people, and nothing in it needs 
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
 from prismdbg.errors import UsageError
+from prismdbg.predict.bounded_yaml import BoundedLoader
 from prismdbg.script.place import Place
 
 MAX_SCRIPT_BYTES = 256 << 10
 _FIRST = 0xFEFF  # a byte order mark
-
-
-class _Loader(yaml.SafeLoader):
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "an alias (*) is not allowed in a script: write it out", mark)
-        return super().compose_node(parent, index)
 
 
 class Source:
@@ -46,7 +37,7 @@ class Source:
     def compose(self) -> yaml.Node:
         """The document's root. `UsageError` names the line and column where it is not YAML."""
         try:
-            node = self._root()
+            node = BoundedLoader(self.text).root()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             said = " ".join(filter(None, (error.context, error.problem)))
@@ -54,18 +45,9 @@ class Source:
             raise where.complaint(said or "this is not YAML") from None
         except yaml.reader.ReaderError as error:
             raise self._behind(error.position).complaint("this character is not allowed in YAML") from None
-        except RecursionError:
-            raise self.place(0, 0).complaint("it is nested too deeply") from None
         if node is None:
             raise self.place(0, 0).complaint("the script is empty", hint="`prismdbg replay --script-schema` says more")
         return node
-
-    def _root(self) -> yaml.Node | None:
-        loader = _Loader(self.text)
-        try:
-            return loader.get_single_node()
-        finally:
-            loader.dispose()
 
     def _behind(self, characters: int) -> Place:
         before = self.text[:characters].split("\n")

@@ -12,7 +12,7 @@ from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Findings
-from prismdbg.script.fix import FixVerdict, Run, judge_fix
+from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.language import Assume, Script
 from prismdbg.script.rank import DebuggedRank, refuse_outside
 from prismdbg.script.runner import Runner
@@ -151,7 +151,7 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
         travel,
         listener,
         settings=Settings(images=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
-        how_it_ended=lambda: _how_it_ended(travel),
+        how_it_ended=lambda: _how_it_ended(travel, listener),
     )
     recorded = debugger.session.recorded
     listener.nan_stop = debugger.session.stops.add(StopSpec(kind=StopKind.NAN, log_only=True)).number
@@ -164,6 +164,17 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
         affected.look()
         debugger.end()
     _judge(capsule, script, result, listener, recorded, affected.moment, request.may_depart)
+    if not _is_as_hoped(result):
+        has_ended = result.findings.ending is Ending.LOST or listener.exit_code is not None
+        travel.running.require_no_limit_met(ends=has_ended)
+
+
+def _is_as_hoped(result: Scripted) -> bool:
+    """What is not may be the doing of a limit of the replay."""
+    outcome = Outcome.IDENTICAL if result.verdict is None else result.verdict.outcome
+    judgement = Judgement.GONE if result.fix is None else result.fix.judgement
+    is_complete = result.findings.ending is Ending.COMPLETE and not result.findings.failed
+    return is_complete and outcome is Outcome.IDENTICAL and judgement is Judgement.GONE
 
 
 def _judge(
@@ -190,7 +201,7 @@ def _judge(
     )
     if may_depart:
         log = read_log(capsule.log)
-        known = compare.recorded(manifest.incident.kind, log, capsule_span(capsule, log))
+        known = compare.recorded(capsule, log, capsule_span(capsule, log))
         result.fix = judge_fix(seen, manifest.incident, manifest.moment_b, recorded, known)
         return
     if findings.ending in (Ending.TIMEOUT, Ending.BROKEN):
@@ -232,11 +243,12 @@ class _Affected:
         self.moment = Moment.parse(text) if text else None
 
 
-def _how_it_ended(travel: Travel) -> str:
+def _how_it_ended(travel: Travel, listener: Listener) -> str:
     try:
-        return f"its process ended with {travel.running.wait(END_BOUND_S)}"
+        listener.verdict.exit_code = travel.running.wait(END_BOUND_S)
     except PrismError as error:
         return str(error)
+    return f"its process ended with {listener.verdict.exit_code}"
 
 
 def _to_json(assumed: Assume) -> dict[str, Any]:

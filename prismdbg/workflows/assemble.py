@@ -29,7 +29,8 @@ from prismdbg.workflows import rank_half
 from prismdbg.workflows.incidents import attempt_of
 from prismdbg.workflows.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.workflows.packed_memory import add_trace
-from prismdbg.workflows.rank_paths import changed_after_read, rank_paths
+from prismdbg.workflows.peak import peak_of
+from prismdbg.workflows.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.workflows.redaction import Redaction, homes_of
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, read_json
@@ -39,7 +40,8 @@ from prismdbg.workflows.secret_search import Search, to_json
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
     """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
-    `images`: of a process image, taken over. `emulated`: the mesh of a world that was not there."""
+    `images`: of a process image, taken over. `emulated`: the mesh of a world that was not there. `died_with`: the exit
+    code of a rank that died without a word, where it is known."""
 
     run: RunFolder
     folder: Path
@@ -53,6 +55,7 @@ class Ingredients:
     last_moment: Moment | None = None
     notes: tuple[str, ...] = ()
     emulated: str = ""
+    died_with: int | None = None
 
 
 _NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
@@ -70,17 +73,25 @@ def assemble(parts: Ingredients) -> Capsule:
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         log = _add_events(writer, parts.folder)
         span = span_of(log, StartPoint(past_records=parts.past_records, in_flight=parts.in_flight), parts.last_moment)
-        origin = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
+        origin: dict[str, Any] = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
+        origin |= {"peak_bytes": peak} if (peak := peak_of(parts.folder)) else {}
         a, b = _ends(log, span)
         paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
-        there = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
+        there: dict[str, Any] = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
+        if parts.died_with is not None:
+            there["died_with"] = parts.died_with
         began_ns = (parts.folder / "rank.json").stat().st_mtime_ns
-        there["changed"] = [path for path in changed_after_read(log, rank, began_ns) if path in paths.files]
+        a_ns = _began_ns(log, span) if parts.origin is Origin.IMAGE else None
+        maybe = [path for path in changed_after_read(log, rank, began_ns, COARSE_NS) if path in paths.files]
+        as_read = copies_as_read(log, parts.run.overwritten, maybe, a_ns)
+        changed = (path for path in changed_after_read(log, rank, began_ns) if path in paths.files)
+        there["changed"] = [path for path in changed if path not in as_read and Path(path).exists()]
         environment_files = environment_of(parts.run, parts.folder)
         files = add_files(
             writer,
             [*paths.files, *_files_of_image(parts.images, environment_files)],
             homes=homes_of(rank["environment"]),
+            as_read=as_read,
         )
         secrets = Redaction.of(rank, files, log)
         writer.add_json(layout.RANK, {**secrets.describe(rank), **origin, **there})
@@ -141,6 +152,12 @@ def _ends(log: RankLog, span: Span) -> tuple[Moment, Moment]:
     past = [r.moment for r in log.collectives if r.record_id < span.past_records]
     here = past[-1] if past else Moment(0)
     return here, here
+
+
+def _began_ns(log: RankLog, span: Span) -> int:
+    """The start moment since the epoch."""
+    first = min((record.time_created_ns for record in span.records), default=0)
+    return first + log.wall_offset_ns if first else 0
 
 
 def _add_events(writer: CapsuleWriter, folder: Path) -> RankLog:

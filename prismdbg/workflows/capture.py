@@ -26,6 +26,7 @@ from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.config import RankConfig
+from prismdbg.workflows.agent_sockets import answers, remove_dead_sockets
 from prismdbg.workflows.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.workflows.costs import predict_image
 from prismdbg.workflows.rank_lock import BOUND_S, alone_with_rank
@@ -38,6 +39,9 @@ DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
 ENDING_S = 2.0
+STARTING_S = 10.0
+PROGRESS_S = 1.0
+UNMARKED_S = 3.0  # so long without any step, and it is said that there may never be one
 SHOWN = 4
 ENDED_HINT = "`prismdbg why RUN` reads its log; a live rank can be captured"
 ENDED_ERRNOS = (errno.ENOENT, errno.ESRCH, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
@@ -92,7 +96,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     if request.origin is Origin.START:
         return _capture_from_start(request, folder, incident)
     images = request.run.path / f"{LEFTOVER}{os.getpid()}-{secrets.token_hex(4)}"
-    socket_of(folder)  # first: a rank out of reach is named as such
+    await_agent(folder, say)  # first: a rank out of reach is named as such
     remove_leftovers(request.run)
     config = RankConfig.load(request.run.config)
     holder = new_holder()
@@ -122,10 +126,11 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
 
 
 def remove_leftovers(run: RunFolder) -> None:
-    """Images of captures, and halves of checkpoints, whose process was killed."""
+    """Images of captures, halves of checkpoints, and agents' sockets, whose process was killed."""
     if not is_alive(int(read_json(run.run_json).get("supervisor_pid", 0)) or os.getpid()):
         for path in run.checkpoints.glob("*/.partial-*"):
             shutil.rmtree(path, ignore_errors=True)
+    remove_dead_sockets()
     for path in run.path.glob(f"{LEFTOVER}*"):
         if not is_alive(int(path.name.removeprefix(LEFTOVER).split("-")[0])):
             shutil.rmtree(path, ignore_errors=True)
@@ -145,11 +150,31 @@ def _capture_from_start(request: CaptureRequest, folder: Path, incident: Inciden
 def socket_of(folder: Path) -> Path:
     """Where the agent of the rank in this log folder listens. `RankLost` where the process has ended."""
     rank = read_json(folder / "rank.json")
-    if rank:
-        _refuse_out_of_reach(folder.name, rank)
+    if not rank:
+        raise RankLost(
+            f"rank {folder.name} is not described: its rank.json is missing",
+            hint="its recorder failed as it started, or the rank was killed then; capture another rank",
+        )
+    _refuse_out_of_reach(folder.name, rank)
     if not still_runs(rank):
         raise RankLost(f"rank {folder.name} has ended", hint=ENDED_HINT)
     return Path(rank["socket"])
+
+
+def await_agent(folder: Path, say: Say) -> None:
+    """Waits until the rank's agent answers: a rank that has just started has its folder first, then rank.json, then
+    its agent. Raises as `socket_of` does; an agent that does not answer in time is the next request's error."""
+    began, said = time.monotonic(), False
+    while not _answers(folder) and time.monotonic() - began < STARTING_S:
+        if not said and time.monotonic() - began > PROGRESS_S:
+            said = True
+            say(f"rank {folder.name} has just started; waiting up to {STARTING_S:g} s for its agent")
+        time.sleep(POLL_S)
+    socket_of(folder)
+
+
+def _answers(folder: Path) -> bool:
+    return bool(read_json(folder / "rank.json")) and answers(socket_of(folder))
 
 
 @contextmanager
@@ -334,12 +359,15 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         return None
     target = step_after(taken.moment, request.window_steps)
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
-    began, moved = time.monotonic(), False
+    began, moved, marked = time.monotonic(), False, taken.moment.step > 0
     reader, deadline = LogReader(folder), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
         alive = is_alive(pid)  # a zombie is not
         steps = [event.step for event in reader.poll() if isinstance(event, StepMark)]
+        if not (marked := marked or bool(steps)) and time.monotonic() > began + UNMARKED_S:
+            marked = True
+            say(_unmarked(folder, target, request))
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
@@ -360,6 +388,13 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
                 hint="the job is slow or hangs; give a longer --timeout, or --window 0 for what there is",
             )
         time.sleep(0.05)
+
+
+def _unmarked(folder: Path, target: int, request: CaptureRequest) -> str:
+    return (
+        f"rank {folder.name} has marked no step so far; waiting up to {request.timeout_s:g} s for step {target}. "
+        "A job marks its steps with an optimizer; for one without: Ctrl-C, then --window 0 captures what there is"
+    )
 
 
 def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) -> None:

@@ -26,6 +26,7 @@ from prismdbg.workflows.pack import opened
 from prismdbg.workflows.packed_memory import packed_trace
 from prismdbg.workflows.recorded_step import RecordedStep, recorded_step, traced_in
 from prismdbg.workflows.replay import ReplayRequest, Say
+from prismdbg.workflows.sealed import NO_KEYS, Keys
 from prismdbg.workflows.slice_entries import Source, entries_of
 from prismdbg.workflows.spreading import spread
 from prismdbg.workflows.verdict import Outcome
@@ -36,9 +37,10 @@ WORLD = "world"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedRequest:
     """`step`: None for the last whole one. replay: False where nothing is to be run; then operators and memory are
-    known only where they were recorded (`record --memory`)."""
+    known only where they were recorded (`record --memory`). keys: with what a sealed capsule is read."""
 
     capsule: Path
+    keys: Keys = NO_KEYS
     step: int | None = None
     replay: bool = True
     runtime: str = ""
@@ -48,7 +50,7 @@ class CapturedRequest:
 
 def captured_graph(request: CapturedRequest, mesh: Mesh | None, alike: Sequence[str], say: Say) -> JobGraph:
     """The captured rank, and every rank that differs from it along `alike` only as if it had done the same."""
-    with opened(request.capsule) as capsule:
+    with opened(request.capsule, request.keys) as capsule:
         mesh = _mesh_of(capsule.manifest, mesh)
         rank = capsule.manifest.rank
 
@@ -68,7 +70,7 @@ def with_captured(graph: JobGraph, request: CapturedRequest, say: Say, mesh: Mes
 
     mesh: of the captured job, where the graph was stretched; the rank is put at the same coordinates.
     """
-    with opened(request.capsule) as capsule:
+    with opened(request.capsule, request.keys) as capsule:
         mesh = _mesh_of(capsule.manifest, mesh or graph.mesh)
         rank = capsule.manifest.rank
         place = graph.mesh.rank(**mesh.coordinates(rank))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,7 @@ from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.story import causes_lines
 from prismdbg.workflows.divergence import with_causes
 from prismdbg.workflows.replay import LiveReplay, Say, redacted_arguments
-from prismdbg.workflows.verdict import End, Outcome, Recorded, Seen, decide
+from prismdbg.workflows.verdict import End, Outcome, Recorded, Seen, decide, ended_by
 
 SOURCE_BOUND_S = 10.0
 HANGS_AGAIN_S = 10.0  # after everything recorded of a rank that hung was compared
@@ -30,21 +29,24 @@ HANGS_AGAIN_S = 10.0  # after everything recorded of a rank that hung was compar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
-    """What a verdict rests on: collectives compared, of these with their payload fingerprints, and the whole steps
-    before the step in which the replay ended."""
+    """What a verdict rests on: collectives compared, of these with their payload fingerprints, pickled objects that
+    were sent and differ, and the whole steps before the step in which the replay ended."""
 
     collectives: int = 0
     fingerprints: int = 0
+    differing_objects: int = 0
     whole_steps: int = 0
 
     @property
     def is_thin(self) -> bool:
-        return self.collectives == 1
+        return self.collectives == 1 or self.differing_objects >= max(self.fingerprints, 1)
 
     def __str__(self) -> str:
-        whose = "its payload fingerprint" if self.is_thin else "their payload fingerprints"
+        whose = "its payload fingerprint" if self.collectives == 1 else "their payload fingerprints"
+        objects = counted(self.differing_objects, "pickled object")
+        differ = f", {objects} {'differs' if self.differing_objects == 1 else 'differ'}" * bool(self.differing_objects)
         thin = ": thin evidence" if self.is_thin else ""
-        return f"{counted(self.collectives, 'collective')} compared, {self.fingerprints} with {whose}{thin}"
+        return f"{counted(self.collectives, 'collective')} compared, {self.fingerprints} with {whose}{differ}{thin}"
 
 
 @dataclass(slots=True)
@@ -53,8 +55,9 @@ class Verdict:
 
     `story`: the divergence event, `source`: what stands there, as the agent's verb of that name gives it.
 
-    `why`: for an outcome that needs a reason. `raised`: the exception that ended the program, if one did; `end`: how
-    the replay ended; `is_covered`: all recorded collectives were compared; `strength`: what the verdict rests on.
+    `why`: for an outcome that needs a reason. `raised`: the exception that ended the program, if one did;
+    `also_raised`: others that nothing caught, of threads for instance. `end`: how the replay ended; `is_covered`: all
+    recorded collectives were compared; `strength`: what the verdict rests on.
     """
 
     outcome: Outcome = Outcome.INCONCLUSIVE
@@ -68,7 +71,7 @@ class Verdict:
     story: Message | None = None
     source: Message | None = None
     raised: Message | None = None
-    raised_in_thread: Message | None = None
+    also_raised: list[Message] = field(default_factory=list)
     states: list[Message] = field(default_factory=list)
     synthesized: list[Message] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -88,9 +91,11 @@ class Verdict:
     def take(self, raised: Message) -> None:
         """An exception that nothing caught."""
         if raised.get("thread"):
-            self.raised_in_thread = raised
-        else:
-            self.raised = raised
+            self.also_raised.append(raised)
+            return
+        if self.raised is not None:  # the program had it printed and went on
+            self.also_raised.append(self.raised)
+        self.raised = raised
 
 
 def require_inside(capsule: Capsule, until: Moment | None) -> None:
@@ -120,6 +125,8 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
         _follow(live, verdict, timeout_s)
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
+    if verdict.outcome is not Outcome.IDENTICAL:
+        live.running.require_no_limit_met(ends=verdict.end in (End.FINISHED, End.DIED))
     if verdict.outcome is Outcome.DIVERGED and verdict.story is None:
         verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.runtime))
     other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
@@ -206,13 +213,6 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
     verdict.notes.append(f"its process ended without a last word: {ended_by(verdict.exit_code)}")
 
 
-def ended_by(code: int) -> str:
-    """`SIGILL (exit code 132)`: shells and containers give 128 and the signal's number, Python its negative."""
-    with contextlib.suppress(ValueError):
-        return f"{signal.Signals(-code if code < 0 else code - 128).name} (exit code {code})"
-    return f"exit code {code}"
-
-
 def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:
     """Fills in the outcome, why, its strength and the moment it reaches to."""
     manifest = capsule.manifest
@@ -220,7 +220,7 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     span = capsule_span(capsule, log)
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
     seen = _seen(verdict, span, log)
-    decision = decide(recorded(manifest.incident.kind, log, span, stopped), seen)
+    decision = decide(recorded(capsule, log, span, stopped), seen)
     verdict.outcome, verdict.why = decision.outcome, decision.why
     verdict.is_covered = not seen.missing
     if verdict.end in (End.NEXT_CALL, End.FINISHED, End.DIED, End.SILENT) and verdict.is_covered:
@@ -229,25 +229,30 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     tally = verdict.tally
     verdict.strength = Strength(
         collectives=seen.compared,
-        fingerprints=tally.get("fingerprints", 0) - tally.get("object_notes", 0),
+        fingerprints=_fingerprinted(tally),
+        differing_objects=tally.get("object_notes", 0),
         whole_steps=span.whole_steps(Moment.parse(verdict.moment)),
     )
     verdict.notes += _notes(capsule, span, verdict, until)
 
 
-def recorded(kind: IncidentKind, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
+def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
     """What the log says of the end of the span; `stopped`: of a replay that stops on its way."""
     end = span.records[-1].moment if span.records else Moment(0)
-    notes = [n for n in log.notes if n.kind == "incident" and (not span.goes_on or _moment_of(n) <= end)]
+    incidents = [n for n in log.notes if n.kind == "incident"]
+    notes = [n for n in incidents if not span.goes_on or _moment_of(n) <= end]
+    main = [n for n in notes if not n.data.get("thread")]
     codes = [int(n.data.get("code", 0)) for n in log.notes if n.kind == "exit"]
     return Recorded(
-        incident=kind,
+        incident=capsule.manifest.incident.kind,
         required=len([r for r in span.records if stopped is None or r.moment <= stopped]),
         goes_on=span.goes_on,
         answered=span.answered,
         exit_code=codes[-1] if codes and not span.goes_on else None,
-        raised=next((_exception(n.data) for n in notes if not n.data.get("thread")), ""),
-        raised_in_thread=next((_exception(n.data) for n in notes if n.data.get("thread")), ""),
+        died_with=None if span.goes_on else capsule.rank().get("died_with"),
+        raised=_exception(main[-1].data) if main else "",
+        also_raised=tuple(_exception(n.data) for n in notes if n not in main[-1:]),
+        raised_later=tuple(_exception(n.data) for n in incidents if n not in notes),
     )
 
 
@@ -272,13 +277,20 @@ def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:
     return Seen(
         end=verdict.end,
         compared=compared,
+        fingerprinted=None if verdict.end is End.DIED else _fingerprinted(verdict.tally),
+        states=len(verdict.states),
         missing=0 if verdict.end is End.UNTIL else missing,
         lacking=_lacking(verdict.synthesized, log),
         exit_code=verdict.exit_code,
         raised=_exception(verdict.raised),
-        raised_in_thread=_exception(verdict.raised_in_thread),
+        also_raised=tuple(map(_exception, verdict.also_raised)),
         parameters_differ_at=next(differing, ""),
     )
+
+
+def _fingerprinted(tally: Mapping[str, int]) -> int:
+    """A pickled object that differs, as a PID or a time does, is no evidence."""
+    return tally.get("fingerprints", 0) - tally.get("object_notes", 0)
 
 
 def _lacking(synthesized: list[Message], log: RankLog) -> int:
@@ -313,7 +325,9 @@ def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None)
         case IncidentKind.NAN:
             notes.append(f"the NaN is there again, bit for bit: {manifest.incident.text}")
         case IncidentKind.LOST if verdict.end is End.DIED:
-            notes.append("the rank died here, as it did when it was recorded")
+            known = capsule.rank().get("died_with") is not None
+            as_it = "as it did when it was recorded" if known else "and how the recorded one died is not known"
+            notes.append(f"the rank died here, {as_it}")
         case IncidentKind.LOST:
             notes.append("the recorded rank died here; nothing in the replay ends it")
         case IncidentKind.HANG if verdict.end is End.SILENT:

@@ -1,76 +1,132 @@
-"""In which order processes died, to the millisecond, and of which signal: one thread that waits on their pidfds."""
+"""Which processes died, when, and of which signal: a thread that waits on their pidfds.
+
+Those of which one look tells have the same time, and their order is not known: a supervisor that was held, or that had
+no processor, looks late, and launchers end the others within milliseconds.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
+import signal
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what ends a job, and what launchers end the other ranks with
 _EXIT_CODE = 49  # of the fields of /proc/PID/stat after the name
-_SIGNAL = 0x7F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """`signal`: that ended it; 0 where it ended by itself, None where it was gone before one could look."""
+    """`wall_ns`: when it was seen dead. `alive_wall_ns`: when it was last seen alive, 0 where it never was. `signal`:
+    that ended it; 0 where it ended by itself, None where it was gone before one could look. `code`: its exit code, 128
+    and the number for a signal."""
 
     name: str
     wall_ns: int
     signal: int | None
+    code: int | None = None
+    alive_wall_ns: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {"rank": self.name, "wall_ns": self.wall_ns, "signal": self.signal}
+        return {
+            "rank": self.name,
+            "wall_ns": self.wall_ns,
+            "alive_wall_ns": self.alive_wall_ns,
+            "signal": self.signal,
+            "code": self.code,
+        }
+
+
+def perhaps_first(deaths: Sequence[Death]) -> list[Death]:
+    """Each of which nobody knows that another died before it: it was not seen alive after one was seen dead."""
+    seen_ns = min((death.wall_ns for death in deaths), default=0)
+    return [death for death in deaths if death.wall_ns == seen_ns or death.alive_wall_ns < seen_ns]
+
+
+def likely_first(deaths: Sequence[Death], raised: Mapping[str, bool]) -> Death:
+    """`raised`: those that raised, and whether in a collective, as they do where a peer is gone. A rank that did, or
+    that was told to end, follows another."""
+
+    def distance(death: Death) -> int:
+        if death.name in raised:
+            return 2 if raised[death.name] else 0
+        return 1 if death.signal is None else 2 if death.signal in ASKED else 0
+
+    return min(perhaps_first(deaths), key=distance)
 
 
 class DeathWatch:
-    """`watch` processes as they appear; `order` lists those that died, first first, `deaths` how."""
+    """`watch` processes as they appear; `order` lists those that died, as far as it is known first first, `deaths`
+    how."""
 
     def __init__(self) -> None:
-        self._poll = select.poll()
+        self._epoll = select.epoll()
         self._names: dict[int, tuple[str, int]] = {}
+        self._alive_ns: dict[int, int] = {}
         self._dead: list[Death] = []
-        self._wake_read, self._wake_write = os.pipe()
-        self._poll.register(self._wake_read, select.POLLIN)
+        self._lock = threading.Lock()
         threading.Thread(target=self._run, name="prismdbg-deaths", daemon=True).start()
 
     def watch(self, name: str, pid: int) -> None:
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._dead.append(Death(name=name, wall_ns=time.time_ns(), signal=None))
-            return
-        self._names[descriptor] = name, pid
-        self._poll.register(descriptor, select.POLLIN)
-        os.write(self._wake_write, b"x")  # the thread is inside poll() with the old set
+        with self._lock:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                self._dead.append(Death(name=name, wall_ns=time.time_ns(), signal=None))
+                return
+            self._names[descriptor] = name, pid
+            self._epoll.register(descriptor, select.EPOLLIN)
 
     def order(self) -> list[str]:
-        return [death.name for death in self._dead]
+        return [death.name for death in self.deaths()]
 
     def deaths(self) -> tuple[Death, ...]:
+        """Also of those that died since the thread had a processor."""
+        self._look()
         return tuple(self._dead)
 
     def _run(self) -> None:
         while True:
-            for descriptor, _ in self._poll.poll():
-                if descriptor == self._wake_read:
-                    os.read(self._wake_read, 64)
-                    continue
-                self._poll.unregister(descriptor)
+            self._epoll.poll()
+            self._look()
+
+    def _look(self) -> None:
+        """Linux lists what is ready in the order in which it became so: a hint, for nothing promises it."""
+        with self._lock:
+            gone, now_ns = [descriptor for descriptor, _ in self._epoll.poll(0)], time.time_ns()
+            for descriptor in gone:
+                self._epoll.unregister(descriptor)
                 name, pid = self._names.pop(descriptor)
-                self._dead.append(Death(name=name, wall_ns=time.time_ns(), signal=_signal_of(pid)))
+                self._dead.append(_death(name, pid, now_ns, self._alive_ns.pop(descriptor, 0)))
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
+            self._alive_ns.update(dict.fromkeys(self._names, now_ns))
 
 
-def _signal_of(pid: int) -> int | None:
-    """Of a process that is dead and not yet waited for by its parent."""
+def _death(name: str, pid: int, wall_ns: int, alive_wall_ns: int) -> Death:
+    """Of a process that is dead and perhaps not yet waited for by its parent."""
+    status = _wait_status(pid)
+    if status is None:
+        return Death(name=name, wall_ns=wall_ns, alive_wall_ns=alive_wall_ns, signal=None)
+    code = os.waitstatus_to_exitcode(status)
+    return Death(
+        name=name,
+        wall_ns=wall_ns,
+        alive_wall_ns=alive_wall_ns,
+        signal=max(-code, 0),
+        code=code if code >= 0 else 128 - code,
+    )
+
+
+def _wait_status(pid: int) -> int | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return int(fields[_EXIT_CODE]) & _SIGNAL if fields[0] in ("Z", "X") else None
+    return int(fields[_EXIT_CODE]) if fields[0] in ("Z", "X") else None

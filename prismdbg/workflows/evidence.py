@@ -17,6 +17,7 @@ from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.workflows.deaths import likely_first, perhaps_first
 from prismdbg.workflows.emulated_run import read_emulated
 from prismdbg.workflows.incidents import attempt_of
 from prismdbg.workflows.interruption import deaths_of, interrupted_at
@@ -81,16 +82,18 @@ def _of_run(path: Path) -> Evidence:
     silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
     incidents = tuple(_incidents(supervisor))
     if told_to_end is not None:
-        gone_before = {rank for rank, death in deaths_of(supervisor, attempt).items() if death[0] < told_to_end}
+        gone_before = {rank for rank, death in deaths_of(supervisor, attempt).items() if death.wall_ns < told_to_end}
         silent &= gone_before
         incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
     taken = _stacks(run, attempt)
+    died_first, seen_late = _died_first(supervisor, silent, attempt)
     return Evidence(
         logs=logs,
         world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
         damaged=damaged,
         silent=silent,
-        died_first=_died_first(supervisor, silent, attempt),
+        died_first=died_first,
+        deaths_seen_late=seen_late,
         is_running=bool(alive),
         ended_wall_ns=time.time_ns() if alive else told_to_end or int(supervisor.get("ended_wall_ns", 0)),
         asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
@@ -217,15 +220,24 @@ def _has_said_its_end(log: RankLog) -> bool:
     return any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes)
 
 
-def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> int | None:
-    """Whom the supervisor saw die before any other: in the order of deaths, else as the attempt's first incident."""
+def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:
+    """Whom the supervisor saw die before any other, else as the attempt's first incident; and whether it saw that too
+    late to be sure."""
+    deaths = [death for rank, death in deaths_of(supervisor, attempt).items() if rank in silent]
+    if deaths and supervisor.get("deaths"):
+        first = likely_first(deaths, {})
+        return _rank(first.name), first.signal is None or len(perhaps_first(deaths)) > 1
     for name in map(str, supervisor.get("deaths", [])):
-        if attempt_of(name) == attempt and (rank := int(name.partition(".")[0])) in silent:
-            return rank
-    first = next((seen for seen in _incidents(supervisor) if seen.attempt == attempt), None)
-    if first is not None and first.incident.kind is IncidentKind.LOST and first.ranks and first.ranks[0] in silent:
-        return first.ranks[0]
-    return None
+        if attempt_of(name) == attempt and _rank(name) in silent:
+            return _rank(name), False
+    seen = next((seen for seen in _incidents(supervisor) if seen.attempt == attempt), None)
+    if seen is not None and seen.incident.kind is IncidentKind.LOST and seen.ranks and seen.ranks[0] in silent:
+        return seen.ranks[0], False
+    return None, False
+
+
+def _rank(name: str) -> int:
+    return int(name.partition(".")[0])
 
 
 def _json(path: Path) -> dict[str, Any]:

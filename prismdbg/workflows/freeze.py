@@ -41,6 +41,7 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
             images=None if checkpoint is None else checkpoint.images,
             keep_images=True,
             last_moment=wanted.last,
+            died_with=wanted.died_with,
         )
     )
 
@@ -59,15 +60,16 @@ def wanted_now(folder: Path, incident: Incident) -> Wanted:
 
 
 def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -> Checkpoint | None:
-    """The newest checkpoint from which a replay goes through a whole step before the incident's; where none does, the
-    newest before the incident."""
+    """The newest checkpoint from which a replay goes through a whole step before the incident's, or before the rank's
+    last where it did not come to the incident; where none does, the newest before the incident."""
     moment = wanted.incident.moment
     if moment is None or not log.collectives:
         return None
     at = [r.record_id for r in log.collectives if r.moment >= moment]
     incident = min(at) if at else log.collectives[-1].record_id + 1
     before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
-    best = [c for c in before if c.leads_to(moment.step)] or before
+    step = moment.step if at else log.collectives[-1].moment.step
+    best = [c for c in before if c.leads_to(step)] or before
     return best[-1] if best else None
 
 

@@ -68,11 +68,13 @@ def _positive(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None)."""
+    """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
+    code of a rank that died without a word, where it is known."""
 
     folder: str
     incident: Incident
     last: Moment | None = None
+    died_with: int | None = None
 
 
 @dataclass(slots=True)
@@ -194,14 +196,14 @@ class _Attempt:
             if self._nan_since_ns is None:
                 self._nan_since_ns = now_ns
 
-    def lost(self, folder: str, moment: Moment, how: str) -> list[Wanted]:
+    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None) -> list[Wanted]:
         """A rank died without a word. What others raised meanwhile came of that; only the first counts."""
         if "exception" not in self.triggers or "exception" in self._fired:
             return []
         self._fired.add("exception")
         self._raised_since_ns = None
         incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} died {how}", moment=moment)
-        return [Wanted(folder=folder, incident=incident)]
+        return [Wanted(folder=folder, incident=incident, died_with=died_with)]
 
     def note_raised(self, folder: str, note: Note, now_ns: int) -> None:
         wanted = "exception" in self.triggers or (_kind(note) is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
@@ -282,9 +284,9 @@ class IncidentWatch:
         """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
         return [wanted for attempt in self._attempts.values() for wanted in attempt.due(now_ns, ended)]
 
-    def lost(self, folder: str, moment: Moment, how: str) -> list[Wanted]:
+    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None = None) -> list[Wanted]:
         """A rank died without a word."""
-        return self._attempt(folder).lost(folder, moment, how)
+        return self._attempt(folder).lost(folder, moment, how, died_with)
 
     def median_step_ns(self) -> int:
         """Of the last steps of all ranks; 0 where there are none yet."""

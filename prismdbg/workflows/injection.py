@@ -31,14 +31,18 @@ def make_inject_folder(folder: Path) -> None:
             package.symlink_to(PACKAGE)
 
 
-def job_environment(inject: Path, config: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """The job's environment with ours in front. A hash seed is fixed, for it cannot be read back from a process."""
+def job_environment(
+    inject: Path, config: Path, base: Mapping[str, str], *, is_replayed_from_start: bool = True
+) -> dict[str, str]:
+    """The job's environment with ours in front. Where its ranks may be replayed from their start, one hash seed is
+    fixed if the job has none (`random` is one): it cannot be read back from a process. Else every process has its own,
+    as without prismdbg: ranks that go through a set in different orders go on to do so."""
     environment = dict(base)
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{inject}{os.pathsep}{path}" if path else str(inject)
     environment[CONFIG_VARIABLE] = str(config)
-    if environment.get("PYTHONHASHSEED", "random") == "random":
-        environment["PYTHONHASHSEED"] = str(secrets.randbelow(1 << 32))
+    if is_replayed_from_start:
+        environment.setdefault("PYTHONHASHSEED", str(secrets.randbelow(1 << 32)))
     return environment
 
 

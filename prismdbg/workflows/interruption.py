@@ -9,12 +9,11 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.rank.program_exit import INTERRUPTED
-from prismdbg.workflows.deaths import Death
+from prismdbg.workflows.deaths import ASKED, Death
 from prismdbg.workflows.incidents import attempt_of
 
 TOGETHER_NS = 25_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
 SLACK_NS = 1_000_000_000  # a terminal's Ctrl-C reaches the ranks by itself, perhaps before the supervisor
-_ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,18 +27,18 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     """Nanoseconds since 1970; None where the job was not told to end.
 
     The supervisor knows what reached itself. Where the launcher alone was told, its ranks ended first and all of them
-    of that signal; a rank that was ended alone is one that failed.
+    of that signal; a rank that was ended alone is one that failed, and one whose end is not known may be.
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
     if told := _number(supervisor.get("interrupted"), "wall_ns"):
         exits = [end.wall_ns for end in ends if end.signal == signal.SIGINT and told - SLACK_NS <= end.wall_ns < told]
         return min(exits, default=told)
-    if not ends:
+    if not ends or any(end.signal is None for end in ends):
         return None
     first, others = ends[0], ends[1:]
-    together = [end.signal for end in ends if end.wall_ns - first.wall_ns <= TOGETHER_NS and end.signal is not None]
-    number = first.signal if first.signal is not None else next(iter(together), 0)
-    if number not in _ASKED:
+    together = [end.signal for end in ends if end.wall_ns - first.wall_ns <= TOGETHER_NS]
+    number = first.signal
+    if number not in ASKED or any(other not in (0, *ASKED) for other in together):
         return None
     if number == signal.SIGINT:
         alone = any(end.signal == signal.SIGTERM for end in others)
@@ -55,18 +54,23 @@ def told_together(deaths: Sequence[Death], now_ns: int) -> frozenset[str]:
     def is_told(death: Death) -> bool:
         others = (other for other in deaths if other is not death)
         near = any(abs(other.wall_ns - death.wall_ns) <= TOGETHER_NS for other in others)
-        return death.signal in _ASKED and (near or now_ns - death.wall_ns <= TOGETHER_NS)
+        return death.signal in ASKED and (near or now_ns - death.wall_ns <= TOGETHER_NS)
 
     return frozenset(death.name for death in deaths if is_told(death))
 
 
-def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, tuple[int, int | None]]:
-    """By rank when its process was gone, and of which signal; as far as the supervisor saw it."""
-    found: dict[int, tuple[int, int | None]] = {}
+def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, Death]:
+    """By rank, as far as the supervisor saw it, in its order."""
+    found: dict[int, Death] = {}
     for death in supervisor.get("how_they_died", []):
         name, wall_ns = str(death.get("rank", "")), _number(death, "wall_ns")
         if wall_ns and name.partition(".")[0].isdigit() and attempt_of(name) == attempt:
-            found[int(name.partition(".")[0])] = wall_ns, _number(death, "signal")
+            found[int(name.partition(".")[0])] = Death(
+                name=name,
+                wall_ns=wall_ns,
+                signal=_number(death, "signal"),
+                alive_wall_ns=_number(death, "alive_wall_ns") or 0,
+            )
     return found
 
 
@@ -81,7 +85,7 @@ def _ends(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: i
             number = int(signal.SIGINT) if was_told else 0
             yield _End(rank=rank, wall_ns=first.time_ns + log.wall_offset_ns, signal=number)
         elif rank in deaths:
-            yield _End(rank=rank, wall_ns=deaths[rank][0], signal=deaths[rank][1])
+            yield _End(rank=rank, wall_ns=deaths[rank].wall_ns, signal=deaths[rank].signal)
 
 
 def _number(data: object, name: str) -> int | None:

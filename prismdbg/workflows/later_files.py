@@ -10,6 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prismdbg.capsule.limits import MAX_COMPONENTS
+from prismdbg.capsule.rank_path import unfit
+
 MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a whole data set
 LEFT_OUT = frozenset((".git", "__pycache__", "node_modules"))
 
@@ -27,7 +30,7 @@ class _Search:
 
     def folder(self, path: str) -> bool:
         """Whether everything in it is later, and there is something; then it stands for what is in it."""
-        if path in self.seen or path in self.left_out:
+        if path in self.seen or path in self.left_out or path.count("/") > MAX_COMPONENTS:
             return False
         self.seen.add(path)
         first, all_later, is_empty = len(self.found), True, True
@@ -73,7 +76,7 @@ def later_files(
     as they were, and folders that were there. `left_out`: folders that are not looked into."""
     search = _Search(since_ns=since_ns, known=frozenset(known), left_out=tuple(left_out), left=most)
     for folder in sorted({os.path.normpath(folder) for folder in folders}):
-        if Path(folder).is_dir() and not Path(folder).is_symlink():
+        if not unfit(folder) and Path(folder).is_dir() and not Path(folder).is_symlink():
             search.known = frozenset((*search.known, folder))  # the folder itself was named or written into
             search.folder(folder)
     return tuple(sorted(set(search.found)))

@@ -11,6 +11,7 @@ from prismdbg.capsule.log_notes import moment_of
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.errors import CapsuleError, PrismError, RankLost, UsageError
+from prismdbg.model.sizes import size
 from prismdbg.workflows.assemble import Ingredients, assemble
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.emulated_run import OWN_NAME, SHOWN, EmulatedRun, read_emulated
@@ -19,6 +20,7 @@ from prismdbg.workflows.pack import read_manifest
 from prismdbg.workflows.rank_paths import changed_after_read
 from prismdbg.workflows.ranks_alive import RankProcess, still_runs
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
+from prismdbg.workflows.shelf import disk_bytes
 
 ASSUMED = "emulated: what its peers sent is made up, so what values are is said of this run alone"
 
@@ -112,8 +114,9 @@ def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:
         return there[rank]
     folder = run.latest(rank)
     if has_past(run, folder):
+        say(f"rank {rank} has no capsule yet: making one in {run.capsules}")
         capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="asked for by --rank")))
-        say(f"rank {rank}: {capsule.path}")
+        say(f"rank {rank}: {capsule.path}, {size(disk_bytes(capsule.path))} (`prismdbg rm` removes it)")
         return capsule.path
     here = os.path.relpath(run.path)
     process = RankProcess(folder)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule import rank_path
+from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.model.moment import Moment
+from prismdbg.rank.overwritten import prefix
 
 MAX_WORD_BYTES = 4096
+COARSE_NS = 20_000_000  # a file's time is that of the kernel's last tick, and may be before a read that came first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,42 +30,79 @@ def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPath
     """`a`: None for the program's start. Folders are those that the program was seen to write into, and, since native
     code is not seen, those that its command line and its environment name."""
     absent = {
-        Path(note.data["path"])
+        Path(rank_path.usual(note.data["path"]))
         for note in log.notes
         if note.kind == "made" and (a is None or Moment.parse(str(note.data["moment"])) >= a)
     }
 
     def were_there(paths: Iterable[str]) -> tuple[str, ...]:
-        return tuple(path for path in paths if not absent & {Path(path), *Path(path).parents})
+        return tuple(path for path in map(rank_path.usual, paths) if fit(path) and not with_absent(path))
+
+    def with_absent(path: str) -> bool:
+        return bool(absent & {Path(path), *Path(path).parents})
+
+    def fit(path: str) -> bool:
+        """No program opens what is longer by its whole name, so nothing is there to be laid or hidden."""
+        return not rank_path.unfit(path)
 
     folders = {str(note.data["path"]) for note in log.notes if note.kind == "folder"} | set(_named(rank))
     return RankPaths(
         files=were_there(files_read(log, rank)),
         folders=were_there(path for path in sorted(folders) if _is_folder(Path(path))),
-        absent=tuple(sorted(map(str, absent))),
+        absent=tuple(filter(fit, sorted(map(str, absent)))),
     )
 
 
 def files_read(log: RankLog, rank: Mapping[str, Any]) -> list[str]:
     """What the program read, and the program itself."""
-    noted = [str(note.data["path"]) for note in log.notes if note.kind == "file"]
+    noted = [rank_path.usual(str(note.data["path"])) for note in log.notes if note.kind == "file"]
     required(cast(RankJson, rank), "cwd", "argv")
     script = Path(rank["cwd"]) / rank["argv"][0] if rank["argv"] and rank["argv"][0] else None
-    return [*noted, str(script)] if script is not None and script.is_file() else noted
+    return (
+        [*noted, str(script)] if script is not None and not rank_path.unfit(str(script)) and script.is_file() else noted
+    )
 
 
-def changed_after_read(log: RankLog, rank: Mapping[str, Any], began_ns: int) -> Iterator[str]:
-    """Files that the program read and that were written to after that. `began_ns`: where no log tells when it did."""
-    read_at: dict[str, int] = {}
-    for note in log.notes:
-        if note.kind == "file":
-            read_at.setdefault(str(note.data["path"]), note.time_ns + log.wall_offset_ns)
+def changed_after_read(log: RankLog, rank: Mapping[str, Any], began_ns: int, slack_ns: int = 0) -> Iterator[str]:
+    """Files that the program read and that were written to after that, or removed. `began_ns`: where no log tells when
+    it did; with `slack_ns` also those that were written to so shortly before."""
+    read_at = _read_at(log)
     for path in dict.fromkeys(files_read(log, rank)):
         try:
-            if Path(path).stat().st_mtime_ns > read_at.get(path, began_ns):
+            if Path(path).stat().st_mtime_ns > read_at.get(path, began_ns) - slack_ns:
                 yield path
         except OSError:
-            continue  # the capsule says that it is missing
+            yield path
+
+
+def copies_as_read(log: RankLog, copies: Path, changed: Iterable[str], a_ns: int | None) -> dict[str, Path]:
+    """Of the files in `changed`, those of which the run kept what they were at the start moment. `a_ns`: when that was;
+    None for the program's start, where a file must be what it was when it was read."""
+    names = sorted(path.name for path in copies.iterdir()) if copies.is_dir() else []
+    read_at, found = _read_at(log), {}
+    for path in changed:
+        at_ns = read_at.get(path, 0) if a_ns is None else a_ns
+        mine = [copies / name for name in names if name.startswith(prefix(path)) and name.count(".") == 1]
+        older = [copy for copy in mine if copy.stat().st_mtime_ns <= at_ns]
+        newest = max(older, key=lambda copy: copy.stat().st_mtime_ns, default=None)
+        if newest is not None and (a_ns is None or newest.stat().st_ctime_ns > a_ns):  # written to after that
+            found[path] = newest
+    return found
+
+
+def _read_at(log: RankLog) -> dict[str, int]:
+    """By path when the program first read it, since the epoch."""
+    found: dict[str, int] = {}
+    for note in log.notes:
+        if note.kind == "file":
+            found.setdefault(rank_path.usual(str(note.data["path"])), _seen_ns(note) + log.wall_offset_ns)
+    return found
+
+
+def _seen_ns(note: Note) -> int:
+    """Files that are read before the log is there are noted when it is."""
+    seen = note.data.get("seen_ns")
+    return seen if isinstance(seen, int) else note.time_ns
 
 
 def written_into(log: RankLog, rank: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log_reader import read_log, was_cut
+from prismdbg.diagnosis.failures import raised_inside
 from prismdbg.errors import CapsuleError
 from prismdbg.model.moment import Moment
 from prismdbg.workflows.run_folder import read_json
@@ -91,6 +92,14 @@ class RankProcess:
         """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows, nor of a
         process that cannot be seen."""
         return self.pid is not None and not self.is_alive() and not was_cut(self._folder) and not self._said()
+
+    def raised_in_collective(self) -> bool | None:
+        """None where it is not dead, or did not raise."""
+        if self.pid is None or self.is_alive() or "incident" not in self._said():
+            return None
+        log = read_log(self._folder)
+        raised = [note for note in log.notes if note.kind == "incident"]
+        return all(raised_inside(log, note) is not None for note in raised)
 
     def last_moment(self) -> Moment:
         collectives = read_log(self._folder).collectives

@@ -8,12 +8,13 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.rank.config import RANK_MEMORY, Mode, RankConfig
 from prismdbg.workflows.agent_sockets import make_socket_dir
 from prismdbg.workflows.capture import Say
 from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.workflows.run_folder import RunFolder, describe_run
+from prismdbg.workflows.run_report import report
 from prismdbg.workflows.supervisor import Policy, Supervisor
 
 
@@ -35,7 +36,8 @@ class RecordRequest:
 def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
     run = prepare(request)
-    environment = job_environment(run.inject, run.config, os.environ)
+    keeps_payloads = request.window_steps != 0
+    environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=keeps_payloads)
     sockets = RankConfig.load(run.config).socket_dir
     try:
         job = subprocess.Popen(request.command, env=environment)
@@ -43,15 +45,25 @@ def record(request: RecordRequest, say: Say) -> int:
         shutil.rmtree(sockets, ignore_errors=True)
         shutil.rmtree(run.path)  # made a moment ago, and holds nothing
         raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
+    say(f"recording into {request.output}")
     supervisor = Supervisor(run, request.policy, job, say)
     try:
-        return supervisor.watch()
+        return supervisor.watch(lambda: _finish(run, request.output, say))
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
-        try:
-            _drop_unclaimed_traces(run)
-        except OSError as error:  # the job's exit code is the answer, whatever became of the run folder
-            say(f"unclaimed traces cannot be removed: {error}")
+
+
+def _finish(run: RunFolder, output: Path, say: Say) -> None:
+    """The job's exit code is the answer, whatever became of the run folder."""
+    try:
+        _drop_unclaimed_traces(run)
+    except OSError as error:
+        say(f"unclaimed traces cannot be removed: {error}")
+    try:
+        for line in report(output, is_told=True):
+            say(line)
+    except (PrismError, OSError) as error:
+        say(str(error))
 
 
 def _drop_unclaimed_traces(run: RunFolder) -> None:

@@ -16,13 +16,13 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Origin
-from prismdbg.capsule.rank_json import RankJson, required
+from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
 from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.checkpoint.images import OpenFile
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.rank import seeds
 from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.rank.redacted import REDACTED_FILES, REDACTED_NAMES
@@ -95,8 +95,8 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     process_images.prepare_restore(
         criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint), seccomp=rank_filter()
     )
-    socket = PurePosixPath(_bind_target(str(rank["socket"])))
-    inject = _bind_target(str(rank["inject"]))
+    trusted = (cache_dir(), criu.folder, session, capsule.path)
+    socket, inject = PurePosixPath(str(rank["socket"])), str(rank["inject"])
     laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
     spec = ReplaySpec(
         name=_name(capsule),
@@ -115,10 +115,10 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         capsule=capsule.path,
         environment=_environment(capsule),
         binds=(
-            Bind(source=own.path, target=_bind_target(str(socket.parent)), read_only=False),
+            Bind(source=own.path, target=bind_target(str(socket.parent), trusted), read_only=False),
             # the change over imports modules that the recorded rank had no need of, of the version that it has
-            Bind(source=_rank_half(capsule, session), target=f"{inject}/prismdbg"),
-            *_native(f"{inject}/native"),
+            Bind(source=_rank_half(capsule, session), target=bind_target(f"{inject}/prismdbg", trusted)),
+            *_native(bind_target(f"{inject}/native", trusted)),
         ),
         files=laid,
         folders=folders,
@@ -150,6 +150,8 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
         extra={"emulation": rank["emulation"]} if "emulation" in rank else {},
     ).save(config)
+    environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
+    _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")
     laid = request.overlay.over(laid) if request.overlay is not None else laid
     spec = ReplaySpec(
@@ -157,7 +159,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         origin=ProgramOrigin(
             executable=str(rank["executable"]),
             argv=tuple(rank["orig_argv"]),
-            env=_program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)},
+            env=environment,
             cwd=_cwd(rank),
         ),
         session=session,
@@ -178,10 +180,22 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     return Plan(spec=spec, own=own, agent="replay.sock")
 
 
+def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
+    """With what this program adds, and on this machine."""
+    if problem := is_environment(environment):
+        raise CapsuleError(f"rank.json: environment {problem}", hint="the capsule was altered; do not use it")
+    size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
+    if size > most:
+        raise FacilityError(
+            f"the program's arguments and environment have {size:,} bytes; this machine starts one with {most:,}",
+            hint="`ulimit -s unlimited`",
+        )
+
+
 def _limits(request: ReplayRequest, session: Path) -> Limits:
     files = request.capsule.manifest.files
     image_bytes = sum(entry.size_bytes for name, entry in files.items() if name.startswith(f"{layout.CHECKPOINT}/"))
-    return request.limits.over(usual(image_bytes, session))
+    return request.limits.over(usual(max(image_bytes, request.capsule.rank().get("peak_bytes", 0)), session))
 
 
 def _rank_half(capsule: Capsule, session: Path) -> Path:
@@ -244,10 +258,21 @@ def _cwd(rank: RankJson) -> str:
     return cwd
 
 
-def _bind_target(path: str) -> str:
-    """What is ours is bound there, in a place that is thrown away."""
+def bind_target(path: str, trusted: Iterable[Path]) -> str:
+    """What is ours is bound there, in a place that is thrown away. `trusted`: what the starter runs and reads, of which
+    nothing may be covered."""
     rank_path.require_outside_kernel(path)
+    for folder in trusted:
+        if _overlap(path, str(folder)) or _overlap(os.path.realpath(path), os.path.realpath(folder)):
+            raise CapsuleError(
+                f"the capsule names {path[:80]!r}, which would cover what prismdbg itself runs on in {folder}",
+                hint="the capsule was altered, or it was recorded below that folder: keep runs elsewhere",
+            )
     return path
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:

@@ -17,6 +17,7 @@ from prismdbg.capsule import json_border
 from prismdbg.capsule.log_reader import iter_logs
 from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
+from prismdbg.rank.overwritten import FOLDER
 from prismdbg.workflows.run_files import KINDS
 
 
@@ -54,6 +55,11 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def overwritten(self) -> Path:
+        """What files were when ranks read them, of those that ranks wrote to later (`rank/overwritten.py`)."""
+        return self.path / FOLDER
 
     @property
     def capsules(self) -> Path:

@@ -13,10 +13,12 @@ from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
+from prismdbg.model.sizes import size
 from prismdbg.workflows.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_files import whole_incidents
 from prismdbg.workflows.run_folder import RunFolder, rank_of, read_json
+from prismdbg.workflows.shelf import disk_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +82,9 @@ def _word(folder: Path, log: RankLog) -> str:
     return "out of sight" if process.is_out_of_sight and not has_job_ended else "died"
 
 
-def report(path: Path) -> list[str]:
-    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next."""
+def report(path: Path, *, is_told: bool = False) -> list[str]:
+    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. is_told: incidents,
+    capsules and problems were said when they came, and are only counted."""
     run = RunFolder.existing(path)
     lines = []
     try:
@@ -93,20 +96,29 @@ def report(path: Path) -> list[str]:
     if not states:
         return [f"{path} holds no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)
-    kept = sum(s.log_bytes + s.payload_bytes for s in states)
     ranks = counted(len(states), "rank")
-    lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {kept / 2**20:.1f} MiB")
+    lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {size(disk_bytes(path))}")
     lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
     if (emulated := read_emulated(run)) is not None:
         return [*lines, *_emulated(path, emulated, states)]
     supervisor = read_json(run.supervisor_json)
-    lines += [f"incident: {i.get('text', i.get('kind'))}" for i in whole_incidents(supervisor)]
-    lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
-    lines += [f"evidence, cannot be replayed: {e}" for e in supervisor.get("evidence", [])]
-    lines += [f"problem: {p}" for p in supervisor.get("problems", [])]
+    lines += _counts(supervisor) if is_told else _events(supervisor)
     if supervisor.get("incidents"):
         lines.append(f"next: prismdbg why {quote(str(path))}")
     return lines
+
+
+def _events(supervisor: dict[str, Any]) -> list[str]:
+    lines = [f"incident: {i.get('text', i.get('kind'))}" for i in whole_incidents(supervisor)]
+    lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
+    lines += [f"evidence, cannot be replayed: {e}" for e in supervisor.get("evidence", [])]
+    return [*lines, *(f"problem: {p}" for p in supervisor.get("problems", []))]
+
+
+def _counts(supervisor: dict[str, Any]) -> list[str]:
+    nouns = {"incidents": "incident", "capsules": "capsule", "problems": "problem"}
+    counts = [counted(len(supervisor[key]), noun) for key, noun in nouns.items() if supervisor.get(key)]
+    return [", ".join(counts)] if counts else []
 
 
 def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> list[str]:

@@ -48,7 +48,7 @@ NO_KEYS = Keys()
 @contextmanager
 def plain(source: Path, keys: Keys = NO_KEYS) -> Iterator[BinaryIO]:
     """The archive as `pack` wrote it before it was sealed, verified. `CapsuleError` where a seal does not hold."""
-    with source.open("rb") as file:
+    with _open(source) as file:
         signature = _signature_of(source)
         encrypted = file.read(len(MAGIC)) == MAGIC
         file.seek(0)
@@ -112,15 +112,20 @@ def signature_path(archive: Path) -> Path:
     return archive.with_name(archive.name + SIGNATURE_SUFFIX)
 
 
+def _open(path: Path) -> BinaryIO:
+    """Where `path` leads; a pipe or a device is refused."""
+    try:
+        return transfer.open_plain(Path(os.path.realpath(path)))
+    except OSError as error:
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="remove it, or fetch it again") from error
+
+
 def _signature_of(source: Path) -> bytes | None:
     path = signature_path(source)
-    try:
-        with path.open("rb") as file:
-            data = file.read(SIGNATURE_BYTES + 1)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
-    except OSError as error:
-        raise CapsuleError(f"{path} cannot be read: {error.strerror}") from error
+    with _open(path) as file:
+        data = file.read(SIGNATURE_BYTES + 1)
     if len(data) > SIGNATURE_BYTES:
         raise CapsuleError(f"{path} is no signature: it has more than {SIGNATURE_BYTES} bytes")
     return data

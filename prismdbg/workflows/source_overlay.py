@@ -16,6 +16,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, read_files
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson
+from prismdbg.capsule.rank_path import too_long
 from prismdbg.errors import UsageError
 from prismdbg.runtime.spec import LaidFile
 
@@ -85,7 +86,7 @@ def places(rank: RankJson, captured: tuple[str, ...] = ()) -> tuple[PurePosixPat
     those above it."""
     cwd = PurePosixPath(rank["cwd"])
     script = rank["argv"][0] if rank["argv"] else ""
-    program = (cwd / script).parent if script and not script.startswith("-") else cwd
+    program = (cwd / script).parent if script and not script.startswith("-") and not too_long(script) else cwd
     program = PurePosixPath(os.path.normpath(program))
     likely = [cwd, program, *program.parents, *(parent for path in captured for parent in PurePosixPath(path).parents)]
     return tuple(dict.fromkeys(place for place in likely if len(place.parts) > 1))

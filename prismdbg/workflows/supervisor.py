@@ -1,10 +1,12 @@
 """The job's parent on its node: follows every rank's log and does what a thread in a rank cannot.
 
-Nothing here may end or hold the job: whatever fails is said, kept in `supervisor.json`, and the watch goes on.
+Nothing here may end or hold the job: whatever fails is said, kept in `supervisor.json`, and the watch goes on. What
+looks at RUN is a thread, for a file server may hold it; the main one forwards signals and waits for the job alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event as Flag
 from threading import Thread
 from types import FrameType
 from typing import Any
@@ -23,14 +26,16 @@ from prismdbg.diagnosis.hang import HangReport
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.model.counted import counted
 from prismdbg.workflows import checkpoints
+from prismdbg.workflows.answering import ends_while_answering
 from prismdbg.workflows.capture import HUNG, PATIENT, CaptureRequest, Say, capture
 from prismdbg.workflows.costs import checkpoint_slowdown
-from prismdbg.workflows.deaths import DeathWatch
+from prismdbg.workflows.deaths import Death, DeathWatch, likely_first
 from prismdbg.workflows.freeze import freeze, has_past, wanted_now
 from prismdbg.workflows.hangs import HangWatch
 from prismdbg.workflows.incidents import IncidentWatch, Wanted, attempt_of
 from prismdbg.workflows.interruption import told_together
 from prismdbg.workflows.ledger import Entry, Ledger
+from prismdbg.workflows.peak import Peaks
 from prismdbg.workflows.ranks_alive import RankProcess
 from prismdbg.workflows.run_environment import environment_of
 from prismdbg.workflows.run_folder import RunFolder, rank_of
@@ -61,6 +66,7 @@ class Supervisor:
         self._say = say
         self._readers: dict[str, LogReader] = {}
         self._processes: dict[str, RankProcess] = {}
+        self._peaks = Peaks()
         self._deaths = DeathWatch()
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
@@ -69,33 +75,37 @@ class Supervisor:
         self._asked_by_signal = False
         self._told_to_end = False
         self._interrupted: dict[str, int] = {}
+        self._ended = Flag()
         self._costs: list[dict[str, Any]] = []
         self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
 
-    def watch(self) -> int:
+    def watch(self, finish: Callable[[], None]) -> int:
+        """`finish`: what is to be done in RUN when the job has ended and all of it is seen."""
         for number in FORWARDED:
             signal.signal(number, self._forward)
         signal.signal(signal.SIGUSR1, self._on_signal)
+        follower = Thread(target=self._follow, args=(finish,), name="prismdbg-supervisor", daemon=True)
+        follower.start()
+        code = self._job.wait()
+        self._ended.set()
+        if not ends_while_answering(follower, self._run.path):
+            self._say(f"{self._run.path} does not answer: the job's end, and what was seen last, is not written there")
+        return code if code >= 0 else 128 - code
+
+    def _follow(self, finish: Callable[[], None]) -> None:
         self._ledger.save()
-        while True:
-            code = self._wait()
-            self._guarded(lambda ended=code is not None: self._look(ended))  # type: ignore[misc]
-            if code is not None:
-                break
+        ended = False
+        while not ended:
+            ended = self._ended.wait(POLL_S)
+            self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._ledger.note(
-            exit_code=code,
+            exit_code=self._job.returncode,
             ended_wall_ns=time.time_ns(),
             deaths=self._deaths.order(),
             how_they_died=[death.to_json() for death in self._deaths.deaths()],
             interrupted=self._interrupted,
         )
-        return code if code >= 0 else 128 - code
-
-    def _wait(self) -> int | None:
-        try:
-            return self._job.wait(POLL_S)
-        except subprocess.TimeoutExpired:
-            return None
+        finish()
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.
@@ -125,6 +135,7 @@ class Supervisor:
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
+        self._look_at_peaks()
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
             return
@@ -160,19 +171,34 @@ class Supervisor:
                 if self._policy.checkpoint_every and len(self._processes) == 1:
                     # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
-        failed: dict[int, str] = {}  # by attempt
-        for death in self._deaths.deaths():
+        failed: dict[int, list[Death]] = {}  # by attempt
+        deaths = self._deaths.deaths()
+        for death in deaths:
             self._hangs.died(death.name)
             if not self._processes[death.name].ended_by_itself():
-                failed.setdefault(attempt_of(death.name), death.name)
-        told = told_together(self._deaths.deaths(), time.time_ns())
-        return [wanted for name in failed.values() if name not in told for wanted in self._died(name)]
+                failed.setdefault(attempt_of(death.name), []).append(death)
+        told = told_together(deaths, time.time_ns())
+        firsts = [likely_first(some, self._raised(some)) for some in failed.values()]
+        return [wanted for death in firsts if death.name not in told for wanted in self._died(death)]
 
-    def _died(self, name: str) -> list[Wanted]:
-        process = self._processes[name]
+    def _raised(self, deaths: list[Death]) -> dict[str, bool]:
+        """Those of them that raised, and whether in a collective."""
+        found = {death.name: self._processes[death.name].raised_in_collective() for death in deaths}
+        return {name: inside for name, inside in found.items() if inside is not None}
+
+    def _look_at_peaks(self) -> None:
+        for folder in self._run.rank_folders():
+            process = self._processes.get(folder.name)
+            if process is not None and process.pid is not None and process.is_alive():
+                with contextlib.suppress(OSError):  # a full disk, or a run that is gone: the ledger says so
+                    self._peaks.look(folder, process.pid)
+
+    def _died(self, death: Death) -> list[Wanted]:
+        process = self._processes[death.name]
         if not process.died_without_a_word():
             return []
-        return self._incidents.lost(name, process.last_moment(), "without a word: killed from outside?")
+        how = "without a word: killed from outside?"
+        return self._incidents.lost(death.name, process.last_moment(), how, death.code)
 
     def _make_capsule(self, wanted: Wanted) -> None:
         self._freeze(self._ledger.incident(wanted.incident, [wanted.folder]), wanted)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,6 +12,7 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.model.counted import counted
 
 MAY_DIE = (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY)
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Outcome(StrEnum):
@@ -35,8 +39,10 @@ class Recorded:
     """What the record says of its own end.
 
     required: the collectives that a replay must compare. goes_on: the log holds a collective after the end moment.
-    answered: each of them was complete when the record ended. exit_code, raised, raised_in_thread: of the program,
-    where the log says so; an exception as `Type: text`.
+    answered: each of them was complete when the record ended. exit_code: of the program that ended by itself;
+    died_with: of a process that died without a word, 128 and the number for a signal; None where it is not known.
+    Exceptions that nothing caught, as `Type: text`: `raised` is the main thread's last one, `also_raised` are all
+    others up to the end moment, `raised_later` all after it.
     """
 
     incident: IncidentKind
@@ -44,22 +50,28 @@ class Recorded:
     goes_on: bool = False
     answered: bool = True
     exit_code: int | None = None
+    died_with: int | None = None
     raised: str = ""
-    raised_in_thread: str = ""
+    also_raised: tuple[str, ...] = ()
+    raised_later: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a replay did. missing: recorded collectives up to its end that it did not issue. lacking: synthesized
-    answers where the recorded rank had received one."""
+    """What a replay did. fingerprinted: of the collectives compared, those of which what the rank sent was compared,
+    too; None where that is not known. states: states of the parameters that were compared. missing: recorded
+    collectives up to its end that it did not issue. lacking: synthesized answers where the recorded rank had received
+    one."""
 
     end: End
     compared: int = 0
+    fingerprinted: int | None = None
+    states: int = 0
     missing: int = 0
     lacking: int = 0
     exit_code: int | None = None
     raised: str = ""
-    raised_in_thread: str = ""
+    also_raised: tuple[str, ...] = ()
     parameters_differ_at: str = ""
 
 
@@ -73,7 +85,7 @@ class Decision:
 
 def decide(recorded: Recorded, seen: Seen) -> Decision:
     """Conservative: what is not known to be identical or to differ is inconclusive."""
-    for rule in (_differs, _incomplete, _lacks_answers, _other_end, _too_little):
+    for rule in (_differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _too_little):
         if (found := rule(recorded, seen)) is not None:
             return found
     return Decision(Outcome.IDENTICAL)
@@ -133,9 +145,7 @@ def _differing(recorded: Recorded, why: str) -> Decision:
 
 
 def _other_exception(recorded: Recorded, seen: Seen) -> Decision | None:
-    if recorded.raised_in_thread and recorded.raised_in_thread not in (seen.raised_in_thread, seen.raised):
-        why = f"the exception of the recorded program's thread was not raised: {recorded.raised_in_thread}"
-        return Decision(Outcome.INCONCLUSIVE, why)
+    """Of the main thread."""
     if recorded.raised == seen.raised:
         return None
     if not seen.raised:
@@ -148,6 +158,19 @@ def _other_exception(recorded: Recorded, seen: Seen) -> Decision | None:
     return Decision(Outcome.INCONCLUSIVE, f"{why}; the record ends before that")
 
 
+def _other_exceptions(recorded: Recorded, seen: Seen) -> Decision | None:
+    """Of all threads, however the replay ended. When a thread raises is not in the record, so none decides that it
+    diverged."""
+    there = Counter(filter(None, (recorded.raised, *recorded.also_raised)))
+    here = Counter(filter(None, (seen.raised, *seen.also_raised)))
+    if new := here - there - Counter(recorded.raised_later):
+        why = f"the replay raised an exception that the record does not have: {next(iter(new))}"
+        return Decision(Outcome.INCONCLUSIVE, why)
+    if seen.end is not End.UNTIL and (lacking := there - here):
+        return Decision(Outcome.INCONCLUSIVE, f"a recorded exception was not raised: {next(iter(lacking))}")
+    return None
+
+
 def _goes_on(recorded: Recorded) -> Decision | None:
     """The replay issued a further collective."""
     if recorded.goes_on or recorded.raised:
@@ -156,6 +179,11 @@ def _goes_on(recorded: Recorded) -> Decision | None:
         code = recorded.exit_code
         return _differing(
             recorded, f"the program issued a further collective; the recorded one ended with exit code {code}"
+        )
+    if _ended_itself(recorded.died_with):
+        return Decision(
+            Outcome.INCONCLUSIVE,
+            f"the rank issued a further collective; the recorded one died: {ended_by(recorded.died_with)}",
         )
     if recorded.incident is IncidentKind.HANG and recorded.answered:
         return Decision(
@@ -176,7 +204,7 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
     if recorded.raised or (not recorded.answered and not seen.exit_code):
         return None
     if recorded.incident is IncidentKind.LOST:
-        return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded rank died, and the record does not say of what")
+        return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded rank died: {ended_by(recorded.died_with)}")
     if recorded.incident is IncidentKind.HANG:
         return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded one hung")
     if seen.exit_code:
@@ -187,9 +215,31 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
 def _died(recorded: Recorded, seen: Seen) -> Decision | None:
     """A death counts only at the recorded place, and where the log has no other end of the program."""
     ends_there = not recorded.goes_on and recorded.exit_code is None and recorded.raised == seen.raised
-    if ends_there and (recorded.raised or recorded.incident in MAY_DIE):
+    if not ends_there or not (recorded.raised or recorded.incident in MAY_DIE):
+        return Decision(Outcome.RANK_LOST, "the recorded rank did not die there")
+    if recorded.died_with is None or seen.exit_code is None or _code(seen.exit_code) == _code(recorded.died_with):
         return None
-    return Decision(Outcome.RANK_LOST, "the recorded rank did not die there")
+    how, was = ended_by(seen.exit_code), ended_by(recorded.died_with)
+    return _differing(recorded, f"the process died there, but not as the recorded one did: {how}, not {was}")
+
+
+def ended_by(code: int | None) -> str:
+    """`SIGILL (exit code 132)`: shells and containers give 128 and the signal's number, Python its negative."""
+    if code is None:
+        return "the record does not say of what"
+    with contextlib.suppress(ValueError):
+        return f"{signal.Signals(_code(code) - 128).name} (exit code {code})"
+    return f"exit code {code}"
+
+
+def _code(code: int) -> int:
+    """As a shell gives it."""
+    return code if code >= 0 else 128 - code
+
+
+def _ended_itself(code: int | None) -> bool:
+    """Whether a process died of what it did, not of a signal that others send to end it."""
+    return code is not None and _code(code) - 128 not in FROM_OUTSIDE
 
 
 def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
@@ -197,4 +247,7 @@ def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
         return Decision(Outcome.INCONCLUSIVE, "no collective was compared")
     if seen.compared < recorded.required:
         return Decision(Outcome.INCONCLUSIVE, f"only {seen.compared} of {recorded.required} collectives were compared")
+    same_exception = bool(recorded.raised) and recorded.raised == seen.raised
+    if seen.fingerprinted == 0 and not seen.states and not same_exception:
+        return Decision(Outcome.INCONCLUSIVE, "nothing that the rank computed was compared, only its calls")
     return None

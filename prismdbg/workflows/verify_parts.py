@@ -8,7 +8,10 @@ from pathlib import Path
 from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import Finding, Severity, findings
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
 from prismdbg.errors import CapsuleError
 from prismdbg.graph.slice import GraphSlice
 from prismdbg.runtime.environment import Environment
@@ -26,7 +29,9 @@ def all_findings(path: Path) -> Iterator[Finding]:
         damaged |= finding.severity is Severity.FATAL
         yield finding
     if not damaged:
-        yield from _parts(Capsule.open(path))
+        capsule = Capsule.open(path)
+        yield from _parts(capsule)
+        yield from _images(capsule)
 
 
 def _parts(capsule: Capsule) -> Iterator[Finding]:
@@ -36,3 +41,16 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
                 read(json_border.read(capsule.path / name, limit_bytes=capsule.limit_bytes(name)))
             except CapsuleError as error:
                 yield Finding(Severity.FATAL, name, str(error))
+
+
+def _images(capsule: Capsule) -> Iterator[Finding]:
+    """Of a process checkpoint: only CRIU's own bindings know its format."""
+    if capsule.manifest.origin is not Origin.IMAGE:
+        return
+    if (criu := bundle.reader()) is None:
+        yield Finding(Severity.NOTE, layout.CHECKPOINT, "was not read: there is no CRIU here, see `prismdbg doctor`")
+        return
+    try:
+        process_images.require_restorable(criu, capsule.checkpoint)
+    except CapsuleError as error:
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, str(error))

@@ -5,6 +5,7 @@ A fault that finds nothing to break raises `OSError` or `psutil.Error`: it is no
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import resource
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from file_server import FileServer
 
 Undo = Callable[[], object]
 
@@ -33,7 +35,7 @@ class Target:
     sockets: Path
     supervisor: psutil.Process
     random: random.Random
-    server: psutil.Process | None = None
+    server: FileServer | None = None
     launcher: psutil.Process | None = None
     deed: str = ""
     gone: set[str] = field(default_factory=set)
@@ -59,6 +61,9 @@ class Target:
 
 
 DISK_BYTES = 16 << 20
+# The program's own next `open` takes one: with none a bare job ends, with this many it does not.
+NEEDED_DESCRIPTORS = 1
+NEEDED_FILE_BYTES = 8  # its count of steps
 Fault = Callable[[Target], "Undo | None"]
 SIGNALS = (
     signal.SIGUSR1,
@@ -210,8 +215,15 @@ def limited(number: int, value: Callable[[psutil.Process], int]) -> Fault:
     return fault
 
 
-def open_files(rank: psutil.Process) -> int:
-    return rank.num_fds()
+def spare_descriptors(count: int) -> Callable[[psutil.Process], int]:
+    """The limit under which exactly so many numbers are free: a process may have closed some in between."""
+
+    def limit(rank: psutil.Process) -> int:
+        taken = {int(path.name) for path in Path(f"/proc/{rank.pid}/fd").iterdir()}
+        free = (number for number in itertools.count() if number not in taken)
+        return next(itertools.islice(free, count, None))
+
+    return limit
 
 
 def a_little_more_memory(rank: psutil.Process) -> int:
@@ -296,17 +308,18 @@ def supervisor_killed(target: Target) -> None:
 
 def server_stopped(target: Target) -> Undo:
     assert target.server is not None
-    target.server.suspend()
-    return target.server.resume
+    target.server.stop()
+    target.gone.add("answers")
+    return target.server.process.resume
 
 
 def server_killed(target: Target) -> None:
     assert target.server is not None
-    if "server" in target.gone:
-        raise OSError("gone already")
+    if "server" in target.gone or "answers" not in target.gone:
+        raise OSError("gone already, or not stopped so far: nothing can be stopped afterwards")
     target.gone.add("server")
-    target.server.kill()
-    target.server.wait(20)
+    target.server.process.kill()
+    target.server.process.wait(20)
 
 
 def supervisor_only(target: Target) -> list[psutil.Process]:
@@ -353,8 +366,8 @@ DISK_FAULTS: dict[str, Fault] = {
     "the disk unmounted": unmounted,
 }
 LIMIT_FAULTS: dict[str, Fault] = {
-    "no descriptors left": limited(resource.RLIMIT_NOFILE, open_files),
-    "no file may grow": limited(resource.RLIMIT_FSIZE, lambda _: 0),
+    "hardly any descriptors left": limited(resource.RLIMIT_NOFILE, spare_descriptors(NEEDED_DESCRIPTORS)),
+    "no file may grow": limited(resource.RLIMIT_FSIZE, lambda _: NEEDED_FILE_BYTES),
     "files of 4 KiB": limited(resource.RLIMIT_FSIZE, lambda _: 4096),
     "little memory": limited(resource.RLIMIT_AS, a_little_more_memory),
     "no core files": limited(resource.RLIMIT_CORE, lambda _: 0),
@@ -388,7 +401,7 @@ SUPERVISOR_FAULTS: dict[str, Fault] = {
     **{name: SIGNAL_FAULTS[name] for name in ("SIGUSR1 to a rank", "all ranks stopped for a while")},
     **{name: FILE_FAULTS[name] for name in ("the log cut to nothing", "payloads removed", "config.json removed")},
     "fork": PROGRAM_FAULTS["fork"],
-    "no descriptors left": LIMIT_FAULTS["no descriptors left"],
+    "hardly any descriptors left": LIMIT_FAULTS["hardly any descriptors left"],
 }
 SERVER_FAULTS: dict[str, Fault] = {
     "the file server stopped": server_stopped,
@@ -397,3 +410,4 @@ SERVER_FAULTS: dict[str, Fault] = {
     "the log removed": FILE_FAULTS["the log removed"],
     "a rank stopped for a while": SIGNAL_FAULTS["a rank stopped for a while"],
 }
+NOTHING_AFTER = ("the sockets removed", "RUN removed", "the disk unmounted")  # there is little left to break

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NoReturn
@@ -11,19 +13,46 @@ from unittest.mock import patch
 
 from prismdbg.errors import FacilityError
 from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
+from prismdbg.runtime.starter_spec import Isolation, make_folders, write_spec
+from prismdbg.workflows.later_files import later_files
 from tests.fuzz.inputs import PACKED, Made
 
 FURTHER_COMMANDS = 4
+LOOKED_THROUGH = 300
 NOT_RUN = "the fuzzer runs nothing"
 
 
 class NowhereRuntime:
-    """Takes every plan, and starts none."""
+    """Takes every plan, and starts none: what a starter would fail at, fails here."""
 
     name = "nowhere"
 
-    def refuses(self, _spec: object) -> str:
+    def refuses(self, spec: ReplaySpec) -> str:
+        make_folders(spec.session)
+        write_spec(spec, Isolation.NONE, files=spec.files)
+        for path in (*spec.folders, *spec.absent, *(file.target for file in spec.files)):
+            _could_be_made(path)
+        if isinstance(program := spec.origin, ProgramOrigin):
+            _could_be_started(program)
         return NOT_RUN
+
+
+def _could_be_made(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        Path(path).stat()  # ENAMETOOLONG is a defect
+    assert path.startswith("/") and path.count("/") < 500, f"no folders that deep: {path[:80]}"
+
+
+def _could_be_started(program: ProgramOrigin) -> None:
+    """By the bounds of execve(2)."""
+    assert program.argv, "no program to start"
+    _could_be_made(program.cwd)
+    _could_be_made(program.executable)
+    variables = [f"{name}={value}" for name, value in program.env.items()]
+    sizes = [len(os.fsencode(text)) + 1 for text in (*program.argv, *variables)]
+    assert max(sizes) <= 128 << 10 and sum(sizes) <= 6 << 20, "more than a program can be started with"
+    assert all(name and "=" not in name for name in program.env), "a variable without a name"
 
 
 def lines_for(made: Made, corpus_script: Path, rng: Random) -> list[list[str]]:
@@ -86,6 +115,9 @@ def nothing_runs(scratch: Path) -> Iterator[None]:
         stack.enter_context(
             patch("prismdbg.workflows.replay_plan.make_inject_folder", Path.mkdir)
         )  # slow, and all ours
+        few = partial(later_files, most=LOOKED_THROUGH)  # a capsule may name all of this machine
+        stack.enter_context(patch("prismdbg.workflows.replay_plan.later_files", few))
+        stack.enter_context(patch("prismdbg.workflows.agent_sockets.HOMES", (scratch,)))
         for name in ("sessions_base", "images_base"):
             stack.enter_context(patch(f"prismdbg.workflows.session_folder.{name}", lambda: scratch / "sessions"))
         yield

@@ -64,6 +64,7 @@ def make_corpus(folder: Path) -> Mapping[str, Path]:
 def rank_json(cwd: Path, rank: int = 0) -> dict[str, Any]:
     return {
         "rank": rank, "world_size": 2, "pid": 4711, "pid_namespace": 4026531836, "started_ticks": 5,
+        "started_ns": 10**18, "seeds": {"torch": 7, "random": [*range(624), 624], "numpy.random": [0] * 625},
         "executable": "/usr/bin/python3", "prefix": "/usr", "base_prefix": "/usr",
         "orig_argv": ["python3", "train.py", "--steps", "3"], "argv": ["train.py", "--steps", "3"],
         "cwd": str(cwd), "sys_path": ["", "/usr/lib/python3.11"], "environment": {"LANG": "C", "RANK": str(rank)},

@@ -71,6 +71,7 @@ def _entries(cwd: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
     creds = {"uid": 1000, "gid": 100, "cap_prm": [7, 1], "cap_eff": [7, 1], "cap_inh": [0, 0], "cap_bnd": [7, 1]}
     task = {"comm": "python3", "rlimits": {"rlimits": [{"cur": 1, "max": 2}]}}
     return {
+        ("inventory.img", "INVENTORY"): [{"img_version": 2, "root_ids": {}}],
         ("pstree.img", "PSTREE"): [{"pid": 7, "sid": 7, "threads": [7, 9]}],
         ("files.img", "FILES"): [
             _regular(1, "/usr/bin/python3.11", size=100),

@@ -12,11 +12,12 @@ TEXTS = (
     "", "\0", "x" * 5000, "\ud800", "\udc80", "../../escaped", "/proc/1/mem", "/proc/sys/vm/swappiness",
     "/sys/power/state",
     "/dev/sda", "/", "//a", "/a/../b", "1.1", "9" * 18 + ".1", "nan", "\x1b]0;x\x07", "ＡＢ", "0", "-1", "1e9", "a\nb",
+    "/" + "a" * 5000, "/tmp/" + "n" * 300, "/a" * 2000, "//proc/1/mem", "A=B", "v" * 3_000_000, "relative/path",
     "/escaped/file", "file:///etc/passwd", "{}", "%s%n", "events.00000.seg", "image", "start", "INSIDE", "inside",
 )  # fmt: skip
 NUMBERS = (
     0, -1, 1, 2, 7, 255, 256, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63,
-    2**64 - 1, 2**64,
+    2**64 - 1, 2**64, 2**22, 2**40, 10**9,
     -(2**31), -(2**63), -(2**63) - 1, 10**18, 10**30, 10**400, 0.5, -0.0, 1e308,
     float("inf"), float("-inf"), float("nan"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from prismdbg.runtime.docker_engine import engine
 from prismdbg.workflows.injection import cache_dir
 from prismdbg.workflows.session_folder import sessions_base
 
-BOUND_S = 60.0
+BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 SETTLED_S = 0.5
 
 

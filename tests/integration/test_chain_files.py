@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from chain import PARTS, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
 
@@ -57,3 +58,38 @@ def test_the_rank_finds_what_it_found(resumable: tuple[Path, Path, Path], origin
         assert "rate 0.1" in verdict["output"] and "goes on from" not in verdict["output"]
         assert "found ['settings.txt']" in verdict["output"]
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture(scope="module", params=["native", "python"])
+def overwritten(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    """A program that reads what an earlier run left and writes over it: its folder, and capsules of both ranks."""
+    home = tmp_path_factory.mktemp("overwrites")
+    state = home / "state"
+    state.mkdir()
+    torch.manual_seed(7)
+    torch.save(torch.nn.Linear(16, 16).state_dict(), state / "model.pt")
+    for name, text in (("state.json", '{"seed": 3}'), ("rate.txt", "0.25"), ("counter.txt", "12"), ("once.txt", "new")):
+        (state / name).write_text(text)
+    options = ["--window", "all", *(["--python-kernels"] if request.param == "python" else [])]
+    with recording(torchrun(PARTS / "overwrites.py", state, ranks=2), home, *options) as job:
+        assert job.end().code == 0
+        capsules = [home / f"rank{rank}" for rank in range(2)]
+        for rank, capsule in enumerate(capsules):
+            said = prismdbg("capture", job.run.path, "--rank", rank, "--origin", "start", "-o", capsule)
+            assert said.code == 0, said.err
+    return state, capsules
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("rank", range(2))
+def test_the_rank_reads_what_it_read_before_it_wrote_over_it(
+    overwritten: tuple[Path, list[Path]], rank: int, runtime: str
+) -> None:
+    """Also where another rank wrote."""
+    state, capsules = overwritten
+    before = {path: path.read_bytes() for path in state.iterdir()}
+    assert json.loads((capsules[rank] / "prismdbg" / "rank.json").read_text())["changed"] == []
+    verdict = replay(capsules[rank], runtime=runtime)
+    assert_identical(verdict, capsules[rank])
+    assert "{'seed': 3} 0.25 12 new" in verdict["output"]
+    assert {path: path.read_bytes() for path in state.iterdir()} == before

@@ -98,6 +98,7 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
         found = {Capsule.open(path).manifest.incident.kind: path for path in job.capsules}
     capsule = found[IncidentKind.LOST]
     assert Capsule.open(capsule).manifest.rank == 1
+    assert Capsule.open(capsule).rank()["died_with"] == 128 + signal.SIGKILL
     verdict = replay(capsule)
     assert verdict["outcome"] == "identical" and verdict["story"] is None
     assert verdict["tally"]["compared"] > 0
@@ -234,7 +235,7 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
 
 
 def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
-    """The rank ends itself without a word; an earlier end of the replayed one is another end."""
+    """The rank ends itself without a word; an end of the replayed one elsewhere, or of something else, is another."""
     with recording(torchrun(PARTS / "incidents.py", "exit", ranks=2), tmp_path, "--window", "all") as job:
         assert job.end().code == 1
         (capsule,) = job.capsules
@@ -242,13 +243,25 @@ def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
     verdict = replay(capsule)
     assert_identical(verdict, capsule)
     assert "the rank died here, as it did when it was recorded" in verdict["notes"]
-    facts = Capsule.open(capsule).rank()
-    for number, step in enumerate((9, 99)):  # dies earlier; comes past the place
-        changed = {**facts["environment"], "GOES_WRONG_AT": str(step)}
-        other = altered(capsule, tmp_path / f"other{number}", environment=changed)
-        verdict = replay(other, code=6 if step == 9 else 0)
-        assert verdict["outcome"] == ("rank lost" if step == 9 else "identical"), verdict
-        assert ("the rank died here, as it did when it was recorded" in verdict["notes"]) is False
+    for number, (changed, code, outcome, why) in enumerate(OTHER_ENDS):
+        facts = Capsule.open(capsule).rank()
+        other = altered(capsule, tmp_path / f"other{number}", environment={**facts["environment"], **changed})
+        verdict = replay(other, code=code)
+        assert verdict["outcome"] == outcome and why in verdict["summary"], verdict
+        assert "the rank died here, as it did when it was recorded" not in verdict["notes"]
+    old = altered(capsule, tmp_path / "old", died_with=None)  # as capsules were before this was kept
+    verdict = replay(old)
+    assert_identical(verdict, old)
+    assert "the rank died here, and how the recorded one died is not known" in verdict["notes"]
+
+
+OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
+    ({"GOES_WRONG_AT": "9"}, 6, "rank lost", "before the recorded one did"),
+    ({"GOES_WRONG_AT": "99"}, 7, "inconclusive", "issued a further collective; the recorded one died: exit code 3"),
+    ({"GOES_WRONG_WITH": "4"}, 5, "diverged", "not as the recorded one did: exit code 4, not exit code 3"),
+    ({"GOES_WRONG_WITH": "SIGSEGV"}, 5, "diverged", "SIGSEGV (exit code 139), not exit code 3"),
+    ({"THREAD_RAISES": "here only"}, 7, "inconclusive", "that the record does not have: ValueError: here only"),
+]
 
 
 def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:

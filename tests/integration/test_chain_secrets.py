@@ -39,7 +39,8 @@ TEAMS = "https://corp.webhook.office.com/webhookb2/" + planted("teams", 30)
 IN_FILES = {V["yaml"], V["webhook"]}  # kept in the program's own settings
 IN_PAYLOADS = {V["cast_key"], V["cast_url"], V["cast_token"], V["cast_nested"]}
 KEPT = IN_FILES | IN_PAYLOADS
-ALL = {*V.values(), GITHUB, TEAMS}
+NUMBERS = ("482917340561", "918273645501")
+ALL = {*V.values(), GITHUB, TEAMS, *NUMBERS}
 
 ENVIRONMENT = {
     "SSHPASS": V["sshpass"],
@@ -54,6 +55,8 @@ ENVIRONMENT = {
     "HEADERS": f"Authorization: Basic {V['auth']}",
     "SENTRY_DSN": f"https://{V['dsn']}@o1.ingest.sentry.io/1",
     "PGPASSWORD": V["pgp"],
+    "MYSQL_PASS": NUMBERS[0],
+    "NUMBERED": f"x-{NUMBERS[0]}-y",
     "INNOCENT": f"x-{V['wandb']}-y",  # holds what another one holds
     "CURL": f"-u me:{V['in_value']}",
     "ALERTS": TEAMS,
@@ -63,7 +66,8 @@ ARGUMENTS = [
     "-p", V["p"], "-u", f"me:{V['u']}", "--password", V["password"], f"--api-key={V['assigned']}",
     f'--cfg={{"token":"{V["cfg"]}"}}', "-H", f"Authorization: Bearer {V['header']}", "--url",
     f"https://me:{V['url_arg']}@host", f"+logger.password={V['hydra']}", GITHUB,
-    f"--hook=https://hooks.slack.com/services/T0/B0/{V['slack_arg']}", "--lr", "0.1",
+    f"--hook=https://hooks.slack.com/services/T0/B0/{V['slack_arg']}", "--auth-token", NUMBERS[1],
+    "--lr", "0.1",
 ]  # fmt: skip
 CREDENTIALS = {
     ".netrc": f"machine host login me password {V['netrc']}\n",

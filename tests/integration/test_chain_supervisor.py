@@ -69,6 +69,32 @@ def test_a_signal_that_ends_the_job_is_passed_on_and_is_no_incident(tmp_path: Pa
         assert not any(_lives(rank) for rank in ranks)
 
 
+def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_path: Path) -> None:
+    """When the supervisor looks, both ranks are gone, and their launcher has waited for them: nobody knows of which
+    signal. Rank 0 raised, for its peer was gone, or was told to end."""
+    with recording(torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2), tmp_path) as job:
+        job.wait_for_step(1, 4)
+        supervisor = psutil.Process(job.job.process.pid)
+        launcher = psutil.Process(job.pid(1)).parent()
+        assert launcher is not None and launcher.ppid() == supervisor.pid
+        supervisor.suspend()
+        os.kill(job.pid(1), signal.SIGKILL)
+        try:
+            wait_for(lambda: launcher.status() == psutil.STATUS_ZOMBIE, 60, "the launcher to end")
+        finally:
+            supervisor.resume()
+        assert job.end().code == 1
+        assert [death["signal"] for death in job.supervisor["how_they_died"]] == [None, None]
+        (incident,) = job.supervisor["incidents"]
+        assert (incident["kind"], incident["ranks"]) == ("lost", [1])
+        assert not job.capsules, "nothing before the death was kept, and the rank that followed is not the one to keep"
+        said = prismdbg("why", job.run.path)
+        assert said.code == 0 and "told to end" not in said.out, said.out
+        assert "likely: rank 1 died without a word" in said.out, said.out
+        first = said.out.partition("\nlikely: ")[0]  # what is certain: whom rank 0 waited for
+        assert first.startswith("likely: rank 1") or "rank 1 never came: it died without a word" in first, said.out
+
+
 def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
     from prismdbg.rank.config import RankConfig
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,9 +21,10 @@ from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime
+from prismdbg.runtime.limits import Limits, usual
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import ReplaySpec, RunningRank, Runtime
+from prismdbg.runtime.spec import RANK, ReplaySpec, RunningRank, Runtime
 from prismdbg.runtime.starter_control import StarterControl
 
 HOSTILE = Path(__file__).parent / "programs" / "hostile_rank.py"
@@ -157,6 +159,51 @@ def test_the_first_process_cannot_be_ended(place: Place) -> None:
     assert place.rank.exit_code() is None
 
 
+def test_the_kernel_does_not_end_it_for_the_rank_either(place: Place) -> None:
+    if place.name == "docker-start":
+        pytest.skip("it runs with no more rights than the rank: ending it ends the rank's own container")
+    assert place.attempt("send_by_the_kernel", "1") in ("done: 0", "EPERM")
+    count = ask(place.socket, "status")["count"]
+    wait_for(lambda: ask(place.socket, "status")["count"] > count, 20, "it to go on")
+    assert place.rank.exit_code() is None
+
+
+def test_it_has_no_descriptor_of_the_starters(place: Place) -> None:
+    found = place.attempt("descriptors").removeprefix("done: ").split("|")
+    own = (str(place.spec.session / RANK), "/dev/null", "socket:[", "pipe:[", "/proc/")
+    kept = [str(Path(name).parent) for name in (*(file.target for file in place.spec.files),)]
+    assert len(found) >= 6 and [name for name in found if not name.startswith((*own, *kept))] == []
+    assert not [name for name in found if name.startswith("/proc/") and not name.endswith("/fd")]
+
+
+def test_criu_is_not_looked_into_while_it_works(place: Place) -> None:
+    """By a process of the rank's that it does not stop."""
+    if place.spec.saving is None:
+        pytest.skip("only where images are taken")
+    control, found = StarterControl(place.spec.session, 60), "/tmp/seen-from-outside"
+    assert place.attempt("watch_from_outside", found) == "done: 0"
+    for number in range(3):
+        assert control.save(f"9{number}").refusal in ("", "criu could not save the rank")
+    assert place.attempt("put", f"{found}.end", "x") == "done: 0"
+    told = wait_for(lambda: ask(place.socket, f"read {found}")["text"], 20, "what it saw")
+    saw, *reached = told.split("|")
+    assert int(saw.split()[1]) >= 2, "the starter and criu"
+    assert reached == []
+    assert control.return_to("1").refusal == ""
+
+
+def test_criu_takes_nobodys_word_for_what_the_kernel_can(place: Place) -> None:
+    """It would remember that in a file of the rank's view."""
+    if place.spec.saving is None:
+        pytest.skip("only where images are taken")
+    control = StarterControl(place.spec.session, 60)
+    assert control.save("80").refusal == ""
+    for way in (("put", "/run/criu.kdat", "x"), ("remove", "/run/criu.kdat"), ("rename", "/run", "/tmp/run")):
+        assert place.attempt(*way) in ("EROFS", "EBUSY", "EACCES", "EPERM"), way
+    assert control.save("81").refusal == ""
+    assert control.return_to("1").refusal == ""
+
+
 @pytest.mark.parametrize(
     "name", ["mount_again", "user_namespace", "user_namespace_by_clone", "vsock", "keyctl", "add_key", "bpf",
              "perf_event_open", "userfaultfd", "open_by_handle_at", "setns", "kexec_load", "init_module",
@@ -253,7 +300,6 @@ def test_nothing_of_the_rank_has_a_say_in_how_criu_is_started(place: Place) -> N
     for name in ("iptables", "iptables-restore", "ip", "nft", "tar", "sh"):
         place.attempt("put", f"/usr/local/sbin/{name}", script)
     place.attempt("put", "/usr/lib/criu/plugin.so", "no_library")
-    assert place.attempt("remove", "/run/criu.kdat") in ("done: 0", "ENOENT")  # what criu remembers of the kernel
     assert control.save("2").refusal == ""
     assert place.attempt("read", "/tmp/run-by-criu") == "ENOENT"
     assert control.return_to("2").refusal == ""
@@ -263,7 +309,8 @@ def test_nothing_of_the_rank_has_a_say_in_how_criu_is_started(place: Place) -> N
 
 def test_it_is_confined_as_the_table_says(place: Place) -> None:
     told = security_table()[place.name.removesuffix("-returned") + ("-debug" if place.spec.saving else "")]
-    assert told == described(place.confinement())
+    group = group_limits(place.rank.rank_pid())
+    assert told == described(place.confinement(), place.spec.limits, group, in_container=place.is_docker)
 
 
 def test_a_user_who_is_not_root_confines_as_the_table_says() -> None:
@@ -272,7 +319,9 @@ def test_a_user_who_is_not_root_confines_as_the_table_says() -> None:
     said = said_as_nobody(HOSTILE)
     if reason := said.get("unavailable"):
         pytest.skip(str(reason))
-    assert described(said["confinement"]) == security_table()["local-start-user"]
+    most = replace(usual(), disk_bytes=said["confinement"]["limits"]["file size"])  # half of what was free then
+    assert 0 < most.disk_bytes < shutil.disk_usage("/").total
+    assert described(said["confinement"], most, {}) == security_table()["local-start-user"]
 
 
 def test_a_plain_process_is_as_open_as_the_table_says() -> None:
@@ -280,25 +329,66 @@ def test_a_plain_process_is_as_open_as_the_table_says() -> None:
         spec, socket = program_spec(session, HOSTILE)
         rank = PlainRuntime().start(spec)
         try:
-            found = ask(socket, "confinement", 10)
+            found, group = ask(socket, "confinement", 10), group_limits(rank.rank_pid())
         finally:
             rank.kill()
-    assert described(found) == security_table()["plain-start"]
+    assert described(found, spec.limits, group) == security_table()["plain-start"]
     assert "--allow-writes" in str(PlainRuntime().refuses(replace(spec, allow_writes=False)))
 
 
-def described(found: dict[str, Any]) -> dict[str, str]:
-    """What a rank tells of its confinement, in the table's words."""
+def described(
+    found: dict[str, Any], most: Limits, group: dict[str, int], *, in_container: bool = False
+) -> dict[str, str]:
+    """What a rank tells of its confinement, in the table's words. `group`: what its control group allows."""
     own = {name for name, link in found["namespaces"].items() if link != str(Path("/proc/self/ns", name).readlink())}
     capabilities = {found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
     return {
-        "user": "root, without capabilities" if found["Uid"] == "0" else "the user",
+        "user": _user(found),
         "namespaces": ", ".join(sorted(own & {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"})),
         "capabilities": "none, bounding set empty" if capabilities == {"0" * 16} else str(capabilities),
         "seccomp": "filter" if found["Seccomp"] == "2" else found["Seccomp"],
         "NoNewPrivs": found["NoNewPrivs"],
         "masked": "yes" if _masked(found["mounts"]) else "no",
+        "limits": "; ".join(_limits(found, most, group, in_container=in_container)),
     }
+
+
+def group_limits(pid: int | None) -> dict[str, int]:
+    """Of memory and processes, those that the control group of this process sets."""
+    found = {}
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for name, kind, file in GROUP_FILES:
+            said = Path("/sys/fs/cgroup", kind, path[1:], file)
+            if kind in controllers.split(",") and said.is_file() and (text := said.read_text().strip()) != "max":
+                found[name] = int(text)
+    return found
+
+
+GROUP_FILES = [  # of version 1 and 2
+    ("memory", "memory", "memory.limit_in_bytes"), ("memory", "", "memory.max"),
+    ("processes", "pids", "pids.max"), ("processes", "", "pids.max"),
+]  # fmt: skip
+
+
+def _limits(found: dict[str, Any], most: Limits, group: dict[str, int], *, in_container: bool) -> Iterator[str]:
+    page = os.sysconf("SC_PAGE_SIZE")
+    own, sizes = found["limits"], {path: size // page for path, size in found["sizes"].items()}
+    if {"memory": most.memory_bytes // page * page, "processes": most.processes} == group:
+        yield "cgroup of the container" if in_container else "cgroup"
+    elif (own["data"], own["processes"]) == (most.memory_bytes, most.processes):
+        yield "each process"
+    if sizes["/dev/shm"] == most.shared_bytes // page:
+        yield "memory file systems" if sizes["/"] == most.memory_bytes // page else "/dev/shm"
+    if own["file size"] == most.disk_bytes:
+        yield "file size"
+
+
+def _user(found: dict[str, Any]) -> str:
+    if found["Uid"] != "0":
+        return "the user"
+    is_mapped = int(found["uid_map"][1]) != 0
+    return "root of a user namespace, without capabilities" if is_mapped else "root, without capabilities"
 
 
 def _masked(mounts: dict[str, list[str]]) -> bool:
@@ -309,7 +399,7 @@ def _masked(mounts: dict[str, list[str]]) -> bool:
 
 
 def security_table() -> dict[str, dict[str, str]]:
-    """Of SECURITY.md: by place, without the column of limits, which are measured elsewhere."""
+    """Of SECURITY.md: by place."""
     rows = [line.strip().strip("|").split("|") for line in SECURITY.read_text().splitlines() if line.startswith("| ")]
     head = [cell.strip() for cell in next(row for row in rows if row[0].strip() == "place")]
     found = {}
@@ -317,5 +407,5 @@ def security_table() -> dict[str, dict[str, str]]:
         cells = dict(zip(head, (cell.strip() for cell in row), strict=False))
         if re.fullmatch(r"`[a-z-]+`", cells["place"]):
             place = cells.pop("place").strip("`")
-            found[place] = {name: cells[name] for name in cells if name != "limits"}
+            found[place] = cells
     return found

@@ -16,6 +16,7 @@ from prismdbg.checkpoint import bundle
 from prismdbg.runtime.local_runtime import LocalRuntime
 
 SCRIPT = Path(__file__).parents[1] / "loader_rank.py"
+WORKERS = 2  # of loader_rank.py
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
 
@@ -34,6 +35,8 @@ def test_workers_are_restored_with_their_rank() -> None:
             )
         try:
             one = Counting(home=home, process=process)
+            # A worker that is forked while somebody asks holds that connection open.
+            wait_for(lambda: len(psutil.Process(process.pid).children()) == WORKERS, 90, "the workers")
             wait_for(lambda: ask(one.socket, "count", 90)["count"] > 10, 90, "ten batches")
             taken = capture(bundle.find(), one, capsule)
             assert len(taken.image.pids) >= 3

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from file_server import FileServer, missing, served
 from jobs import (
     JOB_BOUND_S,
     Ended,
@@ -292,58 +293,90 @@ def test_a_log_that_is_cut_under_the_job(options: tuple[str, ...], left_bytes: i
 
 
 @pytest.fixture
-def file_server(tmp_path: Path) -> Iterator[tuple[Path, psutil.Process]]:
+def file_server(tmp_path: Path) -> Iterator[tuple[Path, FileServer]]:
     """A folder on a file system that a process of ours serves, and that process."""
-    bindfs = shutil.which("bindfs")
-    if bindfs is None or not Path("/dev/fuse").exists():
-        pytest.skip("bindfs or /dev/fuse is missing (apt-get install bindfs)")
-    behind, folder = tmp_path / "behind", tmp_path / "served"
-    behind.mkdir()
+    if reason := missing():
+        pytest.skip(reason)
+    folder = tmp_path / "served"
     folder.mkdir()
-    server = psutil.Popen([bindfs, "-f", str(behind), str(folder)])
-    try:
-        wait_for(folder.is_mount, 20, "the file system to be there")
+    with served(folder, tmp_path) as server:
         yield folder, server
-    finally:
-        server.send_signal(signal.SIGCONT)
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-        server.wait(20)
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("window_steps", [0, -1])
 def test_a_file_system_that_no_longer_answers(
-    window_steps: int, file_server: tuple[Path, psutil.Process], tmp_path: Path
+    window_steps: int, native: bool, file_server: tuple[Path, FileServer], tmp_path: Path
 ) -> None:
     """As NFS when its server is gone: neither a collective nor the end of the program waits for it."""
     home, server = file_server
     signs = tmp_path / "signs"
     signs.mkdir()
     options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10, "window_steps": window_steps}
-    run_folder = prepare_run(home / "run", native=True, **options)
+    run_folder = prepare_run(home / "run", native=native, **options)
     environment = job_environment(run_folder.inject, run_folder.config, plain_environment())
     command = many(tmp_path / "met", 2000, signs)
     with started(command, tmp_path / "output.txt", env=environment) as job:
         wait_for(lambda: (signs / "ready").exists() or not job.alive, JOB_BOUND_S, "the job to stand ready")
         wait_for(lambda: len(read_log(run_folder.ranks / "0").collectives) == 3, 20, "what came before to be written")
-        server.suspend()
+        server.stop()
         (signs / "go").touch()
         ended = job.wait(60)
-        server.resume()
+        server.process.resume()
     remove_sockets(run_folder)
     assert (ended.code, ended.lines("result")) == (0, result_of(2000)), ended.output
     assert len(read_log(run_folder.ranks / "0").collectives) >= 3
 
 
-def test_on_a_file_system_with_a_server_nothing_is_lost(
-    file_server: tuple[Path, psutil.Process], tmp_path: Path
+@pytest.mark.parametrize("options", [(), ("--python-kernels",)])
+def test_the_supervisor_of_a_run_that_no_longer_answers(
+    options: tuple[str, ...], file_server: tuple[Path, FileServer], tmp_path: Path
 ) -> None:
+    """The job's exit code comes back, and it is said what is not written."""
+    home, server = file_server
+    with standing(tmp_path, 500, "--window", "all", *options, home=home) as (job, folder):
+        server.stop()
+        (folder / "go").touch()
+        ended = job.wait(60)
+        server.process.resume()
+    assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
+    assert sum("does not answer: the job's end" in line for line in said_on_stderr(ended)) == 1, ended.output
+    assert not Path(RankConfig.load(home / "run" / "config.json").socket_dir).exists()
+
+
+def test_a_signal_reaches_the_job_while_its_run_does_not_answer(
+    file_server: tuple[Path, FileServer], tmp_path: Path
+) -> None:
+    home, server = file_server
+    with standing(tmp_path, 500, home=home) as (job, _):
+        wait_for(lambda: (home / "run" / "supervisor.json").exists(), 20, "the supervisor to watch")
+        server.stop()
+        wait_for(lambda: _waits_for_a_server(job.process.pid), 20, "the supervisor to wait for the server")
+        job.process.terminate()
+        ended = job.wait(60)
+        server.process.resume()
+    assert ended.code == 128 + signal.SIGTERM, ended.output
+
+
+def _waits_for_a_server(pid: int) -> bool:
+    waits = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan")]
+    return any("request_wait" in place or "fuse" in place for place in waits)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_on_a_file_system_with_a_server_nothing_is_lost(native: bool, tmp_path: Path) -> None:
+    if reason := missing():
+        pytest.skip(reason)
     options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10}
-    recorded = record(many(tmp_path / "met", 3000), file_server[0] / "run", native=True, **options)
-    assert (recorded.ended.code, recorded.ended.lines("result")) == (0, result_of(3000)), recorded.ended.output
-    log = recorded.log(0)
-    assert len(log.collectives) == 3000 and all(c.state is State.COMPLETED for c in log.collectives)
-    assert all(len(read_payload(recorded.folder(0), c.payload)) == 800 for c in log.collectives if c.payload)
-    assert sum(c.payload is not None for c in log.collectives) == 3000
+    home = tmp_path / "served"
+    home.mkdir()
+    with served(home, tmp_path, cached=True):
+        recorded = record(many(tmp_path / "met", 1000), home / "run", native=native, **options)
+        assert (recorded.ended.code, recorded.ended.lines("result")) == (0, result_of(1000)), recorded.ended.output
+        log = recorded.log(0)
+        assert len(log.collectives) == 1000 and all(c.state is State.COMPLETED for c in log.collectives)
+        assert all(len(read_payload(recorded.folder(0), c.payload)) == 800 for c in log.collectives if c.payload)
+        assert sum(c.payload is not None for c in log.collectives) == 1000
 
 
 # what stands beside the job

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import zlib
-from pathlib import Path
 
 import pytest
+from file_server import missing
 
+from tests.faults import kinds
 from tests.faults.jobs import KINDS, Kind, bare, inject
 
 pytestmark = pytest.mark.job
 
 FAULTS = 4  # of a job
-# The others, with descriptors taken away and servers that stop, are in `make faults` alone: not all of them hold yet.
-KINDS_HERE = ("signals", "files", "program", "disk", "clock")
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +23,30 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return bare(tmp_path_factory.mktemp("bare"))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in KINDS_HERE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_job_with_faults_ends_as_bare(kind: Kind, results: list[str]) -> None:
     if kind.disk and os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    if kind.served and (shutil.which("bindfs") is None or not Path("/dev/fuse").exists()):
-        pytest.skip("bindfs or /dev/fuse is missing (apt-get install bindfs)")
+    if kind.served and (reason := missing()):
+        pytest.skip(reason)
     if kind.clock and shutil.which("g++") is None:
         pytest.skip("g++ is missing")
     seed = zlib.crc32(kind.name.encode())
-    python_kernels = bool(seed % 2) and not kind.served  # there they write themselves, and wait for the server
+    python_kernels = bool(seed % 2)
     outcome = inject(kind, FAULTS, seed, results, python_kernels=python_kernels)
     assert not outcome.wrong, (outcome.injected, outcome.wrong, outcome.output[-3000:])
-    assert outcome.injected and (kind.disk or len(outcome.injected) == FAULTS), "little is left to break"
+    assert len(outcome.injected) == FAULTS, "little is left to break"
+
+
+def test_a_bare_job_needs_the_descriptor_that_a_recorded_one_is_left(results: list[str]) -> None:
+    limit = kinds.limited(resource.RLIMIT_NOFILE, kinds.spare_descriptors(kinds.NEEDED_DESCRIPTORS - 1))
+    kind = Kind(name="limits", faults={"all descriptors taken": limit}, bare=True)
+    outcome = inject(kind, FAULTS, 1, results, python_kernels=False)
+    assert outcome.injected and outcome.wrong and "Too many open files" in outcome.output
+
+
+def test_a_bare_job_survives_every_limit(results: list[str]) -> None:
+    """Else a recorded one could not."""
+    kind = Kind(name="limits", faults=kinds.LIMIT_FAULTS, bare=True)
+    outcome = inject(kind, len(kind.faults), 1, results, python_kernels=False)
+    assert not outcome.wrong and len(outcome.injected) == len(kind.faults), (outcome.wrong, outcome.output[-3000:])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from counting import PYTHON, ask, short_folder
 from runtime_places import Case, walled
+from waiting import wait_for
 
 from prismdbg.errors import CapsuleError, RuntimeFailure
 from prismdbg.runtime.environment import InstalledFile, of_files
@@ -41,7 +42,7 @@ def test_the_interpreter_that_a_capsule_names_does_not_start_the_place(case: Cas
         spec, socket = case.plan()
         rank = case.runtime.start(replace(spec, python=str(program)))
         try:
-            assert ask(socket, "status")["count"] > 0
+            wait_for(lambda: ask(socket, "status")["count"] > 0, 30, "it to count")
         finally:
             rank.kill()
         assert not marker.exists(), "a program that the capsule names ran on the host"

@@ -55,6 +55,21 @@ def test_a_source_that_does_not_compile_leaves_nothing_behind(monkeypatch: pytes
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [sources / "broken.cpp"]
 
 
+def test_what_a_killed_build_of_other_sources_left_goes_with_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "small.cpp").write_text("int small() { return 1; }\n")
+    monkeypatch.setattr(native_build, "SOURCES", sources)
+    cache = tmp_path / "cache"
+    (cache / "native" / ".build.partial-killed").mkdir(parents=True)
+    (cache / "native" / ".build.partial-killed" / "unit.o").touch()
+    built = native_build.build(cache)
+    assert [path for path in cache.rglob("*") if path.is_file()] == [built]
+    assert list((cache / "native").iterdir()) == [built.parent]
+
+
 def test_the_table_of_operators_is_the_one_of_the_model() -> None:
     """One line of op_table.h for each operator, with the same positions."""
     text = (native_build.SOURCES / "op_table.h").read_text()

@@ -174,19 +174,30 @@ def test_going_back_follows_no_link(saved: Hostile) -> None:
 
 
 DESCRIPTORS = range(3, 10)  # the starter's
+UNSEEN = ("folder in flight", "watch")  # by the starter, and found only in criu's images
 
 
 @walled
-@pytest.mark.parametrize("how", ["folder", "its folder", "mapped file", "FIFO"])
+@pytest.mark.parametrize("how", ["folder", "its folder", "mapped file", "FIFO", "folder in flight", "watch"])
 def test_going_back_opens_nothing_through_a_link(saved: Hostile, how: str) -> None:
     """criu opens again by path what was open, with the starter's rights."""
     home = f"/tmp/prismdbg-held-{os.getpid()}"
     held = """
-        import builtins, mmap, os
+        import builtins, ctypes, mmap, os, socket
         os.makedirs(f"{home}/inner")
+        os.makedirs(f"{home}/elsewhere")
         path = f"{home}/inner"
         if how == "folder":
             builtins.held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        elif how == "folder in flight":
+            builtins.held = socket.socketpair()
+            opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            socket.send_fds(builtins.held[0], [b"x"], [opened])
+            os.close(opened)
+        elif how == "watch":
+            libc = ctypes.CDLL(None, use_errno=True)
+            builtins.held = libc.inotify_init1(0)
+            libc.inotify_add_watch(builtins.held, path.encode(), 0x100)
         elif how == "its folder":
             path = f"{home}/inner/gone"
             builtins.held = open(path, "w")
@@ -210,6 +221,9 @@ def test_going_back_opens_nothing_through_a_link(saved: Hostile, how: str) -> No
     path = saved.does(held, home=home, how=how)
     assert path.startswith(home), path
     control = StarterControl(saved.spec.session, 60)
+    if how == "watch" and saved.case.runtime.name == "docker":
+        assert "criu could not save" in control.save("1").refusal, "nothing on an overlay has a handle"
+        return
     assert control.save("1").refusal == ""
     assert control.return_to("1").refusal == ""
     replaced = """
@@ -219,7 +233,53 @@ def test_going_back_opens_nothing_through_a_link(saved: Hostile, how: str) -> No
         found = os.readlink(path)
     """
     assert saved.does(replaced, path=path, target=f"{home}/elsewhere") == f"{home}/elsewhere"
-    assert "removed or replaced" in control.return_to("1").refusal
+    refusal = control.return_to("1").refusal
+    assert ("criu could not restore" if how in UNSEEN else "removed or replaced") in refusal
+
+
+@walled
+@pytest.mark.parametrize("how", ["behind a link", "relative", "below where it works", "removed"])
+def test_going_back_binds_nothing_through_a_link(saved: Hostile, how: str) -> None:
+    """criu binds again what was bound, with the starter's rights: it would remove and replace what has the name."""
+    home = f"/tmp/prismdbg-bound-{os.getpid()}"
+    bound = """
+        import builtins, os, socket
+        os.makedirs(f"{home}/real/inner")
+        os.makedirs(f"{home}/elsewhere")
+        builtins.bound = socket.socket(socket.AF_UNIX)
+        folder, name = f"{home}/real", f"{home}/real/control"
+        if how == "behind a link":
+            os.symlink(folder, f"{home}/link")
+            folder, name = f"{home}/link", f"{home}/link/control"
+        elif how != "removed":
+            os.chdir(folder)
+            name = "control" if how == "relative" else "inner/control"
+            folder = folder if how == "relative" else f"{folder}/inner"
+        builtins.bound.bind(name)
+        builtins.bound.listen(1)
+        os.chdir("/")
+        if how == "removed":
+            os.unlink(name)
+        found = folder
+    """
+    folder = saved.does(bound, home=home, how=how)
+    assert folder.startswith(home), folder
+    control = StarterControl(saved.spec.session, 60)
+    refusal = control.save("1").refusal
+    if how == "behind a link":
+        assert "behind a link" in refusal
+        assert saved.does("found = 'goes on'") == "goes on"
+        return
+    assert refusal == ""
+    assert control.return_to("1").refusal == ""
+    replaced = """
+        import os
+        os.rename(folder, folder + ".moved")
+        os.symlink(target, folder)
+        found = os.readlink(folder)
+    """
+    assert saved.does(replaced, folder=folder, target=f"{home}/elsewhere") == f"{home}/elsewhere"
+    assert "criu could not restore" in control.return_to("1").refusal
 
 
 def test_it_cannot_begin_outside_of_its_place(case: Case) -> None:

@@ -47,8 +47,8 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     terminal.keys("/", "nan", "Enter")
     terminal.until(f"▲ {incident}")
     terminal.keys("t")
-    shown = terminal.until(f"stopped   {incident} ")
-    assert "✕ first NaN" in shown and "nan" in shown
+    terminal.until(f"stopped   {incident} ")
+    terminal.until("✕ first NaN")
     terminal.keys("m")
     terminal.until(f"at {incident} in ")
     terminal.kill_rank("train.py")

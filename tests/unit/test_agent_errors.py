@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import socket
 import threading
@@ -108,6 +109,20 @@ def test_it_says_why_nobody_can_connect_any_more(tmp_path: Path) -> None:
     agent.start()
     wait_for(lambda: bool(said), 20, "its last words")
     assert isinstance(said[0], OSError)
+
+
+def test_an_agent_that_waits_for_clients_leaves_the_last_descriptor(agent: Agent, tmp_path: Path) -> None:
+    """A thread in accept(2) has taken the lowest free number already, though nothing shows it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with AgentClient(agent.path) as client:
+        assert client.ask("hello")["protocol"]  # from here on it waits for the next one
+        taken = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+        free = next(number for number in itertools.count() if number not in taken)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, before[1]))
+        try:
+            (tmp_path / "of the program").touch()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_clients_leave_the_program_files_to_open(agent: Agent, tmp_path: Path) -> None:

@@ -1,16 +1,22 @@
-"""Socket folders of jobs whose supervisor was killed go; those of jobs that live, or have just begun, stay."""
+"""Socket folders of jobs whose supervisor was killed go; those of jobs that live, or may live, stay."""
 
 from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from prismdbg.workflows.agent_sockets import remove_dead
+from prismdbg.workflows import agent_sockets
+from prismdbg.workflows.agent_sockets import KEPT_S, make_socket_dir, remove_dead
+from prismdbg.workflows.ranks_alive import start_ticks
+
+ELSEWHERE = "00000000.1"
 
 
 @pytest.fixture
@@ -19,30 +25,99 @@ def base() -> Iterator[Path]:
         yield Path(folder)
 
 
-def folder_with_socket(base: Path, name: str) -> tuple[Path, socket.socket]:
-    folder = base / name
+@pytest.fixture(scope="module")
+def dead() -> str:
+    """The maker's part of a folder's name, of a process that has ended."""
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        ticks = start_ticks(process.pid)
+    return f"{agent_sockets._here()}-{process.pid}-{ticks}"
+
+
+def living() -> str:
+    return f"{agent_sockets._here()}-{os.getpid()}-{start_ticks(os.getpid())}"
+
+
+def with_socket(folder: Path, backlog: int = 8) -> socket.socket:
     folder.mkdir()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(folder / "0.sock"))
-    listening.listen()
-    return folder, listening
+    listening.listen(backlog)
+    return listening
 
 
 def make_old(folder: Path) -> None:
     os.utime(folder, (0, 0))
 
 
-def test_only_what_is_dead_and_old_goes(base: Path) -> None:
-    dead, ended = folder_with_socket(base, "dead")
-    young, also_ended = folder_with_socket(base, "young")
-    alive, listening = folder_with_socket(base, "alive")
-    empty = base / "empty"
-    empty.mkdir()
-    ended.close()
-    also_ended.close()
-    for folder in (dead, alive, empty):
-        make_old(folder)
-    with listening:
-        remove_dead(base)
-    assert sorted(path.name for path in base.iterdir()) == ["alive", "young"]
-    assert young.is_dir()
+def left(base: Path) -> list[str]:
+    remove_dead(base)
+    return [path.name for path in base.iterdir()]
+
+
+def test_what_a_killed_maker_left_goes_at_once(base: Path, dead: str) -> None:
+    with_socket(base / f"{dead}-a").close()
+    (base / f"{dead}-a" / "0.lock").touch()
+    (base / f"{dead}-b").mkdir()
+    (base / f"{dead}-b" / "1.lock").touch()
+    assert left(base) == []
+
+
+def test_a_rank_that_outlives_its_supervisor_keeps_its_socket(base: Path, dead: str) -> None:
+    with with_socket(base / f"{dead}-a"):
+        assert left(base) == [f"{dead}-a"]
+    assert left(base) == []
+
+
+def test_a_rank_that_has_more_clients_than_it_takes_lives(base: Path, dead: str) -> None:
+    with with_socket(base / f"{dead}-a", backlog=0) as listening, socket.socket(socket.AF_UNIX) as client:
+        client.connect(listening.getsockname())  # nobody takes it, and there is room for none behind it
+        assert left(base) == [f"{dead}-a"]
+
+
+def test_what_a_living_maker_has_stays_however_old(base: Path) -> None:
+    (base / f"{living()}-a").mkdir()
+    make_old(base / f"{living()}-a")
+    assert left(base) == [f"{living()}-a"]
+
+
+def test_a_process_that_has_the_number_of_a_dead_maker_is_another(base: Path) -> None:
+    name = f"{agent_sockets._here()}-{os.getpid()}-1-a"
+    (base / name).mkdir()
+    assert left(base) == []
+
+
+def test_where_the_maker_cannot_be_seen_only_what_is_old_goes(base: Path) -> None:
+    names = [f"{ELSEWHERE}-1-1-a", "0123abcd"]
+    for name in names:
+        with_socket(base / name).close()
+    assert sorted(left(base)) == sorted(names)
+    for name in names:
+        make_old(base / name)
+    with with_socket(base / f"{ELSEWHERE}-1-1-alive"):
+        make_old(base / f"{ELSEWHERE}-1-1-alive")
+        assert left(base) == [f"{ELSEWHERE}-1-1-alive"]
+    assert KEPT_S >= 60
+
+
+def test_where_a_pid_may_mean_another_process_only_what_is_old_goes(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_sockets, "_here", lambda: "unknown")
+    name = f"unknown-{os.getpid()}-1-a"
+    (base / name).mkdir()
+    assert left(base) == [name]
+    make_old(base / name)
+    assert left(base) == []
+
+
+def test_a_new_folder_says_who_made_it_and_leaves_room_for_a_socket() -> None:
+    folder = make_socket_dir()
+    try:
+        assert folder.name.startswith(f"{living()}-") and folder.stat().st_mode & 0o777 == 0o700
+        longest = f"/tmp/prismdbg-{2**32 - 2}/{agent_sockets._here()}-{2**22}-{2**40}-01234567/99999.99.sock"
+        assert len(longest) < 108
+        agent_sockets.remove_dead_sockets()
+        assert folder.is_dir()
+    finally:
+        folder.rmdir()

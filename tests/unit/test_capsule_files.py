@@ -96,6 +96,27 @@ def test_a_hostile_index_is_refused(tmp_path: Path, data: Path, fields: dict[str
         read_files(capsule)
 
 
+@pytest.mark.parametrize("path", ["/home/u/.ssh/id_ed25519", "/etc/shadow", "/root/.aws/credentials", "/x/.netrc"])
+def test_a_large_file_is_none_of_credentials(tmp_path: Path, data: Path, path: str) -> None:
+    """What is large is named by its hash, and shown where it is the same: no place of secrets is asked that way."""
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
+    index = json_border.read(capsule.path / layout.FILES_INDEX).value
+    index["files"][0]["path"] = path
+    (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
+    with pytest.raises(CapsuleError, match="a file of credentials"):
+        read_files(capsule)
+
+
+def test_a_large_file_does_not_lead_to_one_of_credentials(tmp_path: Path, data: Path) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
+    secret = tmp_path / ".ssh" / "id_ed25519"
+    secret.parent.mkdir()
+    (data / "large").rename(secret)
+    (data / "large").symlink_to(secret)
+    (file,) = read_files(capsule)
+    assert "leads to a file of credentials" in changed(file)
+
+
 def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
     capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
     index = json_border.read(capsule.path / layout.FILES_INDEX).value

@@ -31,6 +31,24 @@ def test_secret_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("DB_PASS", "48291734"), ("AUTH_TOKEN", "9182736455"), ("MYSQL_PASS", "20241231"), ("DB_PASSWD", "4829"),
+        ("DB_PWD", "48291734"), ("ADMIN_TOKEN", "40289"), ("APITOKEN_PASS", "8273645"), ("SMTP_AUTH", "482917"),
+        ("accessToken", "482917"), ("ACME_TOKEN", "91827364"), ("API_KEY", "123456"), ("SSH_PASSPHRASE", "48291"),
+    ],
+)  # fmt: skip
+def test_a_number_under_the_name_of_a_secret(name: str, value: str) -> None:
+    assert looks_secret(name, value)
+    option = f"--{name.lower().replace('_', '-')}"
+    assert redact_arguments(["x", option, value, f"{option}={value}"]).words[1:] == (
+        option,
+        REDACTED,
+        f"{option}={REDACTED}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
         ("PATH", "/usr/bin:/bin"),
         ("PWD", "/work"),
         ("OLDPWD", "/"),
@@ -78,6 +96,22 @@ def test_secret_names(name: str) -> None:
         ("NVIDIA_REQUIRE_CUDA", "cuda>=12.0 brand=tesla,driver>=470,driver<471"),
         ("SLURM_JOB_NODELIST", "node[01-16]"),
         ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
+        ("PAD_TOKEN", "50256"),
+        ("IMG_TOKEN", "151655"),
+        ("VISION_START_TOKEN", "15165500"),
+        ("MAX_TOKENS", "20241231"),
+        ("MAX_TOKEN", "20241231"),
+        ("TOKEN", "50256"),
+        ("USE_AUTH_TOKEN", "1"),
+        ("USE_AUTH_TOKEN", "yes"),
+        ("NUM_PASS", "20241231"),
+        ("N_PASS", "2"),
+        ("FORWARD_PASS", "10000000"),
+        ("PASS_RATE", "0.12345678"),
+        ("BYPASS", "12345678"),
+        ("COMPASS", "12345678"),
+        ("LOWPASS", "44100"),
+        ("SMTP_AUTH", "0"),
     ],
 )
 def test_what_a_replay_needs(name: str, value: str) -> None:
@@ -161,7 +195,9 @@ def test_secret_arguments(words: str, kept: str) -> None:
         "--cert /etc/ssl/cert.pem --data=https://host/path:with@signs",
         "--sort-key loss --metric.key=val/acc model.token_embedding=learned --session-name x --auth-type oauth",
         "--seed 1 steps=3 -m torch.distributed.run",
-        "-p 29500 -p bf16 -p 16-mixed -p configs/small.yaml -u -u host:29500",
+        "--max-tokens 20241231 --num-pass 20241231 --n-pass=2 --pass-rate 0.5 --bypass 12345678 --compass=12345678",
+        "--image-token 32000 --eos-token-id 50256 --use-auth-token 1 --forward-pass 10000000 --lowpass 44100",
+        "-p 29500 -p 48291735 -p5 -p bf16 -p 16-mixed -p configs/small.yaml -u -u host:29500",
         "--data.tokenizer=gpt2 model.key_dim=64 --resume out/3f786850e387550fdab836ed7e6dc881de23001b/step.pt",
     ],
 )
@@ -205,6 +241,30 @@ def test_a_text_is_redacted_by_the_names_in_it(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("DB_PASS=hunter2x\n", "hunter2x"),
+        ("A=1\nexport DB_PASS=opensesame\r\n", "opensesame"),
+        ("DB_PASSWORD=opensesame", "opensesame"),
+        ("MYSQL_PASS='48291734'", "48291734"),
+        ("MYSQL_PASS=48291734", "48291734"),
+        ("SMTP_AUTH=mailpw99", "mailpw99"),
+        ("ADMIN_TOKEN=opensesame7", "opensesame7"),
+        ("ACME_TOKEN=opensesame7", "opensesame7"),
+        ("admin_token: opensesame7", "opensesame7"),
+        ("[db]\nmysql_pass = 48291734", "48291734"),
+        ('{"smtpPass": "opensesame", "port": 25}', "opensesame"),
+        ('{"access_token": 9182736455}', "9182736455"),
+        ('{"auths": {"host": {"auth":"dXNlcjpzZWNyZXRwYXNz"}}}', "dXNlcjpzZWNyZXRwYXNz"),
+        ('PASSPHRASE = "correct horse battery staple"', "correct horse battery staple"),
+        ("login(password='correct horse battery staple')", "correct horse battery staple"),
+    ],
+)
+def test_a_short_secret_in_a_file_of_settings(text: str, value: str) -> None:
+    assert redact_text(text) == text.replace(value, REDACTED)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "KeyError: 'token'",
@@ -218,6 +278,15 @@ def test_a_text_is_redacted_by_the_names_in_it(text: str) -> None:
         "url = 'https://{user}:{password}@host'",
         "sha256:3f786850e387550fdab836ed7e6dc881de23001b3f786850e387550fdab836ed",
         "tokens: 4096, key_dim: 64, auth: none",
+        "max_tokens=20241231\nnum_pass=20241231\nn_pass = 2\npass_rate: 0.12345678",
+        "bypass: 'x1234567'\ncompass='n1234567'",
+        'pad_token = "<pad>"\neos_token_id: 50256\nMASK_TOKEN = "[MASK]"\nIMG_TOKEN = 151655\nforward_pass = "fwd1"',
+        "DB_PASS=$DB_PASS\nDB_PASS=${X}\nDB_PASS=\nDB_PASS=none\nDB_PASS=<redacted>\nDB_PASS=changeme",
+        "USE_AUTH_TOKEN=true",
+        "DB_PASS = os.environ['DB_PASS']\nauth_token = os.environ.get('X')\nuse = True\nadmin_token: str = ''",
+        'ACCESS_TOKEN = "access_token"\nSMTP_AUTH = "scram-sha-256"\nhttp_auth: kerberos\n"auth": "kerberos"',
+        'password = "Enter your password"\nraise Error("password=" + x + " is bad")\nsecret="the secret of it"',
+        "lowpass: 'butter44100'\nfusion_pass = 'post_grad2'\nclass_pass=3",
     ],
 )
 def test_prose_and_code_are_left_as_they_are(text: str) -> None:
@@ -228,5 +297,6 @@ def test_known_values_go_wherever_they_stand() -> None:
     known = known_values({"DB_PW": TOKEN, "LANG": "C", "PASSWORD": "postgres"}, ["python", "--password", "s3cr3t!x"])
     assert known == ("s3cr3t!x", TOKEN)  # a word that may stand anywhere is not searched for
     assert redact_text(f"a {TOKEN}b s3cr3t!x postgres", known) == f"a {REDACTED}b {REDACTED} postgres"
+    assert known_values({"DB_PASS": "48291734", "PG_PASS": "4096", "MAX_TOKENS": "20241231"}, []) == ("48291734",)
     assert redact({"MINE": f"x{TOKEN}"}, known).redacted == ("MINE",)
     assert redact_arguments(["x", f"y{TOKEN}"], known).words == ("x", f"y{REDACTED}")

@@ -89,7 +89,7 @@ def test_a_rank_of_another_user(
     assert "--origin start" in said
 
 
-@pytest.mark.parametrize("pid", [NO_SUCH_PID, ALIVE])
+@pytest.mark.parametrize("pid", [NO_SUCH_PID, ALIVE], ids=["ended", "alive"])
 def test_from_the_start_without_what_it_received(pid: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(run_folder(tmp_path, pid=pid), capsys, ExitCode.BAD_CAPSULE, "--origin", "start")
     assert "cannot be replayed from the program's start: what it received was not all kept" in said

@@ -134,6 +134,28 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
     assert "dump.log" not in links
 
 
+def test_no_file_of_this_machine_is_watched(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """criu finds it by the kernel's handle, which a capsule may choose."""
+    watch = {
+        "id": 21,
+        "i_ino": 2,
+        "mask": 0xFFF,
+        "s_dev": 1,
+        "wd": 1,
+        "f_handle": {"bytes": 8, "type": 1, "handle": [2, 0]},
+    }
+    watching = {"id": 21, "type": "INOTIFY", "ify": {"id": 21, "flags": 0, "fown": {}, "wd": [watch]}}
+    give(monkeypatch, {**IMAGE, "files.img": [*IMAGE["files.img"], watching]})
+    written: dict[str, list[dict[str, Any]]] = {}
+    monkeypatch.setattr(
+        images, "edit_image", lambda criu, source, target, entries: written.update({target.name: entries})
+    )
+    monkeypatch.setattr(images, "write_image", lambda *_: None)
+    images.prepare_restore(CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("/capsule"), seccomp=b"filter")
+    assert written["files.img"][:-1] == IMAGE["files.img"]
+    assert written["files.img"][-1]["ify"] == {"id": 21, "flags": 0, "fown": {}, "wd": []}
+
+
 def test_a_relative_place_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="absolute"):
         images.prepare_restore(CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("capsule"), seccomp=b"")
@@ -165,6 +187,10 @@ ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
     "mountpoints-9.img": {"mountpoints-9.img": []},
     "cgroup.img": {"cgroup.img": []},
     "netns-2.img": {"netns-2.img": []},
+    "inotify-wd.img": {"inotify-wd.img": []},
+    "fanotify-mark.img": {"fanotify-mark.img": []},
+    "ext-files.img": {"ext-files.img": []},
+    "unheard-of.img": {"unheard-of.img": []},
     "device file": {"ghost-file-1.img": [{"mode": 0o060600, "rdev": 0xFE00}]},
     "or a link": {"ghost-file-1.img": [{"mode": 0o120777}]},
     "/proc/1/mem": {"files.img": [regular(1, "/proc/1/mem", flags=2)]},

@@ -122,6 +122,21 @@ def test_a_capsule_begins_a_whole_step_before_its_incident(
     assert found is not None and str(found.moment) == origin
 
 
+def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[Moment], tmp_path: Path) -> None:
+    rank[:] = [Moment(4, 2), Moment(8)]
+    run = RunFolder(tmp_path)
+    folder = run.ranks / "0"
+    for _ in rank:
+        checkpoints.take(run, folder, print)
+    log = TinyLog(folder)
+    for step in range(9):
+        for collective in range(1, 11):
+            log.issue(step, collective)
+    wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.HANG, text="a hang", moment=Moment(9, 1)))
+    found = freeze._origin_before(run, folder, wanted, read_log(folder))
+    assert found is not None and found.moment == Moment(4, 2)
+
+
 class Watched:
     """A supervisor of two ranks that have come past a checkpoint's step."""
 

@@ -14,6 +14,7 @@ from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry, render
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.param_types import moment, ranks, seconds, size
@@ -258,7 +259,7 @@ def test_pack_and_unpack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert said.out == f"{packed}\n"
     assert "raw memory" in said.err
     assert main.run(["unpack", str(packed), "-o", str(tmp_path / "again")]) == 0
-    assert main.run(["verify", str(packed)]) == 0
+    verify(tmp_path / "again")
     assert main.run(["unpack", str(packed)]) == ExitCode.USAGE  # `capsule` is there
     assert main.run(["unpack", "--max-size", "1K", str(packed), "-o", str(tmp_path / "small")]) == ExitCode.BAD_CAPSULE
     assert {path.name for path in tmp_path.iterdir()} == {"capsule", "capsule.tar.zst", "again"}

@@ -16,6 +16,7 @@ from tiny_log import TinyLog, write_training
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.limits import LimitReached, reached, usual
 from prismdbg.workflows import compare
 from prismdbg.workflows.compare import Verdict, ended_by, run_to_end
 from prismdbg.workflows.replay import LiveReplay
@@ -31,6 +32,7 @@ class PlayedRank:
     """Says these events after `resume`, then is silent, or gone."""
 
     tally: ClassVar[dict[str, Any]] = NONE
+    met: ClassVar[str] = ""  # a limit of the replay
 
     def __init__(self, events: list[dict[str, Any]], gone: bool = False) -> None:
         self._events, self._gone = deque(events), gone
@@ -46,6 +48,10 @@ class PlayedRank:
     def wait(self, _bound_s: float) -> int:
         """As the running container: its exit code."""
         return 137
+
+    def require_no_limit_met(self, *, ends: bool) -> None:
+        if self.met:
+            raise reached(self.met, usual())
 
 
 def judged(
@@ -81,7 +87,9 @@ def test_identical_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.Mon
     tally = {**ALL, "object_notes": 1}
     verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, past=0)
     assert verdict.outcome is Outcome.IDENTICAL
-    assert verdict.summary == ("identical up to 2.2: 6 collectives compared, 5 with their payload fingerprints")
+    assert verdict.summary == (
+        "identical up to 2.2: 6 collectives compared, 5 with their payload fingerprints, 1 pickled object differs"
+    )
     assert verdict.strength.whole_steps == 2 and not verdict.strength.is_thin
     assert "compared from 0.1 to 2.2: 2 whole steps before the one in which it ends" in verdict.notes
 
@@ -92,6 +100,24 @@ def test_one_collective_is_thin_evidence(tmp_path: Path, monkeypatch: pytest.Mon
     assert verdict.summary == (
         "identical up to 2.2: 1 collective compared, 1 with its payload fingerprint: thin evidence"
     )
+
+
+def test_objects_that_differ_may_be_all_that_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an object collective only the size is left then."""
+    tally = {**ALL, "object_notes": 3}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, past=0)
+    assert verdict.summary == (
+        "identical up to 2.2: 6 collectives compared, 3 with their payload fingerprints, 3 pickled objects differ: "
+        "thin evidence"
+    )
+
+
+@pytest.mark.parametrize("tally", [{"fingerprints": 0}, {"fingerprints": 6, "object_notes": 6}])
+def test_calls_alone_are_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tally: dict[str, int]) -> None:
+    """A rank that only receives may compute anything."""
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": ALL | tally}, incident=REQUEST, past=0)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.why == "nothing that the rank computed was compared, only its calls"
 
 
 def test_fewer_than_were_recorded_are_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,21 +194,47 @@ def test_nothing_between_the_start_and_the_end_moment(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("past", "events", "outcome"),
+    ("past", "events", "died_with", "outcome"),
     [
-        (0, (COVERED,), Outcome.IDENTICAL),  # at the recorded place
-        (0, (), Outcome.RANK_LOST),  # anywhere before it
-        (6, (), Outcome.INCONCLUSIVE),  # and there is nothing to compare
+        (0, (COVERED,), 137, Outcome.IDENTICAL),  # at the recorded place
+        (0, (COVERED,), None, Outcome.IDENTICAL),  # an old capsule
+        (0, (COVERED,), 139, Outcome.DIVERGED),  # of something else
+        (0, (), 137, Outcome.RANK_LOST),  # anywhere before it
+        (6, (), 137, Outcome.INCONCLUSIVE),  # and there is nothing to compare
     ],
 )
 def test_a_death_counts_only_at_the_recorded_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, past: int, events: tuple[Any, ...], outcome: Outcome
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    past: int,
+    events: tuple[Any, ...],
+    died_with: int | None,
+    outcome: Outcome,
 ) -> None:
     died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
+    monkeypatch.setitem(RANK, "died_with", died_with)
     verdict = judged(tmp_path, monkeypatch, *events, gone=True, incident=died, past=past)
     assert (verdict.outcome, verdict.exit_code) == (outcome, 137)
     assert "its process ended without a last word: SIGKILL (exit code 137)" in verdict.notes
-    assert ("the rank died here, as it did when it was recorded" in verdict.notes) is (outcome is Outcome.IDENTICAL)
+    same = outcome is Outcome.IDENTICAL
+    known = died_with is not None
+    assert ("the rank died here, as it did when it was recorded" in verdict.notes) is (same and known)
+    unknown = "the rank died here, and how the recorded one died is not known"
+    assert (unknown in verdict.notes) is (same and not known)
+
+
+@pytest.mark.parametrize("until", [None, Moment(1, 1)])
+def test_every_exception_of_a_replay_is_in_the_record(
+    until: Moment | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a thread, or printed by the program that then goes on: also before it stops on its way."""
+    stopped = {"event": "stopped", "reason": "until", "moment": "1.1"}
+    monkeypatch.setattr(PlayedRank, "tally", {**NONE, "compared": 3})
+    end = {**END, "tally": ALL} if until is None else stopped
+    for number, more in enumerate(({"thread": True}, {})):
+        raised = {"event": "exception", "moment": "1.1", "type": "ValueError", "text": "new", **more}
+        verdict = judged(tmp_path / str(number), monkeypatch, raised, end, incident=REQUEST, past=0, until=until)
+        assert verdict.outcome is Outcome.INCONCLUSIVE and "ValueError: new" in verdict.summary
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, Outcome.IDENTICAL), (0, Outcome.DIVERGED)])
@@ -198,6 +250,20 @@ def test_the_recorded_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert verdict.outcome is outcome
     looked = any(note.startswith("looked for and not found: changed files") for note in verdict.notes)
     assert looked is (outcome is Outcome.DIVERGED)
+
+
+@pytest.mark.parametrize("code", [3, 0])
+def test_what_a_limit_of_the_replay_made_of_it_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A program that finds /dev/shm full raises, and ends with a code of its own."""
+    monkeypatch.setattr(PlayedRank, "met", "shm")
+    finished = {"event": "finished", "code": code, "moment": "2.2", "tally": ALL}
+    if code == 0:
+        assert judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0).outcome is Outcome.IDENTICAL
+        return
+    with pytest.raises(LimitReached, match=r"shared memory"):
+        judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0)
 
 
 def test_what_stops_on_its_way_is_compared_up_to_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

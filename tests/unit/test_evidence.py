@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 
 import pytest
 from capsules import MANIFEST, make_capsule
@@ -12,6 +13,8 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
+from prismdbg.diagnosis.failures import Died
+from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.frame import Frame
@@ -63,6 +66,32 @@ def test_deaths_before_a_restart_say_nothing_of_the_attempt_after_it(tmp_path: P
     supervisor(tmp_path, exit_code=1, deaths=["1", "0", "0.1", "1.1"], incidents=[lost])
 
     assert gather(tmp_path).died_first == 0
+
+
+def test_of_deaths_seen_at_once_the_first_is_likely(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        rank_folder(tmp_path, name)
+    died = [{"rank": "0", "wall_ns": 9, "signal": SIGTERM}, {"rank": "1", "wall_ns": 9, "signal": None}]
+    supervisor(tmp_path, exit_code=1, deaths=["0", "1"], how_they_died=died)
+
+    evidence = gather(tmp_path)
+
+    assert (evidence.interrupted, evidence.died_first, evidence.deaths_seen_late) == (False, 1, True)
+    (verdict,) = [verdict for verdict in diagnose(evidence).verdicts if isinstance(verdict, Died)]
+    assert (verdict.ranks, verdict.certainty) == ((1,), Certainty.LIKELY)
+    assert "its death was seen late" in "\n".join(verdict.lines)
+
+
+def test_deaths_seen_one_after_the_other_are_certain(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        rank_folder(tmp_path, name)
+    killed = {"rank": "1", "wall_ns": 9, "signal": SIGKILL}
+    ended = {"rank": "0", "wall_ns": 12, "alive_wall_ns": 9, "signal": SIGTERM}
+    supervisor(tmp_path, exit_code=1, deaths=["1", "0"], how_they_died=[killed, ended])
+
+    evidence = gather(tmp_path)
+
+    assert (evidence.died_first, evidence.deaths_seen_late) == (1, False)
 
 
 def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_inspection import frame_with, look, stop_at
 
@@ -68,6 +69,8 @@ class Meta(type):
 
     for _name in ("mro_", "__instancecheck__", "__subclasscheck__", "__eq__", "__getattr__", "__repr__", "__len__"):
         locals()[_name] = _tells(f"meta {_name}")
+    for _name in ("__name__", "__mro__", "__bases__"):
+        locals()[_name] = _asked(f"meta {_name}")
     __hash__ = type.__hash__
 
 
@@ -120,7 +123,10 @@ def _values() -> dict[str, Any]:
         "tensor": tensor,
         "own_tensor": torch.Tensor._make_subclass(own_tensor, tensor),
         "count": 3,
+        "array": numpy.ones(3),
+        "objects": numpy.empty(2, dtype=object),
     }
+    values["objects"][0] = plain
     called.clear()
     return values
 
@@ -139,6 +145,8 @@ TREES = st.recursive(
         st.tuples(st.sampled_from(sorted(SIGNATURES)), inner).map("{0[0]}({0[1]})".format),
         st.tuples(inner, inner).map("({0[0]})[{0[1]}]".format),
         st.tuples(inner, inner).map("({0[0]})[{0[1]}:]".format),
+        st.tuples(inner, inner).map("({0[0]})[::{0[1]}]".format),
+        st.tuples(inner, inner, inner).map("({0[0]})[{0[1]}, {0[2]}]".format),
         st.tuples(inner, st.sampled_from(ATTRIBUTES)).map("({0[0]}).{0[1]}".format),
     ),
     max_leaves=5,
@@ -147,6 +155,11 @@ FRAME = frame_with(VALUES)
 
 
 @given(TREES)
+@example("('a')[listed:]")
+@example("('a')[:tupled]")
+@example("tensor[table:]")
+@example("(1, 2)[::some]")
+@example("holds[::slotted]")
 def test_no_expression_calls_the_program(text: str) -> None:
     called.clear()
     try:
@@ -157,6 +170,10 @@ def test_no_expression_calls_the_program(text: str) -> None:
 
 
 @given(TREES)
+@example("slotted in data")
+@example("holds in array")
+@example("array == holds")
+@example("array[holds]")
 def test_no_condition_calls_the_program(text: str) -> None:
     called.clear()
     stops = Stops(lambda _, __: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ from prismdbg.predict.mesh import Mesh
 from prismdbg.workflows import rank_half
 from prismdbg.workflows.external_donors import write_external
 from prismdbg.workflows.run_folder import RunFolder, read_json
-from tests.fuzz.commands import nothing_runs
+from tests.fuzz.commands import NOT_RUN, nothing_runs
 from tests.fuzz.corpus import make_corpus, rank_json, write_log
 from tests.fuzz.inputs import reseal
 
@@ -85,7 +86,7 @@ def refused(said: pytest.CaptureFixture[str], *line: str | Path) -> str:
         ({"executable": 7}, "executable must be a text"),
         ({"executable": None}, "executable is missing"),
         ({"torch_threads": 10**30}, "torch_threads must be a whole number of 64 bits"),
-        ({"torch_threads": -1}, "torch_threads must not be below zero"),
+        ({"torch_threads": -1}, "torch_threads is -1, not between 0 and 4096"),
         ({"hardware": ["n1"]}, "hardware must be an object"),
         ({"folders": {"a": 1}}, "folders must be a list"),
         ({"in_flight": ["x"]}, "in_flight[0] must be a whole number"),
@@ -101,6 +102,86 @@ def test_what_a_rank_says_of_itself(
     assert problem in refused(capsys, "replay", capsule)
     if problem != "executable is missing":  # which only who runs it misses
         assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+
+
+WORDS = [0] * 625
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"cwd": "/" + 5000 * "a"}, "cwd has 5,001 bytes"),
+        ({"cwd": "/tmp/" + 300 * "n"}, "cwd holds a name of 300 bytes"),
+        ({"cwd": "/a" * 2000}, "cwd has 2,000 components"),
+        ({"cwd": "work"}, "cwd is not an absolute path"),
+        ({"executable": "/" + 5000 * "a"}, "executable has 5,001 bytes"),
+        ({"executable": "python3"}, "executable is not an absolute path"),
+        ({"socket": "/tmp/" + 300 * "n"}, "socket holds a name of 300 bytes"),
+        ({"inject": "/a" * 2000}, "inject has 2,000 components"),
+        ({"folders": ["/work", "/" + 5000 * "a"]}, "folders[1] has 5,001 bytes"),
+        ({"absent": ["/tmp/" + 300 * "n"]}, "absent[0] holds a name of 300 bytes"),
+        ({"changed": ["/a" * 2000]}, "changed[0] has 2,000 components"),
+        ({"argv": [], "orig_argv": []}, "orig_argv is empty"),
+        ({"orig_argv": ["python3", 131_072 * "x"]}, "orig_argv[1] has 131,073 bytes"),
+        ({"orig_argv": ["x" * 100_000] * 70}, "orig_argv and environment have 7,00"),
+        ({"environment": {"A=B": "1"}}, "environment holds a variable of the name 'A=B'"),
+        ({"environment": {"": "1"}}, "environment holds a variable of the name ''"),
+        ({"environment": {"A": 3_000_000 * "v"}}, "environment holds 'A' with a value of 3,000,000"),
+        ({"environment": {f"A{i}": 100_000 * "v" for i in range(70)}}, "orig_argv and environment have 7,00"),
+        ({"seeds": {"torch": "x"}}, "seeds torch must be"),
+        ({"seeds": {"torch": 2**64}}, "seeds torch must be"),
+        ({"seeds": {"random": "x"}}, "seeds random must be"),
+        ({"seeds": {"random": [*WORDS[1:], 2**32]}}, "seeds random must be"),
+        ({"seeds": {"numpy.random": [*WORDS[1:], 625]}}, "seeds numpy.random must be"),
+        ({"uid": 2**40}, "uid is 1099511627776, not between"),
+        ({"pid": 2**40}, "pid is 1099511627776, not between"),
+        ({"world_size": 10**9}, "world_size is 1000000000, not between"),
+        ({"rank": 2}, "rank is 2 in a job of 2"),
+        ({"torch_threads": 10**9}, "torch_threads is 1000000000, not between"),
+        ({"peak_bytes": 2**60}, "peak_bytes is"),
+        ({"started_ns": "x"}, "started_ns must be"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value[:40],
+)
+def test_values_that_no_process_has(
+    capsule: Path, here: None, capsys: pytest.CaptureFixture[str], fields: dict[str, Any], problem: str
+) -> None:
+    change(capsule / layout.RANK, **fields)
+    reseal(capsule)
+    assert problem in refused(capsys, "replay", capsule)
+    assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+    assert problem in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", ["/" + 5000 * "a", "/tmp/" + 300 * "n", "/a" * 2000, "//proc/1/mem"])
+@pytest.mark.parametrize("place", ["inside", "missing"])
+def test_a_file_that_no_program_can_open(
+    capsule: Path, here: None, capsys: pytest.CaptureFixture[str], path: str, place: str
+) -> None:
+    index = capsule / layout.FILES_INDEX
+    files = json.loads(index.read_text())["files"]
+    next(file for file in files if file["place"] == place)["path"] = path
+    change(index, files=files)
+    reseal(capsule)
+    assert "files[" in (said := refused(capsys, "replay", capsule)) and ": path is " in said
+    assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+
+
+def test_what_a_real_process_may_have(capsule: Path, here: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the bounds of what Linux takes, and what a program makes of `sys.argv`."""
+    name = os.fsdecode(b"\xe9" * 255)
+    deep = "/" + "/".join([name] * 15 + ["x" * 254])
+    rank = {
+        "cwd": deep, "folders": [deep], "absent": ["//tmp/x"], "argv": [], "executable": "/usr/bin/../bin/python3",
+        "environment": {"A": (131_072 - 3) * "v", "B C": "", "\udce9": "=x="}, "uid": 2**32 - 1,
+        "seeds": {"torch": 2**64 - 1, "random": [*WORDS[1:], 624], "jax": {"of": "a newer version"}},
+        "torch_threads": 4096,
+    }  # fmt: skip
+    change(capsule / layout.RANK, **rank)
+    reseal(capsule)
+    assert main.run(["verify", str(capsule)]) == ExitCode.OK, capsys.readouterr()
+    assert main.run(["replay", str(capsule)]) == ExitCode.LACKING
+    assert NOT_RUN in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -166,7 +247,7 @@ def test_files_that_only_look_like_segments_and_ranks(tmp_path: Path) -> None:
     (folder / "events.00001.seg").unlink()
     assert len(read_log(folder).collectives) == len(read_columns(folder)) > 0
     (folder / "events.00001.seg").mkdir()
-    with pytest.raises(CapsuleError, match="cannot be read: Is a directory"):
+    with pytest.raises(CapsuleError, match="cannot be read: it is not a plain file"):
         read_log(folder)
     with pytest.raises(CapsuleError, match="cannot be read: Is a directory"):
         read_columns(folder)
@@ -290,6 +371,35 @@ def test_json_that_is_no_file(tmp_path: Path) -> None:
             json_border.read(tmp_path / name)
 
 
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_what_is_no_plain_file_holds_no_command(
+    corpus: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The archive, the signature beside it, a segment of the log. Opening a pipe waits for whoever writes into it."""
+
+    def make(path: Path) -> None:
+        path.unlink(missing_ok=True)
+        os.mkfifo(path) if kind == "a pipe" else path.symlink_to("/dev/zero")
+
+    packed = tmp_path / "packed.tar.zst"
+    assert main.run(["pack", str(corpus / "start"), "-o", str(packed)]) == ExitCode.OK
+    capsys.readouterr()
+    make(packed.with_name(f"{packed.name}.sig"))
+    for command in ("inspect", "verify", "why", "unpack"):
+        assert "it is not a plain file" in refused(capsys, command, packed)
+    make(packed)
+    for command in ("inspect", "verify", "unpack"):
+        refused(capsys, command, packed)
+    assert main.run(["why", str(packed)]) == ExitCode.USAGE
+    capsys.readouterr()
+    assert main.run(["list", str(tmp_path)]) == ExitCode.OK
+    folder = Path(shutil.copytree(corpus / "start", tmp_path / "capsule"))
+    make(next((folder / layout.LOG).glob("events.*.seg")))
+    refused(capsys, "verify", folder)
+    main.run(["why", str(folder)])
+    assert "events.00001.seg cannot be read" in capsys.readouterr().out
+
+
 def test_the_typed_border_takes_what_a_rank_writes() -> None:
     whole = rank_json(Path("/work"))
     assert json_border.checked(RankJson, whole, "rank.json") is whole
@@ -310,10 +420,16 @@ def test_the_typed_border_takes_what_a_rank_writes() -> None:
         ("files.img", b"short", "an address of 4 bytes"),
     ],
 )
-def test_a_process_image(corpus: Path, tmp_path: Path, name: str, data: bytes | None, problem: str) -> None:
+def test_a_process_image(
+    corpus: Path, tmp_path: Path, name: str, data: bytes | None, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify` reads it as a restore would."""
     from tests.fuzz.process_image import parsed, write_image
 
-    folder = Path(shutil.copytree(corpus / "image" / layout.CHECKPOINT, tmp_path / "images"))
+    capsule = Path(shutil.copytree(corpus / "image", tmp_path / "capsule"))
+    assert main.run(["verify", str(capsule)]) == ExitCode.OK, capsys.readouterr()
+    capsys.readouterr()
+    folder = capsule / layout.CHECKPOINT
     path = folder / name
     kind, entries = parsed(path.read_bytes())
     if data is None:
@@ -330,6 +446,29 @@ def test_a_process_image(corpus: Path, tmp_path: Path, name: str, data: bytes | 
         path.write_bytes(path.read_bytes()[:8] + data if data else data)
     with pytest.raises(CapsuleError, match=problem):
         images.read(bundle.find(), folder)
+    reseal(capsule)
+    assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+    assert re.search(f"^bad   checkpoint: .*{problem}", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.criu
+def test_a_process_image_that_asks_for_more_than_to_be_restored(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capsule = Path(shutil.copytree(corpus / "image", tmp_path / "capsule"))
+    (capsule / layout.CHECKPOINT / "mountpoints-12.img").write_bytes(b"x")
+    reseal(capsule)
+    assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+    assert "holds mountpoints-12.img, which is no part of a process" in capsys.readouterr().out
+    (capsule / layout.CHECKPOINT / "mountpoints-12.img").unlink()
+    inventory = capsule / layout.CHECKPOINT / "inventory.img"
+    inventory.write_bytes(inventory.read_bytes()[:4])  # its kind, and no entry
+    reseal(capsule)
+    assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+    assert "inventory.img is empty" in capsys.readouterr().out
+    monkeypatch.setattr(bundle, "reader", lambda: None)
+    assert main.run(["verify", str(capsule)]) == ExitCode.OK
+    assert "note  checkpoint: was not read: there is no CRIU here" in capsys.readouterr().out
 
 
 def test_every_bound_is_stricter_than_memory() -> None:

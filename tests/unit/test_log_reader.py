@@ -14,6 +14,7 @@ from tiny_log import FLOATS, TinyLog, write_training
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import (
     Completion,
+    Event,
     LogReader,
     Note,
     StepMark,
@@ -126,6 +127,23 @@ def test_polling_gives_what_is_new_in_order(tmp_path: Path) -> None:
     assert isinstance(events[0], Completion)
     assert events[0].collective.moment == Moment(0, 1)
     assert reader.poll() == []
+
+
+def test_a_writer_that_is_faster_is_not_chased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TinyLog(tmp_path, segment_bytes=1 << 12)
+    read, left = LogReader._read_segment, iter(range(10))
+
+    def while_it_writes(reader: LogReader, path: Path, events: list[Event]) -> bool:
+        if next(left, None) is not None:
+            log.note("more")
+            log.next_segment()
+        return read(reader, path, events)
+
+    monkeypatch.setattr(LogReader, "_read_segment", while_it_writes)
+    assert len(read_log(tmp_path).notes) == 2, "of the segments that were there when the first one was read"
+    reader = LogReader(tmp_path)
+    notes = [event for _ in range(20) for event in reader.poll() if isinstance(event, Note)]
+    assert len(notes) == 10, "what is left out comes next"
 
 
 def test_a_record_is_read_only_when_its_size_is_there(tmp_path: Path) -> None:

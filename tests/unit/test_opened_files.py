@@ -21,7 +21,7 @@ files = OpenedFiles("/nowhere")
 files.install()
 open(__file__.replace("program.py", "data")).close()
 found = []
-files.listen(lambda kind, path: found.append(f"{kind} {path}"))
+files.listen(lambda kind, path, _: found.append(f"{kind} {path}"))
 print("\\n".join(found))
 """
 

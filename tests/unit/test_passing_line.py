@@ -21,7 +21,7 @@ class Screen(io.StringIO):
 @pytest.fixture(autouse=True)
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 5)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((20, 5)))
 
 
 def test_it_gives_way_and_never_fills_the_line() -> None:

@@ -26,7 +26,10 @@ HOME = "/home/me"
         "~/.config/gh/hosts.yml", "~/.config/wandb/settings", "/run/secrets/db", "/etc/shadow",
         "/srv/service-account.json",
         "/srv/tls.key", "/srv/keystore.jks", "~/.gnupg/secring.gpg", "~/.pgpass", "/srv/secrets.yaml",
-        "/srv/id_ed25519",
+        "/srv/id_ed25519", "/srv/prod.env", "/srv/token.txt", "/srv/hf_token", "~/.hf_token", "/srv/passwords.txt",
+        "/srv/api_key.txt", "/srv/gcp-key.json", "/srv/my-service-account-key.json", "/srv/gcp-prod-key.json",
+        "/srv/terraform.tfvars", "/srv/prod.auto.tfvars", "~/.config/containers/auth.json", "/srv/kubeconfig",
+        "/srv/prod.kubeconfig", "~/.oci/config", "/run/user/1000/containers/auth.json",
     ],
 )  # fmt: skip
 def test_names_of_credentials(path: str) -> None:
@@ -42,7 +45,9 @@ def test_names_of_credentials(path: str) -> None:
         "/etc/ssl/certs/ca-certificates.crt",
         "/usr/lib/python3/dist-packages/certifi/cacert.pem", "~/.cache/huggingface/hub/models--gpt2/config.json",
         "~/.config/matplotlib/matplotlibrc", "~/.bashrc", "/etc/passwd", "/etc/hosts", "/work/monkey",
-        "/work/special_tokens_map.json",
+        "/work/special_tokens_map.json", "/work/tokens.txt", "/work/hf_token.py", "/work/sort-key.json",
+        "/work/example.env", "/work/prod.example.env", "/work/.venv", "/work/env", "/work/oci/config",
+        "/work/auth.json", "/work/answer-key.json", "/work/monkey.txt", "/work/variables.tf",
     ],
 )  # fmt: skip
 def test_names_of_anything_else(path: str) -> None:

@@ -59,8 +59,8 @@ def test_an_old_job_that_is_being_captured_is_not_asked_whether_it_lives(tmp_pat
         server.listen()
         server.settimeout(0.2)
         with alone_with_rank(path):
-            assert agent_sockets._answers(path)
+            assert agent_sockets.answers(path)
         with pytest.raises(TimeoutError):
             server.accept()
-        assert agent_sockets._answers(path)
-    assert not agent_sockets._answers(path)
+        assert agent_sockets.answers(path)
+    assert not agent_sockets.answers(path)

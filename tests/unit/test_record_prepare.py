@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,3 +34,32 @@ def test_a_secret_of_the_command_line_is_not_kept(tmp_path: Path) -> None:
     command = ("python", "train.py", "--api-key", "hunter2")
     run = record.prepare(RecordRequest(output=tmp_path / "run", command=command, policy=Policy()))
     assert "hunter2" not in run.run_json.read_text()
+
+
+@pytest.mark.parametrize(
+    ("window", "own", "seed"), [(0, None, None), (-1, "random", "random"), (8, "7", "7"), (0, "7", "7")]
+)
+def test_the_order_of_sets_is_left_as_it_was(
+    window: int, own: str | None, seed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One seed for all ranks hides that they go through a set in different orders."""
+    assert seed_of_a_job(window, own, tmp_path, monkeypatch) == str(seed)
+
+
+@pytest.mark.parametrize("window", [8, -1])
+def test_what_may_be_replayed_from_its_start_has_a_known_seed(
+    window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert seed_of_a_job(window, None, tmp_path, monkeypatch).isdecimal()
+
+
+def seed_of_a_job(window: int, own: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if own is not None:
+        monkeypatch.setenv("PYTHONHASHSEED", own)
+    code = f"import os; open({str(tmp_path / 'seed')!r}, 'w').write(str(os.environ.get('PYTHONHASHSEED')))"
+    request = RecordRequest(
+        output=tmp_path / "run", command=(sys.executable, "-c", code), window_steps=window, policy=Policy()
+    )
+    assert record.record(request, print) == 0
+    return (tmp_path / "seed").read_text()

@@ -139,7 +139,7 @@ def test_a_moment_is_what_is_written_not_a_number() -> None:
         ("a: &x 1\nb: *x\n", "2:4", "alias"),
         ("expect: !!python/object:os.system x\n", "1:9", "wanted a list"),
         ("forbid: [{on: nan}]\n---\nforbid: [{on: nan}]\n", "2:1", ""),
-        ("[" * 5000, "1:1", "nested too deeply"),
+        ("[" * 5000, "1:33", "nested too deeply"),
         ("a: 1\nexpect: \0\n", "2:9", "not allowed in YAML"),
     ],
 )

@@ -10,16 +10,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from capsules import make_capsule
 
 from prismdbg.capsule.verify import verify
-from prismdbg.cli import main
+from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.workflows import pack, sealed
 from prismdbg.workflows.pack import Seal
 from prismdbg.workflows.sealed import Keys
+from tests.fuzz.commands import nothing_runs
 
 pyrage = pytest.importorskip("pyrage", reason="pyrage is not installed: pip install 'prismdbg[crypto]'")
 if shutil.which("ssh-keygen") is None:
@@ -266,3 +268,46 @@ print(size, (most_kib() - base) >> 10)
     assert done.returncode == 0, done.stderr
     size, grown_mib = map(int, done.stdout.split())
     assert size == 256 << 20 and grown_mib < 64
+
+
+def commands_of_capsules() -> list[tuple[str, ...]]:
+    """Whatever names a CAPSULE to read in its arguments or options, by the words that call it."""
+    found: list[tuple[str, ...]] = []
+
+    def look(command: click.Command, words: tuple[str, ...]) -> None:
+        if isinstance(command, click.Group):
+            for name, inner in command.commands.items():
+                look(inner, (*words, name))
+            return
+        named = [param for param in command.params if "-o" not in param.opts]
+        if any("CAPSULE" in f"{param.name} {param.metavar}".upper() for param in named):
+            found.append(words)
+
+    for entry in (entry for section in registry.SECTIONS.values() for entry in section):
+        look(entry.load(), (entry.name,))
+    return found
+
+
+def test_every_command_that_takes_a_capsule_is_looked_at() -> None:
+    names = {" ".join(words) for words in commands_of_capsules()}
+    assert names >= {"why", "open", "build", "replay", "debug", "memory", "inspect", "verify", "pack", "graph build"}
+
+
+@pytest.mark.parametrize("words", commands_of_capsules(), ids=" ".join)
+def test_every_command_that_takes_a_capsule_takes_a_sealed_one(
+    words: tuple[str, ...], copy: Path, keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It asks for the key; with it, what is wrong or missing is said of what is inside."""
+    with nothing_runs(tmp_path):
+        assert main.run([*words, str(copy)]) == ExitCode.BAD_CAPSULE
+        assert f"{copy} is encrypted" in capsys.readouterr().err
+        options = ("--identity", str(keys / "alice.age"), "--require-signature", str(keys / "signers"))
+        main.run([*words, str(copy), *options])
+    said = capsys.readouterr()
+    assert f"{copy.name} is signed by alice@example.org" in said.err and "is encrypted" not in said.err
+
+
+def test_a_sealed_capsule_is_packed_again_for_others(copy: Path, keys: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "c.tar.zst"
+    assert main.run(["pack", str(copy), "--identity", str(keys / "alice")]) == ExitCode.OK
+    verify(pack.unpack(plain, tmp_path / "back").path)

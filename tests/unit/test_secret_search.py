@@ -78,7 +78,8 @@ def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
         "eyJ", "eyJaaaaaaaa.eyJ", "authorization:", "https://", "://a:", "machine a ", "machine" + " " * 40, "key=",
         "cookie:a",
         "-----BEGIN PRIVATE KEY-----", "sk-", "AKIA", "password: '", 'secret="', "Bearer ", "token" * 8, "a.", "?sig=",
-        "https://discord.com/api/webhooks/", "cloudant ibm cos sl_ ", "\\", "{", "_-.",
+        "https://discord.com/api/webhooks/", "cloudant ibm cos sl_ ", "\\", "{", "_-.", "A_PASS=",
+        "PASSPHRASE='a b c ", "a b ", "A_PASSWORD=\"aa bb\" ", "DB_PASS=a1\n", '"auth":"dTpw', "\nA_B",
     ],
 )  # fmt: skip
 def test_no_text_takes_long(part: str) -> None:
@@ -110,6 +111,24 @@ def test_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     found = report(capsule_of(tmp_path / "capsule", files=(settings, program, data)))
     assert [finding.place for finding in found.kept] == [f"file {settings}:2"]
     assert found.unsearched == (f"file {data}: it is no text",)
+
+
+def test_short_secrets_in_files_keep_a_capsule_from_being_shared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {
+        "deploy.cfg": "DB_PASS=hunter2x\nMYSQL_PASS='48291734'\nSMTP_AUTH=mailpw99\nADMIN_TOKEN=opensesame7\n",
+        "hosts.json": json.dumps({"auth": "dXNlcjpzZWNyZXRwYXNz"}),
+        "train.py": 'PASSPHRASE = "correct horse battery staple"\n',
+        "harmless.yaml": "max_tokens: 20241231\npad_token: 50256\nn_pass: 2\npass_rate: 0.5\nport: 29500\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    capsule = capsule_of(tmp_path / "capsule", files=tuple(tmp_path / name for name in texts))
+    places = {finding.place.rpartition("/")[2] for finding in report(capsule).kept}
+    assert places == {*(f"deploy.cfg:{line}" for line in (1, 2, 3, 4)), "hosts.json:1", "train.py:1"}
+    assert main.run(["pack", "--share", str(capsule.path)]) == 1
+    assert "deploy.cfg:1" in capsys.readouterr().err
 
 
 def test_a_token_in_a_file_that_is_no_text_is_found_and_masked(tmp_path: Path) -> None:

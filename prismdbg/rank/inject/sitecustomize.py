@@ -78,6 +78,8 @@ def _imported(name: str) -> None:
 if os.environ.get("PRISMDBG_CONFIG"):
     from prismdbg.rank import seeds
 
+    # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
+    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
         sys.meta_path.insert(0, _AfterImport(seeds.MODULES))
         seeds.prepare()

@@ -1,9 +1,12 @@
 """A small training whose step 15 goes wrong on rank 1, in the way that its argument names: oom, slow, exit, or
-not at all. The environment may move the step: GOES_WRONG_AT.
+not at all. The environment may move the step: GOES_WRONG_AT; how it exits: GOES_WRONG_WITH, a code or the name of a
+signal; and a thread may raise in step 5: THREAD_RAISES, an exception's text.
 """
 
 import os
+import signal
 import sys
+import threading
 import time
 
 import torch
@@ -20,7 +23,22 @@ def go_wrong(how: str) -> None:
     elif how == "slow":
         time.sleep(4)
     elif how == "exit":
-        os._exit(3)
+        end(os.environ.get("GOES_WRONG_WITH", "3"))
+
+
+def end(how: str) -> None:
+    if how.isdecimal():
+        os._exit(int(how))
+    os.kill(os.getpid(), signal.Signals[how])
+
+
+def raise_in_a_thread(text: str) -> None:
+    def fail() -> None:
+        raise ValueError(text)
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
 
 
 def main() -> None:
@@ -32,6 +50,8 @@ def main() -> None:
     for step in range(1, STEPS + 1):
         if step == AT and dist.get_rank() == RANK:
             go_wrong(sys.argv[1])
+        if step == 5 and "THREAD_RAISES" in os.environ:
+            raise_in_a_thread(os.environ["THREAD_RAISES"])
         optimizer.zero_grad()
         model(torch.randn(8, 16)).square().mean().backward()
         optimizer.step()

@@ -1,4 +1,7 @@
-"""Trains until FOLDER/last names a step that is reached; its end depends on that step alone. `until_told.py FOLDER`"""
+"""Trains until FOLDER/last names a step that is reached; only that step decides its end. `until_told.py FOLDER [PAUSE]`
+
+After each step it rests for PAUSE seconds, so that what is tested meanwhile has the processors.
+"""
 
 import hashlib
 import sys
@@ -23,6 +26,7 @@ def main() -> None:
     model = DistributedDataParallel(torch.nn.Linear(64, 64))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     torch.manual_seed(1 + dist.get_rank())
+    pause_s = float(sys.argv[2]) if len(sys.argv) > 2 else 0.002
     step, told = 0, torch.zeros(1)
     while not told.item():
         optimizer.zero_grad(set_to_none=False)
@@ -31,7 +35,7 @@ def main() -> None:
         step += 1
         told.fill_(float(dist.get_rank() == 0 and is_told(Path(sys.argv[1]) / "last", step)))
         dist.all_reduce(told)
-        time.sleep(0.002)
+        time.sleep(pause_s)
     values = torch.cat([p.detach().flatten() for p in model.parameters()])
     digest = hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
     print(f"rank {dist.get_rank()} parameters {digest} after {step}", flush=True)

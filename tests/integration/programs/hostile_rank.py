@@ -6,9 +6,13 @@ Nothing it tries harms a machine where it succeeds: it writes what was there, or
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import fcntl
 import os
+import resource
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -20,6 +24,7 @@ from counting_rank import CountingRank
 libc = ctypes.CDLL(None, use_errno=True)
 NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
 STATUS = ("Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+LIMITED = {"file size": resource.RLIMIT_FSIZE, "data": resource.RLIMIT_DATA, "processes": resource.RLIMIT_NPROC}
 CALLS = {  # on x86_64 and aarch64, with arguments that a kernel that allows it takes
     "keyctl": (250, 219, 0, -3),
     "add_key": (248, 217, b"user", b"name", b"x", 1, -3),
@@ -174,6 +179,66 @@ def vsock() -> int:
     return 0
 
 
+def send_by_the_kernel(pid: str) -> int:
+    """The kernel signals the owner of a descriptor for whoever made it the owner: by user, not by capability."""
+    near, far = socket.socketpair()
+    fcntl.fcntl(near, 10, signal.SIGKILL)  # F_SETSIG
+    fcntl.fcntl(near, fcntl.F_SETOWN, int(pid))
+    fcntl.fcntl(near, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    far.send(b"x")
+    near.close()
+    return 0
+
+
+def descriptors() -> str:
+    """What this process was started or restored with, beside its own."""
+    found = []
+    for number in sorted(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            found.append(str(number.readlink()))
+    return "|".join(found)
+
+
+def watch_from_outside(found: str) -> int:
+    """A process that is no descendant of ours any more, so that a checkpoint does not stop it: it looks into whatever
+    else runs here, as long as there is no `found`.end."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    own, seen, reached = os.getpid(), set[str](), set[str]()
+    os.closerange(0, 1000)
+    while not Path(f"{found}.end").exists():
+        for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
+            program = _program_of(pid)
+            if pid != own and program not in ("", _program_of(own)):
+                seen.add(program)
+                reached |= {f"{program}: {what}" for what in OF_ANOTHER if _is_reached(f"/proc/{pid}/{what}")}
+    Path(found).write_text("|".join([f"saw {len(seen)}", *sorted(reached)]))
+    os._exit(0)
+
+
+OF_ANOTHER = ("mem", "fd", "cwd", "root", "map_files", "environ", "ns")
+
+
+def _program_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+    except OSError:
+        return ""
+
+
+def _is_reached(path: str) -> bool:
+    try:
+        if path.endswith(("fd", "cwd", "root", "map_files", "ns")):
+            return any(entry.stat() for entry in Path(path).iterdir())
+        return bool(os.open(path, os.O_RDWR if path.endswith("mem") else os.O_RDONLY))
+    except OSError:
+        return False
+
+
 ATTEMPTS = {
     "write": write,
     "put": put,
@@ -191,6 +256,9 @@ ATTEMPTS = {
     "connect": connect,
     "capset": raise_privileges,
     "vsock": vsock,
+    "send_by_the_kernel": send_by_the_kernel,
+    "descriptors": descriptors,
+    "watch_from_outside": watch_from_outside,
 }
 
 
@@ -207,7 +275,8 @@ def confinement() -> dict[str, object]:
     found["mounts"] = {fields[4]: sorted(set(fields[5].split(","))) for fields in mounts}
     found["namespaces"] = {path.name: str(path.readlink()) for path in Path("/proc/self/ns").iterdir()}
     found["uid_map"] = Path("/proc/self/uid_map").read_text().split()
-    found["limits"] = Path("/proc/self/limits").read_text()
+    found["limits"] = {name: resource.getrlimit(kind)[1] for name, kind in LIMITED.items()}
+    found["sizes"] = {path: os.statvfs(path).f_blocks * os.statvfs(path).f_frsize for path in ("/", "/dev/shm")}
     return found
 
 

@@ -17,6 +17,7 @@ def wait_for_go(folder: Path) -> None:
     while not (folder / "go").exists():
         assert time.monotonic() < end, "nobody said go within 60 s"
         time.sleep(0.01)
+    import colorsys  # noqa: F401  a module that nobody imported before: every folder on the path is asked
 
 
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)

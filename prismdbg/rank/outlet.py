@@ -1,0 +1,124 @@
+"""Where a rank's files are written: at once on a file system of this machine; on any other one (NFS, FUSE, a parallel
+one), whose server may stop to answer, by a thread of ours, in order, with a bounded queue. As `native/outlet.h`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LONGEST_WAIT_S = 5.0  # of a thread of the job, for a server
+_MOST_WAITING_BYTES = 64 << 20
+_TASK_BYTES = 1 << 10  # what a task itself takes, about
+_LOCAL = frozenset(
+    ["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"]
+)  # no server is asked
+
+
+def is_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Without asking the file system itself: it may be what does not answer."""
+    found = "", ""
+    try:
+        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return False
+    for line in lines:
+        fields = line.split(" ")
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+        if len(point) >= len(found[0]) and folder.is_relative_to(point):  # the last one lies on top
+            found = point, fields[fields.index("-", 6) + 1]
+    return found[1] in _LOCAL
+
+
+def bounded(action: Callable[[], T], bound_s: float = LONGEST_WAIT_S) -> T:
+    """By a thread of its own. `TimeoutError` where it takes longer; what it does then, it does behind our back."""
+    done: deque[T] = deque()
+    failed: deque[BaseException] = deque()
+
+    def run() -> None:
+        try:
+            done.append(action())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="prismdbg-bounded", daemon=True)
+    thread.start()
+    thread.join(bound_s)
+    if failed:
+        raise failed[0]
+    if not done:
+        raise TimeoutError(errno.ETIMEDOUT, "the file system does not answer")
+    return done[0]
+
+
+class Outlet:
+    """Thread safe. A forked child has none of the tasks: it may neither post nor wait."""
+
+    def __init__(self, folder: Path) -> None:
+        self.is_direct = is_local(folder)
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._tasks: deque[tuple[int, Callable[[], object]]] = deque()  # the first one is under way
+        self._waiting_bytes = 0
+        self._failure = ""
+        self._thread: threading.Thread | None = None
+
+    def check(self) -> None:
+        """`OSError` once a task has failed: those behind it are dropped."""
+        if self._failure:
+            raise OSError(errno.EIO, self._failure)
+
+    def do(self, size_bytes: int, task: Callable[[], object]) -> None:
+        """Now, or by the thread. `size_bytes`: what the task keeps in memory until then."""
+        if self.is_direct:
+            task()
+            return
+        size_bytes += _TASK_BYTES
+        with self._changed:
+            self.check()
+            if self._waiting_bytes + size_bytes > _MOST_WAITING_BYTES:
+                self._failure = "the file system of the log does not keep up, or does not answer"
+                self.check()
+            self._waiting_bytes += size_bytes
+            self._tasks.append((size_bytes, task))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="prismdbg-keeper", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """What was posted before is written. `OSError` where it cannot be, or takes longer than the job may wait."""
+        if self.is_direct or self._pid != os.getpid():
+            return
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._tasks, LONGEST_WAIT_S):
+                raise OSError(errno.EBUSY, "the file system of the log does not answer")
+        self.check()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._tasks)
+                size_bytes, task = self._tasks[0]
+            failure = self._failure or _failure_of(task)
+            with self._changed:
+                self._failure = self._failure or failure
+                self._waiting_bytes -= size_bytes
+                self._tasks.popleft()
+                self._changed.notify_all()
+
+
+def _failure_of(task: Callable[[], object]) -> str:
+    try:
+        task()
+    except Exception as error:
+        return str(error) or repr(error)
+    return ""

@@ -1,0 +1,122 @@
+"""Keeps what a file was when the program read it, where the program is about to write to it: a replay from the start
+reads it again.
+
+Small files only, once for each path, and only where the run lies on a disk of this machine: a job never waits for a
+server. Whatever fails ends it, and the program goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import stat
+import sys
+import threading
+from typing import Any
+
+from prismdbg.capsule.private_files import is_credential
+
+FOLDER = "overwritten"  # below the run's
+MOST_BYTES = 16 << 20  # of one file; what is larger is not in a capsule either
+MOST_IN_ALL = 256 << 20  # of one process
+MOST_FILES = 1000
+_CHUNK = 1 << 20
+# As in native/outlet.cpp: ext2 to ext4, xfs, btrfs, tmpfs, ramfs, overlayfs, f2fs, zfs, bcachefs; see linux/magic.h.
+_LOCAL = frozenset(
+    (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0x794C7630, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E)
+)
+
+
+def kept_name(path: str, mtime_ns: int) -> str:
+    """Of the copy; `mtime_ns` is the file's."""
+    return f"{prefix(path)}{mtime_ns}"
+
+
+def prefix(path: str) -> str:
+    """What the names of all copies of this path begin with."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:40] + "."
+
+
+class Overwritten:
+    """`keep` before a file is written to."""
+
+    def __init__(self, run: str) -> None:
+        self._folder = os.path.join(run, FOLDER)
+        self._is_on = is_local(run)
+        self._seen: set[str] = set()
+        self._bytes = 0
+
+    def keep(self, path: str) -> None:
+        """Raises nothing."""
+        if not self._is_on or path in self._seen or len(self._seen) >= MOST_FILES:
+            return
+        self._seen.add(path)
+        try:
+            if not is_credential(path):  # a capsule names those by their hash
+                self._keep(path)
+        except Exception:  # a full disk, say: there is nothing to say it to
+            self._is_on = False
+
+    def _keep(self, path: str) -> None:
+        try:
+            source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # not there, or not ours to read: then nobody has read it
+            return
+        try:
+            status = os.fstat(source)
+            if stat.S_ISREG(status.st_mode) and status.st_size <= min(MOST_BYTES, MOST_IN_ALL - self._bytes):
+                self._bytes += status.st_size
+                self._copy(source, status, os.path.join(self._folder, kept_name(path, status.st_mtime_ns)))
+        finally:
+            os.close(source)
+
+    def _copy(self, source: int, status: os.stat_result, target: str) -> None:
+        if os.path.exists(target):  # another rank was first
+            return
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        partial = f"{target}.{os.getpid()}.{threading.get_native_id()}"
+        out = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, status.st_mode & 0o777)
+        try:
+            left = status.st_size
+            while left > 0 and (data := os.read(source, min(left, _CHUNK))):
+                left -= len(data)
+                while data:
+                    data = data[os.write(out, data) :]
+            os.utime(out, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.rename(partial, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise
+        finally:
+            os.close(out)
+
+
+def is_local(folder: str) -> bool:
+    """Whether the file system asks no server; False where that cannot be told."""
+    status = ctypes.create_string_buffer(256)
+    try:
+        if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(folder), status) != 0:
+            return False
+    except (OSError, AttributeError):
+        return False
+    return ctypes.c_long.from_buffer(status).value & 0xFFFFFFFF in _LOCAL
+
+
+def watch_torch_save(about_to_write: Any) -> None:
+    """`torch.save` to a path opens it in C++, which no audit event tells. Does nothing where torch saves otherwise."""
+    serialization = sys.modules.get("torch.serialization")
+    original = getattr(serialization, "_open_zipfile_writer", None)
+    if serialization is None or original is None:
+        return
+
+    @functools.wraps(original)
+    def opened(name_or_buffer: Any) -> Any:
+        if isinstance(name_or_buffer, str | os.PathLike):
+            about_to_write(name_or_buffer)
+        return original(name_or_buffer)
+
+    serialization._open_zipfile_writer = opened  # type: ignore[attr-defined]

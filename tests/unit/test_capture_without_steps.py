@@ -1,0 +1,41 @@
+"""A job without an optimizer marks no step: a capture that waits for one says so long before its timeout."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.checkpoint.criu import DumpReport
+from prismdbg.errors import WaitTimeout
+from prismdbg.model.moment import Moment
+from prismdbg.workflows import capture
+from prismdbg.workflows.run_folder import RunFolder
+
+
+@pytest.mark.parametrize("has_steps", [False, True])
+def test_what_it_waits_for_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_steps: bool) -> None:
+    monkeypatch.setattr(capture, "UNMARKED_S", 0.0)
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.complete(log.issue(0, 1))
+    if has_steps:
+        log.step(1)
+    (log.folder / "rank.json").write_text(json.dumps({"pid": os.getpid()}))
+    taken = capture.Taken(
+        images=tmp_path,
+        moment=Moment(1 if has_steps else 0, 1),
+        past_records=0,
+        in_flight=(),
+        report=DumpReport(images=tmp_path, images_bytes=0, frozen_ns=0, pages_bytes=0),
+        paused_ns=0,
+    )
+    request = capture.CaptureRequest(run=RunFolder(tmp_path), rank=0, output=tmp_path / "c", timeout_s=0.2)
+    said: list[str] = []
+    with pytest.raises(WaitTimeout, match=r"waited 0\.2 s for step"):
+        capture._follow(log.folder, taken, request, said.append)
+    told = [text for text in said if "has marked no step so far" in text]
+    assert len(told) == (0 if has_steps else 1)
+    assert all("--window 0" in text and "Ctrl-C" in text for text in told)

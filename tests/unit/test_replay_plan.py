@@ -1,0 +1,39 @@
+"""Where what is prismdbg's is bound in a rank's place, which the capsule says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import CapsuleError
+from prismdbg.workflows.replay_plan import bind_target
+
+TRUSTED = Path("/home/user/.cache/prismdbg")
+
+
+@pytest.mark.parametrize("path", ["/run/prismdbg-1", "/home/user/run/inject/prismdbg", "/home/user/.cache/prismdbg2"])
+def test_where_the_rank_knew_it(path: str) -> None:
+    assert bind_target(path, [TRUSTED]) == path
+
+
+@pytest.mark.parametrize(
+    "path", [TRUSTED, TRUSTED.parent, TRUSTED / "starter-python" / "0" / "lib" / "python3.11" / "__pycache__", "/home"]
+)
+def test_nothing_that_the_starter_runs_is_covered(path: Path) -> None:
+    """The rank's own folder would lie there, and what the rank left in it would be run at the next start."""
+    with pytest.raises(CapsuleError, match="would cover"):
+        bind_target(str(path), [TRUSTED])
+
+
+def test_nor_by_another_name(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "link").symlink_to("cache")
+    with pytest.raises(CapsuleError, match="would cover"):
+        bind_target(str(tmp_path / "link" / "starter-python"), [tmp_path / "cache"])
+
+
+@pytest.mark.parametrize("path", ["/", "/proc/1", "/etc/ld.so.preload", "run", "/run/../proc"])
+def test_nor_the_kernels(path: str) -> None:
+    with pytest.raises(CapsuleError):
+        bind_target(path, [])
