@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from prismdbg_tui.app import PrismApp
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.views import Phase
 from prismdbg_tui.start import live_rank
-from prismdbg_tui.views import Phase
 from textual.pilot import Pilot
 
 from prismdbg.capsule import layout
-from prismdbg.workflows.pack import opened
-from prismdbg.workflows.replay import ReplayRequest
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.storage.pack import opened
 
 EXAMPLES = Path(__file__).resolve().parent
 INCIDENTS = EXAMPLES / "incidents"

@@ -16,6 +16,6 @@ def step(number: int) -> None:
     A no-op unless this process is recorded or replayed by prismdbg. A number that is negative or lower than the one
     before is ignored, and said once on stderr; the same number again begins nothing.
     """
-    steps = sys.modules.get("prismdbg.rank.steps")
+    steps = sys.modules.get("prismdbg.rank.recording.steps")
     if steps is not None:
         steps.mark(number)

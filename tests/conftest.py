@@ -46,7 +46,7 @@ def pytest_configure() -> None:
 
 def _take_own_cache(worker: str) -> None:
     """Tests that run side by side have an engine, containers and builds of their own: nobody stops another's."""
-    from prismdbg.workflows.injection import cache_dir
+    from prismdbg.jobs.injection import cache_dir
 
     shared = cache_dir()
     own = shared.with_name(f"{shared.name}-tests") / worker
@@ -59,8 +59,8 @@ def _take_own_cache(worker: str) -> None:
 def pytest_unconfigure() -> None:
     """A worker's engine ends with the worker."""
     if "PYTEST_XDIST_WORKER" in os.environ:
+        from prismdbg.jobs.injection import cache_dir
         from prismdbg.runtime.docker_daemon import Daemon
-        from prismdbg.workflows.injection import cache_dir
 
         Daemon(cache_dir()).stop()
 
@@ -80,9 +80,9 @@ def _lacking(marker: str) -> str:
         except FacilityError as error:
             return f"{error} ({error.hint})"
     if marker == "docker":
+        from prismdbg.jobs.injection import cache_dir
         from prismdbg.runtime.docker_daemon import Daemon
         from prismdbg.runtime.docker_runtime import DockerRuntime
-        from prismdbg.workflows.injection import cache_dir
 
         return DockerRuntime(Daemon(cache_dir())).available() or ""
     if marker == "job" and importlib.util.find_spec("torch") is None:

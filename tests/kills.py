@@ -33,13 +33,13 @@ from waiting import wait_for
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.capture.capture import LEFTOVER, socket_of
+from prismdbg.jobs.replay.session_folder import images_base, sessions_base
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
 from prismdbg.protocol.client import AgentClient
-from prismdbg.rank import native_build
-from prismdbg.rank.config import RankConfig
-from prismdbg.workflows.capture import LEFTOVER, socket_of
-from prismdbg.workflows.run_folder import RunFolder
-from prismdbg.workflows.session_folder import images_base, sessions_base
+from prismdbg.rank.recording import native_build
+from prismdbg.settings.rank_config import RankConfig
 
 FAULTS = Path(__file__).parent / "faults"
 PHASES = 40
@@ -173,7 +173,7 @@ SMALL_SOURCES = ("descriptor", "segment", "spare_segment", "housekeeper")
 BUILD = """
 import sys
 from pathlib import Path
-from prismdbg.rank import native_build
+from prismdbg.rank.recording import native_build
 native_build.SOURCES = Path(sys.argv[2])
 native_build.build(Path(sys.argv[1]))
 """

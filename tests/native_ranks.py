@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prismdbg.capsule.log_reader import RankLog, read_log
-from prismdbg.rank import native_build
-from prismdbg.workflows.injection import cache_dir
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.rank.recording import native_build
 
 JOBS = Path(__file__).parent / "integration" / "native_jobs"
 BOUND_S = 120

@@ -23,7 +23,7 @@ import psutil
 from chain import assert_identical, parameters, prismdbg, recording, replay
 from jobs import EXAMPLES, plain_environment, run, torchrun
 
-from prismdbg.workflows.session_folder import sessions_base
+from prismdbg.jobs.replay.session_folder import sessions_base
 
 TRAINING = ("--size", "1m", "--steps", "40", "--log-every", "1")
 WINDOW = 2

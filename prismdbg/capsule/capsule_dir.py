@@ -1,6 +1,6 @@
 """A capsule as a folder: written under a temporary name and renamed when whole, and opened again.
 
-Opening reads the manifest and trusts the rest; `verify` does not. Packed ones: `prismdbg.workflows.pack`.
+Opening reads the manifest and trusts the rest; `verify` does not. Packed ones: `prismdbg.jobs.storage.pack`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which texts look like a secret: by the name they stand under, and by their own shape. Standard library only.
 
-What the rank writes and what goes into a capsule is searched by these rules. `workflows.secret_rules` adds the rules of
+What the rank writes and what goes into a capsule is searched by these rules. `jobs.capture.secret_rules` adds those of
 detect-secrets on the host. No finding ever carries the value into a message: callers name places.
 """
 

@@ -1,6 +1,6 @@
 """The subcommands there are, without importing any: `prismdbg --help` must not wait for docker or rich.
 
-A subcommand is a file beside this one with the same name, holding a click command named `command`.
+A subcommand is a file in `commands` with the same name, holding a click command named `command`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Entry:
     summary: str
 
     def load(self) -> click.Command:
-        command = import_module(f"prismdbg.cli.{self.name}").command
+        command = import_module(f"prismdbg.cli.commands.{self.name}").command
         if not isinstance(command, click.Command):
-            raise TypeError(f"prismdbg.cli.{self.name}.command is no click command")
+            raise TypeError(f"prismdbg.cli.commands.{self.name}.command is no click command")
         return command
 
 

@@ -120,7 +120,7 @@ class Collective:
     """One record of the log. Times are CLOCK_MONOTONIC nanoseconds of the rank's machine.
 
     record_id counts this rank's collectives from 0. `fingerprint` is of what the rank sends at issue
-    (`prismdbg.rank.fingerprint`), None where it sends nothing. `root` is the rank in the group that a rooted
+    (`prismdbg.rank.c10d.fingerprint`), None where it sends nothing. `root` is the rank in the group that a rooted
     collective or a point-to-point names, -1 for none.
     """
 

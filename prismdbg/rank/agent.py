@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
-from prismdbg.rank.tile_permission import TilePermission
+from prismdbg.rank.replay.tile_permission import TilePermission
 
 if TYPE_CHECKING:
-    from prismdbg.rank.recording import Recording
+    from prismdbg.rank.recording.recorded_rank import Recording
 
 Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
@@ -140,7 +140,7 @@ class Agent:
 
 def serve_recording(recording: Recording, path: Path) -> None:
     """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
-    from prismdbg.rank.production import production_verbs
+    from prismdbg.rank.recording.production import production_verbs
 
     def no_agent(error: Exception) -> None:
         recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from prismdbg.rank.config import Mode, RankConfig, from_environment
-from prismdbg.rank.recorder import Recorder
+from prismdbg.rank.recording.recorder import Recorder
+from prismdbg.settings.rank_config import Mode, RankConfig, from_environment
 
 _started = False
 
@@ -30,15 +30,16 @@ def start() -> None:
 
         begin_emulation(config)
     else:
-        from prismdbg.rank.from_start import begin_replay
+        from prismdbg.rank.replay.from_start import begin_replay
 
         begin_replay(config)
 
 
 def _record(config: RankConfig) -> None:
-    from prismdbg.rank import gloo_threads, store, triggers
-    from prismdbg.rank.recording import Recording
-    from prismdbg.rank.steps import COUNTER
+    from prismdbg.rank.c10d import gloo_threads, store
+    from prismdbg.rank.recording import triggers
+    from prismdbg.rank.recording.recorded_rank import Recording
+    from prismdbg.rank.recording.steps import COUNTER
 
     recorder, kind = make_recorder(config)
     recording = Recording(config, recorder, kind)
@@ -78,11 +79,11 @@ def _in_child(recording: Any) -> None:
 
 def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
     """The native recorder where it was built for this torch, else the Python one, with one line of why."""
-    from prismdbg.rank.python_recorder import PythonRecorder
+    from prismdbg.rank.recording.python_recorder import PythonRecorder
 
     if not config.native:
         return PythonRecorder(), "python"
-    from prismdbg.rank import native_build
+    from prismdbg.rank.recording import native_build
     from prismdbg.rank.tracing import tracer
 
     path, reason = native_build.find(Path(config.cache_dir))

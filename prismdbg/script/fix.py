@@ -12,11 +12,11 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.jobs.replay.verdict import MAY_DIE, Recorded
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending
 from prismdbg.session.notices import Departed, ProgramRaised
 from prismdbg.session.story import headline
-from prismdbg.workflows.verdict import MAY_DIE, Recorded
 
 # the incidents that a run is seen to have again; a hang, say, is answered in every replay
 CAN_RECUR = frozenset([IncidentKind.NAN, IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST])

@@ -8,8 +8,8 @@ from __future__ import annotations
 import yaml
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.bounded_yaml import BoundedLoader
 from prismdbg.script.place import Place
+from prismdbg.simulate.cluster.bounded_yaml import BoundedLoader
 
 MAX_SCRIPT_BYTES = 256 << 10
 _FIRST = 0xFEFF  # a byte order mark

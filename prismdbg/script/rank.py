@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from prismdbg.debugger.debugger import Debugger
+from prismdbg.debugger.driver import Interrupted
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Past
@@ -16,8 +18,6 @@ from prismdbg.script.language import BackTo, GoBack
 from prismdbg.session.answers import Allocated, Originated, Phase, Wrote
 from prismdbg.session.session import Ask
 from prismdbg.session.stops import StopSpec
-from prismdbg.workflows.debugger import Debugger
-from prismdbg.workflows.driver import Interrupted
 
 Json = dict[str, Any]
 AGAIN_S = 0.5

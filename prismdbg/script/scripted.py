@@ -9,7 +9,14 @@ from typing import Any
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import capsule_span
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.debugger.debugger import Debugger, Settings, debug
+from prismdbg.debugger.known_names import known_names
+from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.jobs.replay import compare
+from prismdbg.jobs.replay.compare import Verdict, judge
+from prismdbg.jobs.replay.replay import ReplayRequest, Say
+from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
@@ -22,13 +29,6 @@ from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
 from prismdbg.session.stop_check import check, check_value, doubt
 from prismdbg.session.stops import StopKind, StopSpec
-from prismdbg.workflows import compare
-from prismdbg.workflows.compare import Verdict, judge
-from prismdbg.workflows.debugger import Debugger, Settings, debug
-from prismdbg.workflows.known_names import known_names
-from prismdbg.workflows.replay import ReplayRequest, Say
-from prismdbg.workflows.travel import Travel, open_travel
-from prismdbg.workflows.verdict import End, Outcome
 
 END_BOUND_S = 10.0
 

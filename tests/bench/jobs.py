@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import psutil
 
-from prismdbg.rank.config import RankConfig
-from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.settings.rank_config import RankConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"

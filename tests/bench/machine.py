@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import PrismError
-from prismdbg.workflows.injection import PACKAGE
+from prismdbg.jobs.injection import PACKAGE
 
 
 def describe() -> str:

@@ -18,7 +18,7 @@ from file_server import FileServer, served
 from jobs import Job, plain_environment, record_command, run, started, torchrun
 from waiting import wait_for
 
-from prismdbg.rank.config import RankConfig
+from prismdbg.settings.rank_config import RankConfig
 from tests.faults import kinds
 from tests.faults.kinds import Fault, Target, Undo
 

@@ -12,10 +12,10 @@ from typing import NoReturn
 from unittest.mock import patch
 
 from prismdbg.errors import FacilityError
+from prismdbg.jobs.replay.later_files import later_files
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import Isolation, make_folders, write_spec
-from prismdbg.workflows.later_files import later_files
 from tests.fuzz.inputs import PACKED, Made
 
 FURTHER_COMMANDS = 4
@@ -108,16 +108,16 @@ def nothing_runs(scratch: Path) -> Iterator[None]:
         return NowhereRuntime()
 
     with contextlib.ExitStack() as stack:
-        for name in ("prismdbg.workflows.replay.choose", "prismdbg.workflows.travel.choose"):
+        for name in ("prismdbg.jobs.replay.replay.choose", "prismdbg.debugger.time_travel.choose"):
             stack.enter_context(patch(name, nowhere))
-        stack.enter_context(patch("prismdbg.workflows.build.engine", refused))
-        stack.enter_context(patch("prismdbg.workflows.run_environment.scan", lambda *_: Environment(())))
+        stack.enter_context(patch("prismdbg.jobs.replay.build.engine", refused))
+        stack.enter_context(patch("prismdbg.jobs.storage.run_environment.scan", lambda *_: Environment(())))
         stack.enter_context(
-            patch("prismdbg.workflows.replay_plan.make_inject_folder", Path.mkdir)
+            patch("prismdbg.jobs.replay.replay_plan.make_inject_folder", Path.mkdir)
         )  # slow, and all ours
         few = partial(later_files, most=LOOKED_THROUGH)  # a capsule may name all of this machine
-        stack.enter_context(patch("prismdbg.workflows.replay_plan.later_files", few))
-        stack.enter_context(patch("prismdbg.workflows.agent_sockets.HOMES", (scratch,)))
+        stack.enter_context(patch("prismdbg.jobs.replay.replay_plan.later_files", few))
+        stack.enter_context(patch("prismdbg.jobs.capture.agent_sockets.HOMES", (scratch,)))
         for name in ("sessions_base", "images_base"):
-            stack.enter_context(patch(f"prismdbg.workflows.session_folder.{name}", lambda: scratch / "sessions"))
+            stack.enter_context(patch(f"prismdbg.jobs.replay.session_folder.{name}", lambda: scratch / "sessions"))
         yield

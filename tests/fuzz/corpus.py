@@ -27,13 +27,13 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
 from prismdbg.graph.slice import build_slice
+from prismdbg.jobs.capture import rank_half
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.moment import Moment
-from prismdbg.predict import graph_file
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.mesh import Mesh
 from prismdbg.runtime.environment import InstalledFile, of_files
-from prismdbg.workflows import rank_half
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
 from tests.fuzz.process_image import write_images
 
 ROOT = Path(__file__).parents[2]

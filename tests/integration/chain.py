@@ -24,7 +24,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import LogReader, RankLog, StepMark, read_log
 from prismdbg.capsule.manifest import FileEntry
-from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 
 CLI = (sys.executable, "-c", "from prismdbg.cli.main import main; main()")  # from the tree: see `cwd`
 COMMAND_BOUND_S = 180.0

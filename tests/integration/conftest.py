@@ -14,7 +14,7 @@ from jobs import EXAMPLES, Ended, run, torchrun
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
 from terminal import Terminal
 
-from prismdbg.workflows.injection import cache_dir
+from prismdbg.jobs.injection import cache_dir
 
 GPT = ("--size", "1m", "--steps", "60", "--log-every", "1")  # long enough to be captured on its way
 WINDOW = 3
@@ -67,7 +67,7 @@ def terminal(tmp_path: Path, child_environment: dict[str, str]) -> Iterator[Term
 
 
 def _require(recorder: str) -> None:
-    from prismdbg.rank import native_build
+    from prismdbg.rank.recording import native_build
 
     path, reason = native_build.find(cache_dir())
     if recorder == "native" and path is None:

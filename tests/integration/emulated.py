@@ -13,11 +13,11 @@ from chain import CLI
 from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, torchrun
 
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.trace import NEVER, MemoryTrace, open_trace
-from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.rank.emulation.axes import Axes
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.settings.mesh_axes import Axes
+from prismdbg.settings.rank_config import RANK_MEMORY
 
 PROGRAMS = Path(__file__).parent / "programs"
 TINY = ("--size", "tiny", "--steps", "3", "--log-every", "1")

@@ -19,11 +19,11 @@ import psutil
 from waiting import wait_for
 
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.jobs.capture.agent_sockets import make_socket_dir
+from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.protocol.client import connect_when_ready
-from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
-from prismdbg.workflows.agent_sockets import make_socket_dir
-from prismdbg.workflows.injection import cache_dir, job_environment, make_inject_folder
-from prismdbg.workflows.run_folder import RunFolder, rank_of
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "gpt"

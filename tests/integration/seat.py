@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.debugger.debugger import Debugger, Settings, recorded_moments
+from prismdbg.debugger.time_travel import Travel, open_travel
+from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.session import answers, notices
-from prismdbg.workflows.debugger import Debugger, Settings, recorded_moments
-from prismdbg.workflows.replay import ReplayRequest
-from prismdbg.workflows.travel import Travel, open_travel
 
 LOOKED_AT = ("out", "ddp.module.head.weight", "optimizer.state")
 

@@ -18,8 +18,8 @@ from chain import PARTS, Recording, prismdbg, recording
 from jobs import EXAMPLES, ROOT, torchrun
 
 from prismdbg.capsule.stacks import FROM_AGENT, FROM_OUTSIDE
-from prismdbg.workflows.kept_stacks import last_stacks
-from prismdbg.workflows.run_folder import read_json
+from prismdbg.jobs.storage.kept_stacks import last_stacks
+from prismdbg.jobs.storage.run_folder import read_json
 
 pytestmark = pytest.mark.job
 
@@ -54,7 +54,7 @@ class Held:
 def _without_tracing(folder: Path) -> dict[str, Any]:
     """As a supervisor without CAP_SYS_PTRACE sees it."""
     code = (
-        "import json, sys; from pathlib import Path; from prismdbg.workflows.stacks import stacks_of;"
+        "import json, sys; from pathlib import Path; from prismdbg.jobs.record.stacks import stacks_of;"
         "found = stacks_of(Path(sys.argv[1]));"
         "print(json.dumps([found.taken_by, found.problem, str(found.source)]))"
     )

@@ -20,9 +20,9 @@ from waiting import wait_for
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import FacilityError, WaitTimeout
-from prismdbg.predict import cluster_file
-from prismdbg.workflows import calibrate as workflow
-from prismdbg.workflows.calibrate import CalibrateRequest, Measurement, calibrate
+from prismdbg.jobs.record import calibrate as workflow
+from prismdbg.jobs.record.calibrate import CalibrateRequest, Measurement, calibrate
+from prismdbg.simulate.cluster import cluster_file
 
 pytestmark = pytest.mark.job
 

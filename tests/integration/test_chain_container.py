@@ -19,11 +19,11 @@ from chain import CLI, PARTS, assert_identical, prismdbg, recording, replay
 from jobs import ROOT, plain_environment, torchrun
 from waiting import wait_for
 
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.replay.session_folder import images_base, sessions_base
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import LABEL, engine
 from prismdbg.runtime.spec import CONTROL_FOLDER
-from prismdbg.workflows.injection import cache_dir
-from prismdbg.workflows.session_folder import images_base, sessions_base
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 

@@ -19,10 +19,11 @@ from waiting import wait_for
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.capture import capture
+from prismdbg.jobs.injection import job_environment
+from prismdbg.jobs.record import checkpoints
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.protocol.client import AgentClient
-from prismdbg.workflows import capture, checkpoints
-from prismdbg.workflows.injection import job_environment
-from prismdbg.workflows.run_folder import RunFolder, write_json
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 

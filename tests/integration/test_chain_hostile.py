@@ -16,7 +16,7 @@ from capsules import make_capsule
 from chain import Said, prismdbg
 
 from prismdbg.capsule import layout
-from prismdbg.workflows.pack import pack
+from prismdbg.jobs.storage.pack import pack
 
 SOME_LOG = f"{layout.LOG}/events.00000.seg"
 

@@ -17,8 +17,8 @@ from jobs import ROOT, Ended, plain_environment, run, torchrun
 from waiting import wait_for
 
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.jobs.capture.capture import LEFTOVER, socket_of
 from prismdbg.protocol.client import AgentClient
-from prismdbg.workflows.capture import LEFTOVER, socket_of
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 

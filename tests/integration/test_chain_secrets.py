@@ -16,7 +16,7 @@ from jobs import plain_environment, torchrun
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.job
 

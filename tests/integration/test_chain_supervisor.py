@@ -96,7 +96,7 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
 
 
 def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
-    from prismdbg.rank.config import RankConfig
+    from prismdbg.settings.rank_config import RankConfig
 
     with recording(torchrun(PARTS / "incidents.py", "not at all", ranks=2), tmp_path) as job:
         job.wait_for_step(1, 1)

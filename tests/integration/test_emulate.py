@@ -13,10 +13,10 @@ from jobs import EXAMPLES, recorded_by_command_line, torchrun
 from tour import PHASES
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model import made_up
 from prismdbg.model.collective import Collective, State
-from prismdbg.rank.emulation.axes import Axes
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.settings.mesh_axes import Axes
 
 pytestmark = pytest.mark.job
 

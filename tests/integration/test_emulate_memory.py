@@ -29,12 +29,12 @@ from emulated import (
 from jobs import Recorded, record, recorded_by_command_line, torchrun
 
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.memory.backend import modelled, staged
 from prismdbg.memory.refused import Refusal, refusals
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.rank.tracing import tracer
-from prismdbg.workflows.injection import cache_dir
-from prismdbg.workflows.run_folder import RunFolder, read_json
 
 pytestmark = pytest.mark.job
 

@@ -10,9 +10,9 @@ import pytest
 from chain import Said, prismdbg
 from emulated import emulate, emulated, log_of, python
 
+from prismdbg.jobs.injection import cache_dir
 from prismdbg.model import made_up
 from prismdbg.rank.tracing import tracer
-from prismdbg.workflows.injection import cache_dir
 
 pytestmark = pytest.mark.job
 

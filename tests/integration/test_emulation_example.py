@@ -12,9 +12,9 @@ import pytest
 from chain import CLI
 from jobs import ROOT, plain_environment
 
-from prismdbg.predict import graph_file
-from prismdbg.predict.origin import Standing
-from prismdbg.workflows.run_folder import read_json
+from prismdbg.jobs.storage.run_folder import read_json
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.origin import Standing
 
 pytestmark = pytest.mark.job
 

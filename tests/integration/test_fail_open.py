@@ -30,9 +30,9 @@ from jobs import (
 from waiting import wait_for
 
 from prismdbg.capsule.log_reader import read_log, read_payload
+from prismdbg.jobs.injection import job_environment
 from prismdbg.model.collective import State
-from prismdbg.rank.config import RankConfig
-from prismdbg.workflows.injection import job_environment
+from prismdbg.settings.rank_config import RankConfig
 
 pytestmark = pytest.mark.job
 
@@ -176,7 +176,7 @@ def test_a_torch_whose_operators_are_others(bare: Callable[[str], Ended], tmp_pa
 
 
 def test_a_native_recorder_that_cannot_be_loaded(bare: Callable[[str], Ended], tmp_path: Path) -> None:
-    from prismdbg.rank import native_build
+    from prismdbg.rank.recording import native_build
 
     library = native_build._target(tmp_path / "cache")
     library.parent.mkdir(parents=True)

@@ -11,7 +11,7 @@ from chain import replay as verdict_on
 from jobs import record, replay
 
 from prismdbg.model.collective import State
-from prismdbg.rank.callback_error import meant
+from prismdbg.rank.c10d.callback_error import meant
 
 pytestmark = pytest.mark.job
 

@@ -13,15 +13,15 @@ from chain import Taken, prismdbg
 from jobs import EXAMPLES
 
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.job_graph.recorded_step import last_whole_step
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.peak import peak
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.predict import graph_file
-from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
-from prismdbg.predict.job_graph import JobGraph
-from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.workflows.recorded_step import last_whole_step
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.entries import PROVENANCES, Entries, Kind, Provenance
+from prismdbg.simulate.graph.job_graph import JobGraph
 
 pytestmark = pytest.mark.job
 

@@ -9,12 +9,12 @@ from chain import INCIDENTS, Taken, assert_identical, prismdbg, recording, repla
 from jobs import torchrun
 
 from prismdbg.capsule.manifest import IncidentKind, Origin
+from prismdbg.jobs.injection import cache_dir
 from prismdbg.memory.curve import curve
 from prismdbg.memory.live import live_at
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.rank.tracing import tracer
-from prismdbg.workflows.injection import cache_dir
 
 pytestmark = pytest.mark.job
 

@@ -13,22 +13,22 @@ import pytest
 from emulated import emulate, python
 
 from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.emulate.pacing import run_paced, set_aside
+from prismdbg.emulate.rank_group import Paced
+from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import UsageError
+from prismdbg.job_graph.builder import GraphRequest, build_graph
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.memory.peak import peak
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.schedule import Schedule
-from prismdbg.predict import cluster_file
-from prismdbg.predict.engine import Keep
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.schedule import iteration_ns
-from prismdbg.predict.simulate import simulate
-from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.rank.emulation.settings import ClockKind
-from prismdbg.workflows.emulate_request import EmulateRequest
-from prismdbg.workflows.emulated_crew import Paced
-from prismdbg.workflows.graph_build import GraphRequest, build_graph
-from prismdbg.workflows.pacing import run_paced, set_aside
-from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.settings.emulation import ClockKind
+from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.schedule import iteration_ns
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.mesh import Mesh
 
 pytestmark = pytest.mark.job
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from prismdbg.cli.repl import run_repl
+from prismdbg.cli.terminal.repl import run_repl
+from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
 from prismdbg.errors import WaitTimeout
+from prismdbg.jobs.injection import job_environment, make_inject_folder
 from prismdbg.protocol.client import connect_when_ready
-from prismdbg.rank.config import ENVIRONMENT_NAME, Mode, RankConfig
-from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
-from prismdbg.workflows.injection import job_environment, make_inject_folder
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 
 pytestmark = pytest.mark.job
 

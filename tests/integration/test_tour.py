@@ -13,8 +13,8 @@ from bitwise import differences, load
 from gloo_works import expected_works
 from jobs import Recorded, plain_environment, record, replay, run, torchrun
 
+from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.collective import Collective, State
-from prismdbg.workflows.injection import cache_dir
 
 pytestmark = pytest.mark.job
 
@@ -47,7 +47,7 @@ class RecordedTour:
 @cache
 def _native_is_built() -> str:
     """The reason why it is not, or nothing."""
-    from prismdbg.rank import native_build
+    from prismdbg.rank.recording import native_build
 
     path, reason = native_build.find(cache_dir())
     return "" if path else reason

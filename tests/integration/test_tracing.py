@@ -14,6 +14,7 @@ import pytest
 from jobs import ROOT, plain_environment
 
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.jobs.injection import cache_dir
 from prismdbg.memory.grouping import BEFORE, By, grouped
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
@@ -21,8 +22,7 @@ from prismdbg.memory.refused import refusals
 from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.rank import native_build
-from prismdbg.workflows.injection import cache_dir
+from prismdbg.rank.recording import native_build
 
 PROGRAM = Path(__file__).parent / "programs" / "traced.py"
 BOUND_S = 120

@@ -17,16 +17,16 @@ from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.checkpoint import bundle
+from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import CriuError, FacilityError, UsageError
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.replay.session_folder import images_base, sessions_base
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.spec import OUTPUT
-from prismdbg.workflows.injection import cache_dir
-from prismdbg.workflows.replay import ReplayRequest
-from prismdbg.workflows.session_folder import images_base, sessions_base
-from prismdbg.workflows.travel import Travel, open_travel
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 

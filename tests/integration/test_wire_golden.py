@@ -14,8 +14,8 @@ import pytest
 from chain import Taken
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.protocol.client import AgentClient, AgentError
-from prismdbg.workflows.replay import ReplayRequest, open_replay
 
 pytestmark = [pytest.mark.job]
 

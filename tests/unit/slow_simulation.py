@@ -10,12 +10,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from prismdbg.predict.changes import Changes
-from prismdbg.predict.channel import Across, Toward, parse
-from prismdbg.predict.cluster import ClusterModel
-from prismdbg.predict.entries import FREE, MODELLED_NS, Entries, Kind
-from prismdbg.predict.job_graph import JobGraph, vector_by_rank
-from prismdbg.predict.transfer import Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.cluster.transfer import Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.engine.changes import Changes
+from prismdbg.simulate.graph.channel import Across, Toward, parse
+from prismdbg.simulate.graph.entries import FREE, MODELLED_NS, Entries, Kind
+from prismdbg.simulate.graph.job_graph import JobGraph, vector_by_rank
 
 MILLION = 10**6
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.workflows import agent_sockets
-from prismdbg.workflows.agent_sockets import KEPT_S, make_socket_dir, remove_dead
-from prismdbg.workflows.ranks_alive import start_ticks
+from prismdbg.jobs.capture import agent_sockets
+from prismdbg.jobs.capture.agent_sockets import KEPT_S, make_socket_dir, remove_dead
+from prismdbg.jobs.storage.ranks_alive import start_ticks
 
 ELSEWHERE = "00000000.1"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.rank.works import AnySourceWork
+from prismdbg.rank.c10d.works import AnySourceWork
 
 
 class Inner:

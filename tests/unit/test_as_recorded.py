@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from logs import MILLISECOND_NS, Job, Tensors
 
 from prismdbg.errors import UsageError
+from prismdbg.job_graph import builder
+from prismdbg.job_graph.as_recorded import ONE_MACHINE_NS, as_recorded, common_clock
+from prismdbg.job_graph.builder import GraphRequest
+from prismdbg.jobs.storage.run_folder import write_json
 from prismdbg.model.collective import Frame
-from prismdbg.predict.cluster import example
-from prismdbg.predict.entries import Provenance
-from prismdbg.predict.job_graph import JobGraph
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
-from prismdbg.workflows import graph_build
-from prismdbg.workflows.as_recorded import ONE_MACHINE_NS, as_recorded, common_clock
-from prismdbg.workflows.graph_build import GraphRequest
-from prismdbg.workflows.run_folder import write_json
+from prismdbg.simulate.cluster.cluster import example
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.entries import Provenance
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("dp=2,tp=2")
 GROUPS = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
@@ -162,9 +162,9 @@ class TestWhatDoesNotFit:
             job.now_ns += MILLISECOND_NS
             ends(job)
             write_json(tmp_path / "run.json", {})
-            monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _: [Path(str(rank)) for rank in job.logs])
-            monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
-            return graph_build.build_graph(GraphRequest(run=tmp_path, mesh=MESH))
+            monkeypatch.setattr(builder.RunFolder, "rank_folders", lambda _: [Path(str(rank)) for rank in job.logs])
+            monkeypatch.setattr(builder, "read_log", lambda folder: job.logs[int(folder.name)])
+            return builder.build_graph(GraphRequest(run=tmp_path, mesh=MESH))
 
         return build
 

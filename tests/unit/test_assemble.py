@@ -15,11 +15,11 @@ from prismdbg.capsule.verify import Severity, findings, require_replayable
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.replay.replay import ReplayRequest, open_replay, redacted_arguments
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
-from prismdbg.workflows.assemble import Ingredients, assemble
-from prismdbg.workflows.replay import ReplayRequest, open_replay, redacted_arguments
-from prismdbg.workflows.run_folder import RunFolder, write_json
 
 LOST = range(100)
 SECRET = "hunter2"

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.predict import yaml_border
-from prismdbg.predict.bounded_yaml import MAX_DEPTH
 from prismdbg.script.nodes import Source
+from prismdbg.simulate.cluster import yaml_border
+from prismdbg.simulate.cluster.bounded_yaml import MAX_DEPTH
 
 BOUND_S = 10.0  # of processor time; without bounds it is hours
 TEXTS = {

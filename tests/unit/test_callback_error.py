@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from prismdbg.rank.callback_error import error_of, meant
+from prismdbg.rank.c10d.callback_error import error_of, meant
 
 WORDED = "Got the following error when running the callback: "
 

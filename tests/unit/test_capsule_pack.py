@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from prismdbg.capsule import layout
 from prismdbg.capsule.verify import verify
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.workflows import archive_reader, pack
-from prismdbg.workflows.archive_reader import Limits
+from prismdbg.jobs.storage import archive_reader, pack
+from prismdbg.jobs.storage.archive_reader import Limits
 
 Member = tuple[tarfile.TarInfo, bytes]
 

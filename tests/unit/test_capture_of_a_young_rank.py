@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import RankLost
-from prismdbg.workflows import capture
-from prismdbg.workflows.run_folder import write_json
+from prismdbg.jobs.capture import capture
+from prismdbg.jobs.storage.run_folder import write_json
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from tiny_log import TinyLog
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.capture import capture
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
-from prismdbg.workflows import capture
-from prismdbg.workflows.run_folder import RunFolder, write_json
 
 ALIVE = os.getpid()
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives

@@ -11,9 +11,9 @@ from tiny_log import TinyLog
 
 from prismdbg.checkpoint.criu import DumpReport
 from prismdbg.errors import WaitTimeout
+from prismdbg.jobs.capture import capture
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
-from prismdbg.workflows import capture
-from prismdbg.workflows.run_folder import RunFolder
 
 
 @pytest.mark.parametrize("has_steps", [False, True])

@@ -16,14 +16,14 @@ from tiny_log import TinyLog
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.checkpoint.criu import DumpReport
+from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
+from prismdbg.jobs.record import checkpoints, freeze
+from prismdbg.jobs.record.checkpoints import KEPT, Checkpoint, list_checkpoints
+from prismdbg.jobs.record.hangs import HangWatch
+from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
-from prismdbg.workflows import checkpoints, freeze
-from prismdbg.workflows.capture import PATIENT, Patience, Taken
-from prismdbg.workflows.checkpoints import KEPT, Checkpoint, list_checkpoints
-from prismdbg.workflows.hangs import HangWatch
-from prismdbg.workflows.incidents import Wanted
-from prismdbg.workflows.run_folder import RunFolder
-from prismdbg.workflows.supervisor import Policy, Supervisor
 
 MOMENTS = [Moment(4, 2), Moment(8, 2), Moment(8, 2), Moment(12, 2)]
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.class_finder import RankClasses, find_classes
-from prismdbg.predict.entries import Entries
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.folding import first_difference, fold_kinds
-from prismdbg.predict.kinds import Kinds
-from prismdbg.predict.mesh import Mesh
+from prismdbg.simulate.graph.class_finder import RankClasses, find_classes
+from prismdbg.simulate.graph.entries import Entries
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.folding import first_difference, fold_kinds
+from prismdbg.simulate.graph.kinds import Kinds
+from prismdbg.simulate.graph.mesh import Mesh
 
 LARGE = Mesh.parse("pp=16,dp=64,tp=8")
 Place = dict[str, int]

@@ -15,12 +15,13 @@ from capsules import IMAGE, MANIFEST, make_capsule
 from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.verify import verify
-from prismdbg.cli import main, registry, render
+from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.param_types import moment, ranks, seconds, size
+from prismdbg.cli.options.param_types import moment, ranks, seconds, size
+from prismdbg.jobs.storage.pack import pack
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.pack import pack
+from prismdbg.render import console
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def test_what_a_job_is_told_is_its_own(capsys: pytest.CaptureFixture[str]) -> No
 def test_what_ends_a_bisected_replay_is_a_verdict_or_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int
 ) -> None:
-    from prismdbg.cli import replay
+    from prismdbg.cli.commands import replay
 
     monkeypatch.setattr(replay, "replay_scripted", lambda _: raising(error)())
     monkeypatch.setattr(main, "_readers_gone", lambda: [9])
@@ -183,7 +184,7 @@ def test_asking_for_help_is_no_failure(arguments: list[str], capsys: pytest.Capt
 def test_help_lists_every_command_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
     main.run(["--help"])
     listed = capsys.readouterr().out
-    files = {path.stem for path in Path(main.__file__).parent.glob("*.py")}
+    files = {path.stem for path in (Path(main.__file__).parent / "commands").glob("*.py")}
     for name, entry in registry.entries().items():
         assert name in files
         assert f"  {name} " in listed and entry.summary[:30] in listed
@@ -346,15 +347,15 @@ def test_moments_on_the_command_line() -> None:
     ("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (355 << 20, "355.0 MiB")]
 )
 def test_sizes_for_people(number: int, text: str) -> None:
-    assert render.size(number) == text
+    assert console.size(number) == text
 
 
 def test_text_of_a_capsule_may_not_steer_the_terminal() -> None:
-    assert render.plain("a\x1b[31mb\r\u202e\udcffc\td\ne") == "a\ufffd[31mb\ufffd\ufffd\ufffdc\ufffdd\ne"
+    assert console.plain("a\x1b[31mb\r\u202e\udcffc\td\ne") == "a\ufffd[31mb\ufffd\ufffd\ufffdc\ufffdd\ne"
 
 
 def test_a_table_cuts_nothing_and_stays_on_its_lines() -> None:
-    table = render.columns(("n", "what"), [("1", "a\nb"), ("10", "x" * 200)], right=("n",))
+    table = console.columns(("n", "what"), [("1", "a\nb"), ("10", "x" * 200)], right=("n",))
     assert table.splitlines() == [" n  what", " 1  a b", "10  " + "x" * 200]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.replay import environment_images
 from prismdbg.runtime.docker_engine import StoredImage
-from prismdbg.workflows import environment_images
 
 IMAGES = [StoredImage(tag=f"prismdbg/env:{n}", size_bytes=n << 30, created_ns=n * 10**18) for n in (1, 2, 3)]
 

@@ -15,12 +15,12 @@ from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.jobs.replay import compare
+from prismdbg.jobs.replay.compare import Verdict, ended_by, run_to_end
+from prismdbg.jobs.replay.replay import LiveReplay
+from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import LimitReached, reached, usual
-from prismdbg.workflows import compare
-from prismdbg.workflows.compare import Verdict, ended_by, run_to_end
-from prismdbg.workflows.replay import LiveReplay
-from prismdbg.workflows.verdict import End, Outcome
 
 NONE = {"compared": 0, "fingerprints": 0, "synthesized": 0, "missing": 0}
 END = {"event": "end_of_log", "moment": "3.1"}

@@ -9,7 +9,7 @@ from signal import SIGKILL, SIGTERM
 import pytest
 from waiting import wait_for
 
-from prismdbg.workflows.deaths import Death, DeathWatch, likely_first, perhaps_first
+from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first, perhaps_first
 
 ENDLESS = ["sleep", "1000"]
 

@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 import pytest
 from simulated_rank import SimulatedRank
 
+from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
+from prismdbg.debugger.history_queries import Searches
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
-from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
-from prismdbg.workflows.searches import Searches
 
 
 class Bench:
@@ -313,7 +313,7 @@ def test_a_defect_in_a_verb_leaves_the_rank_and_the_session(monkeypatch: pytest.
         patch.setattr(SimulatedRank, "_history", lambda _, arguments: {"nonsense": arguments})
         with pytest.raises(Defect, match="KeyError: 'moments'") as told:
             bench.debugger.do("rn")
-    assert "defect of prismdbg" in told.value.hint and "ways.py" in str(told.value)
+    assert "defect of prismdbg" in told.value.hint and "routes.py" in str(told.value)
     assert bench.at("rn") == "0.2"
 
 

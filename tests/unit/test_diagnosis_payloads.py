@@ -15,7 +15,7 @@ from prismdbg.diagnosis.payloads import FEWEST_STEPS, Payload
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.model.mixing import of_zeros
-from prismdbg.rank import fingerprint
+from prismdbg.rank.c10d import fingerprint
 
 GRADIENTS, FLAG = Tensors(shape=(512,)), Tensors(shape=(4,))
 ZEROS = of_zeros([512 * 4])

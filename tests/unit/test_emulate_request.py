@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from prismdbg.cli import main
+from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import UsageError
-from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows.emulate_request import EmulateRequest
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("pp=4,dp=8,tp=2")
 TORCHRUN = ("python", "-m", "torch.distributed.run")

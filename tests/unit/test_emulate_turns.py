@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from prismdbg.emulate.turns import Ended, Event, Kept, Lacks, Turns
 from prismdbg.errors import RankLost
-from prismdbg.workflows.turns import Ended, Event, Kept, Lacks, Turns
 
 Program = list[tuple[str, str, int]]  # ("send", key, -1), ("recv", key, from) or ("see", key, -1)
 

@@ -17,8 +17,8 @@ from prismdbg.model import made_up
 from prismdbg.model.collective import Identity, State
 from prismdbg.model.moment import Moment
 from prismdbg.rank.emulation import filling
-from prismdbg.rank.emulation.again import PeersAsEmulated, StoreAsEmulated, StoreNotes, noise_note
-from prismdbg.rank.emulation.settings import Emulation
+from prismdbg.rank.emulation.replay import PeersAsEmulated, StoreAsEmulated, StoreNotes, noise_note
+from prismdbg.settings.emulation import Emulation
 
 SETTINGS = Emulation(rank=3, world=8, axes=(("dp", 8),), seed=7)
 WHERE = Identity("0", 4)

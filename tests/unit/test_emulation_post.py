@@ -13,8 +13,8 @@ import torch
 
 from prismdbg.model.collective import Identity
 from prismdbg.rank.emulation.donors import DonorReader, received_key, similar_key
-from prismdbg.rank.emulation.post import Inbox, Outbox
-from prismdbg.rank.emulation.settings import Emulation, Policy, Rule
+from prismdbg.rank.emulation.outbox import Inbox, Outbox
+from prismdbg.settings.emulation import Emulation, Policy, Rule
 
 MEMBERS = [3, 5, 7, 9]
 FLOATS = 4 * 100

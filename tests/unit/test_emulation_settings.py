@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.emulate.emulated_rank import rank_environment
+from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import UsageError
-from prismdbg.predict.mesh import Mesh
-from prismdbg.rank.emulation.axes import Axes
-from prismdbg.rank.emulation.settings import Emulation, Policy, Rule
-from prismdbg.workflows.emulate_request import EmulateRequest
-from prismdbg.workflows.emulated_rank import rank_environment
-from prismdbg.workflows.launch_line import LaunchLine, parse
+from prismdbg.jobs.record.launch_line import LaunchLine, parse
+from prismdbg.settings.emulation import Emulation, Policy, Rule
+from prismdbg.settings.mesh_axes import Axes
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = (("pp", 16), ("dp", 64), ("tp", 8))
 

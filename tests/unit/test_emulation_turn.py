@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from prismdbg.rank.emulation.settings import LEFT_EXIT
+from prismdbg.settings.emulation import LEFT_EXIT
 
 BOUND_S = 30.0
 RUNS_ON = """

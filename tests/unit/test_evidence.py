@@ -17,9 +17,9 @@ from prismdbg.diagnosis.failures import Died
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.pack import pack
 from prismdbg.model.frame import Frame
-from prismdbg.workflows.evidence import gather
-from prismdbg.workflows.pack import pack
 
 TOLD_NS = 10**18 + 60 * 10**9  # a minute after the calls of a tiny log
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives

@@ -14,8 +14,8 @@ from test_inspection import look, stop_at
 from prismdbg.errors import UsageError
 from prismdbg.expr.functions import SIGNATURES
 from prismdbg.expr.parser import parse
-from prismdbg.rank.inspection import evaluate_at
-from prismdbg.rank.stops import Stops
+from prismdbg.rank.debug.breakpoints import Stops
+from prismdbg.rank.debug.inspection import evaluate_at
 
 TENSORS: dict[str, Any] = {
     "whole": torch.arange(6).reshape(2, 3),

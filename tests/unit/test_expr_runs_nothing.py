@@ -18,8 +18,8 @@ from test_inspection import frame_with, look, stop_at
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.functions import SIGNATURES
-from prismdbg.rank.inspection import evaluate_at, locals_at
-from prismdbg.rank.stops import Stops
+from prismdbg.rank.debug.breakpoints import Stops
+from prismdbg.rank.debug.inspection import evaluate_at, locals_at
 
 called: list[str] = []
 NAMES = """

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prismdbg.rank import fingerprint
+from prismdbg.rank.c10d import fingerprint
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

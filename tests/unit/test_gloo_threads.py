@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from prismdbg.rank import gloo_threads
+from prismdbg.rank.c10d import gloo_threads
 
 
 @pytest.fixture

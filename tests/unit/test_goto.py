@@ -12,18 +12,18 @@ from simulated_rank import SimulatedRank
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import UsageError
+from prismdbg.jobs.replay.compare import require_inside
 from prismdbg.model.moment import Moment
-from prismdbg.rank.events import Events
-from prismdbg.rank.gate import Aim, Finish, Gate, Stop
-from prismdbg.rank.gate import Stops as Mode
-from prismdbg.rank.stops import Stops
+from prismdbg.rank.debug.breakpoints import Stops
+from prismdbg.rank.debug.events import Events
+from prismdbg.rank.debug.gate import Aim, Finish, Gate, Stop
+from prismdbg.rank.debug.gate import Stops as Mode
 from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session import answers, notices
 from prismdbg.session.stop_line import parse_stop
 from prismdbg.session.stops import StopList
-from prismdbg.workflows.compare import require_inside
-from prismdbg.workflows.debugger import Debugger, Settings
 
 Told = list[notices.Notice]
 
@@ -90,7 +90,7 @@ def test_a_way_between_collectives_passes_allocations_stops_only_where_it_is_tol
     wanted.add(parse_stop("allocation"))
     stops.replace(wanted.to_json())
     monkeypatch.setattr(gate, "stop", stood.append)
-    monkeypatch.setattr("prismdbg.rank.events.tracer.on_event", lambda *_: None)
+    monkeypatch.setattr("prismdbg.rank.debug.events.tracer.on_event", lambda *_: None)
     events = Events(gate, stops)
     gate.aim = Aim(stops=mode, events={"until": "1.1.9"})
     events.aimed(gate.aim)
@@ -103,7 +103,7 @@ def test_a_module_ends_with_the_first_operator_outside_of_it(monkeypatch: pytest
     stood: list[Stop] = []
     gate = Gate(lambda *_, **__: None)
     monkeypatch.setattr(gate, "stop", stood.append)
-    monkeypatch.setattr("prismdbg.rank.events.tracer.on_event", lambda *_: None)
+    monkeypatch.setattr("prismdbg.rank.debug.events.tracer.on_event", lambda *_: None)
     events = Events(gate, Stops(lambda *_: None))
     gate.aim = Aim(stops=mode, finish=Finish(module="layers.3", step=1), events={"finish": True})
     events.aimed(gate.aim)

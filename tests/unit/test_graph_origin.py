@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 from logs import MILLISECOND_NS, Job
 
+from prismdbg.emulate.assessment import EmulationWorth
 from prismdbg.errors import CapsuleError
+from prismdbg.job_graph.origin import origin_of
+from prismdbg.job_graph.recorded_step import recorded_step
+from prismdbg.job_graph.slice_entries import Source as SliceSource
+from prismdbg.job_graph.slice_entries import entries_of
+from prismdbg.jobs.storage.pass_errors import Passed, read_passes, with_passes
+from prismdbg.jobs.storage.run_folder import write_json
 from prismdbg.model import made_up
-from prismdbg.predict.class_finder import FoundClass, RankClasses
-from prismdbg.predict.cluster import ideal
-from prismdbg.predict.entries import Entries, Provenance
-from prismdbg.predict.folding import fold
-from prismdbg.predict.job_graph import JobGraph, RankClass, by_position
-from prismdbg.predict.kinds import Kinds
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.origin import NOT_KNOWN, Source, Standing
-from prismdbg.predict.simulate import simulate
-from prismdbg.workflows.emulation_worth import EmulationWorth
-from prismdbg.workflows.graph_origin import origin_of
-from prismdbg.workflows.pass_errors import Passed, read_passes, with_passes
-from prismdbg.workflows.recorded_step import recorded_step
-from prismdbg.workflows.run_folder import write_json
-from prismdbg.workflows.slice_entries import Source as SliceSource
-from prismdbg.workflows.slice_entries import entries_of
+from prismdbg.simulate.cluster.cluster import ideal
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
+from prismdbg.simulate.graph.entries import Entries, Provenance
+from prismdbg.simulate.graph.folding import fold
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass, by_position
+from prismdbg.simulate.graph.kinds import Kinds
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.graph.origin import NOT_KNOWN, Source, Standing
 
 MESH = Mesh.parse("dp=4")
 LATE_NS = 4 * MILLISECOND_NS

@@ -26,13 +26,13 @@ from prismdbg.capsule.rank_json import RankJson
 from prismdbg.checkpoint import bundle, images
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.emulate.external_donors import write_external
 from prismdbg.errors import CapsuleError
 from prismdbg.graph.log_columns import read_columns
+from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.model.collective import TensorMeta, runs_of
-from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows import rank_half
-from prismdbg.workflows.external_donors import write_external
-from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.simulate.graph.mesh import Mesh
 from tests.fuzz.commands import NOT_RUN, nothing_runs
 from tests.fuzz.corpus import make_corpus, rank_json, write_log
 from tests.fuzz.inputs import reseal

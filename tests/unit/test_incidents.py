@@ -11,9 +11,9 @@ from prismdbg.capsule.log_format import StepSource
 from prismdbg.capsule.log_reader import Completion, Note, StepMark
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
+from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
 
 NOW = 10**12
 ALL = parse_triggers("exception,nan,oom,slow=3")

@@ -21,12 +21,12 @@ from logs import Job
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.rank.gate import Stop
-from prismdbg.rank.inspection import address_of, evaluate_at, locals_at, source_at
-from prismdbg.rank.membership import peers_at
-from prismdbg.rank.quiet import is_quiet, quiet, refuse_collective
-from prismdbg.rank.rendering import render
-from prismdbg.rank.surroundings import program_frame
+from prismdbg.rank.debug.frames import program_frame
+from prismdbg.rank.debug.gate import Stop
+from prismdbg.rank.debug.inspection import address_of, evaluate_at, locals_at, source_at
+from prismdbg.rank.debug.isolation import is_quiet, quiet, refuse_collective
+from prismdbg.rank.debug.rendering import render
+from prismdbg.rank.replay.membership import peers_at
 
 
 def stop_at(frame: FrameType | None, **names: Any) -> Stop:
@@ -153,7 +153,7 @@ def test_large_tensors_are_measured_in_pieces_like_in_one(monkeypatch: pytest.Mo
     whole = [
         look(text, x=view) for view in (x, x.transpose(0, 2)) for text in ("x", "sum(x)", "first_nan(x)", "norm(x)")
     ]
-    monkeypatch.setattr("prismdbg.rank.tensor_parts.CHUNK", 10)
+    monkeypatch.setattr("prismdbg.rank.debug.tensor_parts.CHUNK", 10)
     parts = [
         look(text, x=view) for view in (x, x.transpose(0, 2)) for text in ("x", "sum(x)", "first_nan(x)", "norm(x)")
     ]
@@ -345,7 +345,7 @@ def test_a_thread_without_python_frames_shows_where_the_main_thread_waits() -> N
     """Code with our file name in a bare thread stands for a kernel that the autograd engine calls."""
     seen: queue.SimpleQueue[FrameType | None] = queue.SimpleQueue()
     scope = {"program_frame": program_frame, "seen": seen}
-    exec(compile("def kernel(): seen.put(program_frame())", "/x/prismdbg/rank/kernels.py", "exec"), scope)
+    exec(compile("def kernel(): seen.put(program_frame())", "/x/prismdbg/rank/c10d/kernels.py", "exec"), scope)
     _thread.start_new_thread(scope["kernel"], ())  # type: ignore[arg-type]
     frame = seen.get(timeout=10)
     names = []

@@ -7,8 +7,8 @@ from signal import SIGINT, SIGKILL, SIGSEGV, SIGTERM
 import pytest
 from logs import MILLISECOND_NS, Job
 
-from prismdbg.workflows.deaths import Death
-from prismdbg.workflows.interruption import interrupted_at, told_together
+from prismdbg.jobs.record.deaths import Death
+from prismdbg.jobs.record.interruption import interrupted_at, told_together
 
 NOW_NS = 10**18
 

@@ -12,11 +12,11 @@ from capsules import MANIFEST, RANK
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import add_files
+from prismdbg.debugger import known_names as module
+from prismdbg.debugger.known_names import DEEP, known_names
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Frame, Group
 from prismdbg.session.known import NOTHING, Known
-from prismdbg.workflows import known_names as module
-from prismdbg.workflows.known_names import DEEP, known_names
 
 TORCH = "/usr/lib/python3/dist-packages/torch/distributed/c10d.py"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from prismdbg.workflows.later_files import later_files
+from prismdbg.jobs.replay.later_files import later_files
 
 BEGAN_NS = 1_000_000_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent.parent / "prismdbg"
-BELOW_RANK = ("rank", "capsule", "protocol", "expr", "model")
+BELOW_RANK = ("rank", "settings", "capsule", "protocol", "expr", "model")
 WRITES_A_PICKLE = PACKAGE / "memory" / "snapshot.py"  # memory_viz reads nothing else
 FOREIGN = ("docker", "textual", "yaml", "click", "rich", "psutil", "zstandard", "google", "requests", "hypothesis")
 

@@ -15,13 +15,13 @@ from capsules import make_capsule
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import NotReplayable
+from prismdbg.jobs.capture.capture import CaptureRequest, Say
+from prismdbg.jobs.record import supervisor
+from prismdbg.jobs.record.incidents import parse_triggers
+from prismdbg.jobs.record.ledger import Ledger
+from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.moment import Moment
-from prismdbg.workflows import supervisor
-from prismdbg.workflows.capture import CaptureRequest, Say
-from prismdbg.workflows.incidents import parse_triggers
-from prismdbg.workflows.ledger import Ledger
-from prismdbg.workflows.run_folder import RunFolder, read_json, write_json
-from prismdbg.workflows.supervisor import Policy, Supervisor
 
 HANG = Incident(kind=IncidentKind.HANG, text="rank 0 waited 5 s", moment=Moment(3, 1))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.jobs.storage.peak import Peaks, peak_bytes, peak_of
 from prismdbg.runtime.limits import MARGIN_BYTES, Asked, reached, usual
-from prismdbg.workflows.peak import Peaks, peak_bytes, peak_of
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

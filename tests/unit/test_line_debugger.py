@@ -18,15 +18,15 @@ from typing import Any, cast
 
 import pytest
 
-from prismdbg.cli.repl import run_repl
-from prismdbg.cli.stop_text import peers_text, source_lines, where_text
-from prismdbg.cli.typed_lines import from_pipe, from_terminal
-from prismdbg.cli.value_text import bars, value_text
+from prismdbg.cli.terminal.repl import run_repl
+from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
+from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.collective import Frame
 from prismdbg.protocol.client import AgentClient, AgentError
+from prismdbg.render.stop_text import peers_text, source_lines, where_text
+from prismdbg.render.value_text import bars, value_text
 from prismdbg.session.line import VERBS
-from prismdbg.workflows.debugger import Debugger, OnlyForward, Settings
 
 CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}
 TALLY = {"compared": 2, "fingerprints": 1, "synthesized": 0, "missing": 3}
@@ -280,7 +280,7 @@ def test_a_pipe_with_nobody_behind_it_is_given_up() -> None:
 
 
 TERMINAL = """
-from prismdbg.cli.typed_lines import from_terminal
+from prismdbg.cli.terminal.typed_lines import from_terminal
 for line in from_terminal("(ready) ", ["next", "print"]):
     print("got", repr(line), flush=True)
 """

@@ -22,12 +22,12 @@ from prismdbg.capsule.verify import findings, require_replayable
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
-from prismdbg.rank.peers import RecordedPeers
+from prismdbg.rank.replay.peers import RecordedPeers
 from prismdbg.runtime.environment import Environment
-from prismdbg.workflows.assemble import Ingredients, assemble
-from prismdbg.workflows.run_folder import RunFolder, write_json
 
 RANK = {"rank": 0, "world_size": 2, "environment": {}, "cwd": "/", "argv": ["x"], "orig_argv": ["python", "x"]}
 OPS = ("allreduce_", "broadcast_", "barrier")

@@ -14,7 +14,6 @@ from traces import CAPACITY, TraceBuilder, header_of
 from prismdbg.capsule import memory_format
 from prismdbg.capsule.memory_format import Kind
 from prismdbg.cli import main
-from prismdbg.cli.answer_text import answer_text
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.memory.curve import curve
@@ -27,6 +26,7 @@ from prismdbg.memory.snapshot import check_place, snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers
 
 INSIDE = Frame("/x/site-packages/torch/nn/linear.py", 130, "forward")

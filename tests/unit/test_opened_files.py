@@ -16,7 +16,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.opened_files import OpenedFiles
+from prismdbg.rank.recording.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
 open(__file__.replace("program.py", "data")).close()

@@ -12,10 +12,10 @@ import pytest
 
 from prismdbg.capsule.log_format import Kind
 from prismdbg.capsule.log_reader import read_log
-from prismdbg.rank import outlet as outlet_module
-from prismdbg.rank.log_writer import LogWriter
-from prismdbg.rank.outlet import Outlet, bounded, is_local
-from prismdbg.rank.python_recorder import PythonRecorder
+from prismdbg.rank.recording import outlet as outlet_module
+from prismdbg.rank.recording.log_writer import LogWriter
+from prismdbg.rank.recording.outlet import Outlet, bounded, is_local
+from prismdbg.rank.recording.python_recorder import PythonRecorder
 
 BOUND_S = 0.2
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule.log_reader import Note, RankLog
-from prismdbg.rank import overwritten
-from prismdbg.rank.overwritten import FOLDER, Overwritten, is_local, prefix
-from prismdbg.workflows.rank_paths import copies_as_read
+from prismdbg.jobs.capture.rank_paths import copies_as_read
+from prismdbg.rank.recording import overwritten
+from prismdbg.rank.recording.overwritten import FOLDER, Overwritten, is_local, prefix
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW_NS = 1_700_000_000 * 10**9
@@ -21,7 +21,7 @@ SECOND_NS = 10**9
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.opened_files import OpenedFiles
+from prismdbg.rank.recording.opened_files import OpenedFiles
 files = OpenedFiles(sys.argv[2])
 files.install()
 def read(name):

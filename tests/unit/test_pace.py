@@ -14,21 +14,21 @@ from slow_simulation import SlowSimulation
 from test_predict_agrees import JobDraw, clusters
 from test_predict_simulate import SECOND_A_GB, job, one_f_one_b
 
+from prismdbg.emulate.steps_alike import steps_alike
 from prismdbg.errors import UsageError
 from prismdbg.model.schedule import Row, RowKind, Schedule
-from prismdbg.predict.arrivals import Arrivals
-from prismdbg.predict.changes import Changes
-from prismdbg.predict.channel import Across, parse
-from prismdbg.predict.cluster import ClusterModel, ideal
-from prismdbg.predict.engine import Keep
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.schedule import members_of, schedule_of
-from prismdbg.predict.simulate import simulate
 from prismdbg.rank.emulation.pace import VIRTUAL_BEGIN_NS, Due, Issued, Pace
-from prismdbg.workflows.steps_alike import steps_alike
+from prismdbg.simulate.cluster.cluster import ClusterModel, ideal
+from prismdbg.simulate.engine.arrivals import Arrivals
+from prismdbg.simulate.engine.changes import Changes
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.schedule import members_of, schedule_of
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.channel import Across, parse
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
 
 
 def schedules(graph: JobGraph, cluster: ClusterModel, ranks: Iterable[int]) -> list[Schedule]:

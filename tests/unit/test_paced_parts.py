@@ -11,15 +11,15 @@ from logs import MILLISECOND_NS, Job, Tensors
 from test_predict_agrees import JobDraw, clusters
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.emulate.paced_parts import emulated_parts
+from prismdbg.emulate.pacing import RankPass
 from prismdbg.model.schedule import Row, RowKind, Schedule
-from prismdbg.predict.arrivals import Arrivals
-from prismdbg.predict.cluster import ClusterModel
-from prismdbg.predict.engine import Keep
-from prismdbg.predict.rank_parts import RankParts, simulated_parts
-from prismdbg.predict.schedule import schedule_of
-from prismdbg.predict.simulate import simulate
-from prismdbg.workflows.paced_parts import emulated_parts
-from prismdbg.workflows.pacing import RankPass
+from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.engine.arrivals import Arrivals
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.schedule import schedule_of
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.report.rank_parts import RankParts, simulated_parts
 
 TRANSFER_NS = 2 * MILLISECOND_NS
 

@@ -17,16 +17,16 @@ from prismdbg.capsule.memory_format import HEADER, RECORD
 from prismdbg.capsule.verify import Severity, findings, verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture import packed_memory
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.capture.packed_memory import cut, packed_trace
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.rank.config import RANK_MEMORY
 from prismdbg.session import notices
 from prismdbg.session.answers import Memory
-from prismdbg.workflows import packed_memory
-from prismdbg.workflows.assemble import Ingredients, assemble
-from prismdbg.workflows.debugger import Debugger
-from prismdbg.workflows.packed_memory import cut, packed_trace
+from prismdbg.settings.rank_config import RANK_MEMORY
 
 
 def capsule_of(path: Path, last: Moment | None = None, *, capacity: int = 3) -> Capsule:

@@ -13,11 +13,11 @@ import pytest
 from waiting import wait_for
 
 from prismdbg.errors import UsageError, WaitTimeout
-from prismdbg.rank import production
-from prismdbg.rank.production import Holder, Park, Window, production_verbs
-from prismdbg.rank.python_recorder import PythonRecorder
-from prismdbg.rank.recording import start_ticks_of
-from prismdbg.workflows import capture
+from prismdbg.jobs.capture import capture
+from prismdbg.rank.recording import production
+from prismdbg.rank.recording.production import Holder, Park, Window, production_verbs
+from prismdbg.rank.recording.python_recorder import PythonRecorder
+from prismdbg.rank.recording.recorded_rank import start_ticks_of
 
 CONFIGURED = (False, 0, 7)
 WANTED = (True, 0, 99)

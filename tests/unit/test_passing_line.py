@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from prismdbg.cli.passing_line import PassingLine
-from prismdbg.cli.stop_text import progress_text
+from prismdbg.cli.terminal.passing_line import PassingLine
 from prismdbg.model.moment import Moment
+from prismdbg.render.stop_text import progress_text
 from prismdbg.session.notices import Progress
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.config import Mode, RankConfig
-from prismdbg.rank.log_writer import PayloadWriter
-from prismdbg.rank.outlet import Outlet
+from prismdbg.rank.recording.log_writer import PayloadWriter
+from prismdbg.rank.recording.outlet import Outlet
+from prismdbg.settings.rank_config import Mode, RankConfig
 
 SEGMENT = 1 << 20
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_simulation import SlowSimulation
 
-from prismdbg.predict.changes import Changes, Delay
-from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
-from prismdbg.predict.critical_path import critical_path
-from prismdbg.predict.curve import Curve
-from prismdbg.predict.engine import Keep
-from prismdbg.predict.entries import Kind
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
+from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier
+from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.engine.changes import Changes, Delay
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.entries import Kind
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
 
 OPS = ("all_reduce", "all_gather", "broadcast", "all_to_all", "barrier")
 

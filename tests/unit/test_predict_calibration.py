@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prismdbg.cli import calibration_text
 from prismdbg.errors import UsageError
-from prismdbg.predict import cluster_file, cluster_text, quantities
-from prismdbg.predict.calibration import Calibrated, Sample, calibrate_model
-from prismdbg.predict.changes import Changes
-from prismdbg.predict.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
-from prismdbg.predict.curve import Curve, nearest
-from prismdbg.predict.transfer import SEND, Geometry, collective_ns, point_to_point_ns
+from prismdbg.jobs.record.calibrate import Measurement
 from prismdbg.rank.calibration import Plan, taken_ns
-from prismdbg.workflows.calibrate import Measurement
+from prismdbg.render import calibration_text
+from prismdbg.simulate import quantities
+from prismdbg.simulate.cluster import cluster_file, cluster_text
+from prismdbg.simulate.cluster.calibration import Calibrated, Sample, calibrate_model
+from prismdbg.simulate.cluster.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.simulate.cluster.curve import Curve, nearest
+from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.engine.changes import Changes
 
 SIZES = tuple(256 << shift for shift in range(0, 20, 2))
 ORIGIN = Calibration(machine="none", backend="formula", date="2026-01-01", fits={})

@@ -12,9 +12,9 @@ import pytest
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.predict import graph_file
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.mesh import Mesh
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
 
 CLUSTER = "ranks_per_node: 4\ntiers:\n  all: {spans: job, latency: 1 us, bandwidth: 10 GB/s}\n"
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prismdbg.errors import UsageError
-from prismdbg.predict import cluster_file
-from prismdbg.predict.channel import parse
-from prismdbg.predict.cluster import Algorithm, Choice, ClusterModel, Tier
-from prismdbg.predict.cohorts import Layout
-from prismdbg.predict.curve import Curve
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.topology import Topology
-from prismdbg.predict.transfer import Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier
+from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.transfer import Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.engine.topology import Topology
+from prismdbg.simulate.graph.channel import parse
+from prismdbg.simulate.graph.cohorts import Layout
+from prismdbg.simulate.graph.mesh import Mesh
 
 GOOD = """\
 measured: true

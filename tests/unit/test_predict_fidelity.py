@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prismdbg.predict import graph_file
-from prismdbg.predict.changes import Changes, Delay
-from prismdbg.predict.cluster import Calibration, ClusterModel, Fit, Tier, ideal
-from prismdbg.predict.entries import Provenance
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.fidelity import Ran
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.origin import Origin, Source, Standing, Truth
-from prismdbg.predict.simulate import simulate
+from prismdbg.simulate.assessment.fidelity import Ran
+from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel, Fit, Tier, ideal
+from prismdbg.simulate.engine.changes import Changes, Delay
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.entries import Provenance
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.graph.origin import Origin, Source, Standing, Truth
 
 SECOND_A_GB = Tier(name="only", spans=0, latency_ns=0, rate=10**9)
 MEASURED = ClusterModel(

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.predict import graph_file
-from prismdbg.predict.cluster import example, ideal
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
+from prismdbg.simulate.cluster.cluster import example, ideal
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
 
 Write = Callable[[EntryWriter], object]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.channel import Across, Toward, parse
-from prismdbg.predict.mesh import Mesh
+from prismdbg.simulate.graph.channel import Across, Toward, parse
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("pp=16,dp=64,tp=8", world=8192)
 

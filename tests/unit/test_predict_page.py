@@ -11,21 +11,21 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from prismdbg.predict import heat
-from prismdbg.predict.changes import Changes
-from prismdbg.predict.cluster import example, ideal
-from prismdbg.predict.critical_path import critical_path
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.heat import Measure
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.page.markup import picture, tag
-from prismdbg.predict.page.page import page
-from prismdbg.predict.page.pipeline import MOST_ROWS, kind_of, pipeline
-from prismdbg.predict.report import Span, StageRow
-from prismdbg.predict.simulate import simulate
-from prismdbg.predict.timeline import Timeline
+from prismdbg.simulate.cluster.cluster import example, ideal
+from prismdbg.simulate.engine.changes import Changes
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.report import heat
+from prismdbg.simulate.report.heat import Measure
+from prismdbg.simulate.report.page.markup import picture, tag
+from prismdbg.simulate.report.page.page import page
+from prismdbg.simulate.report.page.pipeline import MOST_ROWS, kind_of, pipeline
+from prismdbg.simulate.report.report import Span, StageRow
 
 MESH = Mesh.parse("pp=4,dp=4,tp=2")
 GRAPH = gpt_job(MESH, GptShape(layers=8, hidden=1024, microbatches=4, vocabulary=100))

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.predict import charts, perfetto, report
-from prismdbg.predict.changes import Changes
-from prismdbg.predict.cluster import example, ideal
-from prismdbg.predict.critical_path import critical_path
-from prismdbg.predict.engine import Keep
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.report import Span, StageRow
-from prismdbg.predict.simulate import simulate
-from prismdbg.predict.timeline import Timeline
+from prismdbg.simulate.cluster.cluster import example, ideal
+from prismdbg.simulate.engine.changes import Changes
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.report import charts, perfetto, report
+from prismdbg.simulate.report.report import Span, StageRow
 
 GRAPH = gpt_job(Mesh.parse("pp=4,dp=2,tp=2"), GptShape(layers=8, hidden=1024, microbatches=4, vocabulary=100))
 

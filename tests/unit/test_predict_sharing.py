@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prismdbg.predict.entries import Entries, Kind
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.sharing import shared_out
+from prismdbg.simulate.graph.entries import Entries, Kind
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.sharing import shared_out
 
 
 def iteration(*stretches: list[int]) -> Entries:

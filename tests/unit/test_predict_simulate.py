@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.changes import Changes, Delay
-from prismdbg.predict.cluster import ClusterModel, Tier, example, ideal
-from prismdbg.predict.critical_path import critical_path
-from prismdbg.predict.engine import Keep
-from prismdbg.predict.entries import Entries, Provenance
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
+from prismdbg.simulate.cluster.cluster import ClusterModel, Tier, example, ideal
+from prismdbg.simulate.engine.changes import Changes, Delay
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.entries import Entries, Provenance
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
 
 SECOND_A_GB = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=0, rate=10**9),))
 

@@ -12,20 +12,20 @@ from logs import LINE, MILLISECOND_NS, Job, Tensors
 
 from prismdbg.errors import UsageError
 from prismdbg.graph.slice import GraphSlice, build_slice
+from prismdbg.job_graph import builder
+from prismdbg.job_graph.builder import GraphRequest
+from prismdbg.job_graph.slice_channels import channel_of
+from prismdbg.job_graph.slice_entries import Source, entries_of
+from prismdbg.jobs.storage.run_folder import write_json
 from prismdbg.model.collective import Frame, Group, State
 from prismdbg.model.moment import Moment
-from prismdbg.predict.channel import parse
-from prismdbg.predict.cluster import ideal
-from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
-from prismdbg.predict.folding import fold
-from prismdbg.predict.job_graph import JobGraph
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
-from prismdbg.workflows import graph_build
-from prismdbg.workflows.graph_build import GraphRequest
-from prismdbg.workflows.run_folder import write_json
-from prismdbg.workflows.slice_channels import channel_of
-from prismdbg.workflows.slice_entries import Source, entries_of
+from prismdbg.simulate.cluster.cluster import ideal
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.channel import parse
+from prismdbg.simulate.graph.entries import PROVENANCES, Entries, Kind, Provenance
+from prismdbg.simulate.graph.folding import fold
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("dp=2,tp=2")
 
@@ -237,9 +237,9 @@ class TestStepsThatAreNotWhole:
     def built(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., JobGraph]:
         def build(job: Job, step: int | None = None) -> JobGraph:
             write_json(tmp_path / "run.json", {"emulated": {"world": 4, "mesh": {"dp": 2, "tp": 2}}})
-            monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path(str(r)) for r in job.ranks])
-            monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
-            return graph_build.build_graph(GraphRequest(run=tmp_path, step=step))
+            monkeypatch.setattr(builder.RunFolder, "rank_folders", lambda _run: [Path(str(r)) for r in job.ranks])
+            monkeypatch.setattr(builder, "read_log", lambda folder: job.logs[int(folder.name)])
+            return builder.build_graph(GraphRequest(run=tmp_path, step=step))
 
         return build
 
@@ -394,12 +394,12 @@ class TestOfARun:
         job.call()
         job.exits()
         write_json(tmp_path / "run.json", {"emulated": {"world": 4, "mesh": {"dp": 2, "tp": 2}}})
-        monkeypatch.setattr(graph_build.RunFolder, "rank_folders", lambda _run: [Path("0"), Path("2")])
-        monkeypatch.setattr(graph_build, "read_log", lambda folder: job.logs[int(folder.name)])
+        monkeypatch.setattr(builder.RunFolder, "rank_folders", lambda _run: [Path("0"), Path("2")])
+        monkeypatch.setattr(builder, "read_log", lambda folder: job.logs[int(folder.name)])
         return tmp_path
 
     def test_an_iteration_goes_from_step_to_step(self, run: Path) -> None:
-        graph = graph_build.build_graph(GraphRequest(run=run, alike=("tp",)))
+        graph = builder.build_graph(GraphRequest(run=run, alike=("tp",)))
 
         assert str(graph.mesh) == "dp=2,tp=2"
         (only,) = graph.classes
@@ -410,22 +410,22 @@ class TestOfARun:
 
     def test_without_the_others_it_says_who_is_missing(self, run: Path) -> None:
         with pytest.raises(UsageError, match=r"2 ranks have no class, the first is rank 1 \(dp=0 tp=1\)"):
-            graph_build.build_graph(GraphRequest(run=run))
+            builder.build_graph(GraphRequest(run=run))
         with pytest.raises(
             UsageError, match=r"rank 0 .* issued nothing in step 7: its log ends in step 2, after all_red"
         ):
-            graph_build.build_graph(GraphRequest(run=run, step=7))
+            builder.build_graph(GraphRequest(run=run, step=7))
         (run / "run.json").write_text("{}")
         with pytest.raises(UsageError, match=r"the mesh of .* is not known"):
-            graph_build.build_graph(GraphRequest(run=run))
+            builder.build_graph(GraphRequest(run=run))
 
     def test_ranks_that_are_not_alike_do_not_stand_for_others(self) -> None:
         by_rank = slices_by_rank(recorded(), MESH)
         odd: dict[int, Entries] = {0: by_rank[0], 1: entries_of(_renamed(recorded()[1]), MESH)}
         with pytest.raises(UsageError, match=r"rank 0 .* and rank 1 .* issued other collectives"):
-            graph_build.spread(MESH, odd, ["tp"])
+            builder.spread(MESH, odd, ["tp"])
         with pytest.raises(UsageError, match="axis 'ep'"):
-            graph_build.spread(MESH, odd, ["ep"])
+            builder.spread(MESH, odd, ["ep"])
 
 
 def _computed(slices: list[GraphSlice]) -> list[int]:

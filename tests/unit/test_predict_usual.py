@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from prismdbg.predict.entries import PROVENANCES, Entries, Kind, Provenance
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.usual import Iteration, usual
+from prismdbg.simulate.graph.entries import PROVENANCES, Entries, Kind, Provenance
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.usual import Iteration, usual
 
 
 def iteration(*computed_ns: int, op: str = "all_reduce", displaced: float = 0.0) -> Iteration:

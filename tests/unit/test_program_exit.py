@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.program_exit import ProgramExit
+from prismdbg.rank.recording.program_exit import ProgramExit
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys, threading
-from prismdbg.rank import triggers
+from prismdbg.rank.recording import triggers
 
 class Witness:
     def exception(self, report, error): pass

@@ -19,20 +19,20 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, RankLost, UsageError
+from prismdbg.job_graph.job_view import is_job
+from prismdbg.jobs.capture.assemble import kept_from_the_start
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of
+from prismdbg.jobs.storage.classes_file import write_classes
+from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
+from prismdbg.jobs.storage.inventory import describe
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_report import report
 from prismdbg.model import made_up
 from prismdbg.model.moment import Moment
-from prismdbg.predict.class_finder import FoundClass, RankClasses
-from prismdbg.predict.kinds import Kinds
-from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows.assemble import kept_from_the_start
-from prismdbg.workflows.classes_file import write_classes
-from prismdbg.workflows.emulated_run import EmulatedRun, read_emulated
-from prismdbg.workflows.evidence import gather
-from prismdbg.workflows.job_view import is_job
-from prismdbg.workflows.rank_capsule import capsule_of, changed_since, incident_of
-from prismdbg.workflows.run_folder import RunFolder, write_json
-from prismdbg.workflows.run_report import report
-from prismdbg.workflows.shelf import describe
+from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
+from prismdbg.simulate.graph.kinds import Kinds
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("pp=4,dp=8")
 EMULATED = {"world": 32, "mesh": {"pp": 4, "dp": 8}, "steps": 3, "peers": ["dp:=zeros"], "seed": 5}

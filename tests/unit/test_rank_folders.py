@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.recording import _claim_folder
+from prismdbg.rank.recording.recorded_rank import _claim_folder
 
 
 def test_a_folder_for_each_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

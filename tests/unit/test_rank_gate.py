@@ -14,11 +14,11 @@ from prismdbg.errors import UsageError
 from prismdbg.model.collective import Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
-from prismdbg.rank.call import Call
-from prismdbg.rank.gate import Gate, Stop
-from prismdbg.rank.halts import FINISH, Halts
-from prismdbg.rank.microscope import Microscope
-from prismdbg.rank.stops import CallView
+from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.debug.breakpoints import CallView
+from prismdbg.rank.debug.gate import Gate, Stop
+from prismdbg.rank.debug.nonfinite_probe import Microscope
+from prismdbg.rank.debug.stopping import FINISH, Halts
 
 
 class Walk:

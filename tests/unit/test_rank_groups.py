@@ -11,7 +11,7 @@ MESH = """
 import json, sys, torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch.distributed.device_mesh import init_device_mesh
-from prismdbg.rank.recording import describe_group
+from prismdbg.rank.recording.recorded_rank import describe_group
 dist.init_process_group(init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
 init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
 print(json.dumps([describe_group(group) for group in c10d._world.pg_map]))

@@ -12,8 +12,8 @@ import pytest
 import zstandard
 
 from prismdbg.errors import CapsuleError
-from prismdbg.workflows import rank_half
-from prismdbg.workflows.injection import PACKAGE
+from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.injection import PACKAGE
 
 
 def test_what_comes_out_is_imported_and_has_no_host_side(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import RankLost, UsageError
-from prismdbg.workflows import agent_sockets
-from prismdbg.workflows.rank_lock import alone_with_rank
+from prismdbg.jobs.capture import agent_sockets
+from prismdbg.jobs.capture.rank_lock import alone_with_rank
 
 HOLDS = """
 import sys
 from pathlib import Path
-from prismdbg.workflows.rank_lock import alone_with_rank
+from prismdbg.jobs.capture.rank_lock import alone_with_rank
 with alone_with_rank(Path(sys.argv[1])):
     print("held", flush=True)
     input()

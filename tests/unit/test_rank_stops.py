@@ -12,12 +12,12 @@ from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
-from prismdbg.rank.call import Call
-from prismdbg.rank.digest import digest_of
-from prismdbg.rank.events import Asked, fits, least_size
-from prismdbg.rank.place import Place
-from prismdbg.rank.stops import CallView, Stops
-from prismdbg.rank.surroundings import program_frame
+from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.debug.breakpoints import CallView, Stops
+from prismdbg.rank.debug.events import Asked, fits, least_size
+from prismdbg.rank.debug.frames import program_frame
+from prismdbg.rank.replay.digest import digest_of
+from prismdbg.rank.replay.state_digest import Place
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session.stop_check import NAMES

@@ -17,7 +17,7 @@ import pytest
 from tiny_log import write_training
 from waiting import wait_for
 
-from prismdbg.workflows.ranks_alive import RankProcess, is_alive
+from prismdbg.jobs.storage.ranks_alive import RankProcess, is_alive
 
 
 def namespace_of(pid: int) -> int:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.config import RankConfig
-from prismdbg.workflows import record
-from prismdbg.workflows.incidents import parse_triggers
-from prismdbg.workflows.record import RecordRequest
-from prismdbg.workflows.supervisor import Policy
+from prismdbg.jobs.record import record
+from prismdbg.jobs.record.incidents import parse_triggers
+from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.settings.rank_config import RankConfig
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import CapsuleError
-from prismdbg.workflows.replay_plan import bind_target
+from prismdbg.jobs.replay.replay_plan import bind_target
 
 TRUSTED = Path("/home/user/.cache/prismdbg")
 

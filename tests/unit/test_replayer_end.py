@@ -14,10 +14,10 @@ from logs import lone_collective
 from prismdbg.capsule.log_reader import RankLog
 from prismdbg.model.collective import Group, State, TensorMeta
 from prismdbg.model.moment import Moment
-from prismdbg.rank.counters import Counters
-from prismdbg.rank.gate import Gate
-from prismdbg.rank.replayer import OTHER_THREADS_S, Replayer
-from prismdbg.rank.stops import CallView
+from prismdbg.rank.c10d.counters import Counters
+from prismdbg.rank.debug.breakpoints import CallView
+from prismdbg.rank.debug.gate import Gate
+from prismdbg.rank.replay.replayer import OTHER_THREADS_S, Replayer
 
 
 class Waits(threading.Condition):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from prismdbg.workflows.run_folder import read_json, write_json
+from prismdbg.jobs.storage.run_folder import read_json, write_json
 
 
 def test_several_write_one_file_and_one_of_them_stays(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.workflows.run_folder import RunFolder, write_json
-from prismdbg.workflows.run_report import report
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_report import report
 
 
 def test_a_new_one_may_stand_in_an_empty_folder(tmp_path: Path) -> None:

@@ -81,7 +81,12 @@ def test_the_same_files_give_the_same_key_and_a_change_another(prefix: Path) -> 
 def test_another_version_of_prismdbg_is_no_other_environment(prefix: Path) -> None:
     first = scan(rank(prefix))
     packages = prefix / "lib/python3.11/site-packages"
-    for name in ("prismdbg/errors.py", "prismdbg-0.2.0.dist-info/RECORD", "_prismdbg.pth", "prismdbg_tui/app.py"):
+    for name in (
+        "prismdbg/errors.py",
+        "prismdbg-0.2.0.dist-info/RECORD",
+        "_prismdbg.pth",
+        "prismdbg_tui/app.py",
+    ):
         (packages / name).parent.mkdir(exist_ok=True)
         (packages / name).write_text("ours")
     (prefix / "bin" / "prismdbg").write_text("our command")

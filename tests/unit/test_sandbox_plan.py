@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from prismdbg.predict.class_finder import find_classes
-from prismdbg.predict.entries import Entries
-from prismdbg.predict.entry_writer import EntryWriter
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.sandbox_plan import Figure, Known, Probe, alternatives, by_classes, chosen, figures
+from prismdbg.simulate.graph.class_finder import find_classes
+from prismdbg.simulate.graph.entries import Entries
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.report.sandbox_plan import Figure, Known, Probe, alternatives, by_classes, chosen, figures
 
 MESH = Mesh.parse("pp=16,dp=64,tp=8")
 MIB = 1 << 20

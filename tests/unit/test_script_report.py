@@ -9,8 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.cli.replay_script import exit_code, look_command
+from prismdbg.cli.terminal.replay_script import exit_code, look_command
 from prismdbg.errors import UsageError
+from prismdbg.jobs.replay.compare import Verdict
+from prismdbg.jobs.replay.verdict import Outcome as Compared
+from prismdbg.jobs.replay.verdict import Recorded
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Outcome, RecordedValue
@@ -21,9 +24,6 @@ from prismdbg.script.scripted import Scripted
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
 from prismdbg.session.notices import Departed, ProgramRaised
-from prismdbg.workflows.compare import Verdict
-from prismdbg.workflows.verdict import Outcome as Compared
-from prismdbg.workflows.verdict import Recorded
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))

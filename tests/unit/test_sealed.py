@@ -18,9 +18,9 @@ from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.workflows import pack, sealed
-from prismdbg.workflows.pack import Seal
-from prismdbg.workflows.sealed import Keys
+from prismdbg.jobs.storage import pack, sealed
+from prismdbg.jobs.storage.pack import Seal
+from prismdbg.jobs.storage.sealed import Keys
 from tests.fuzz.commands import nothing_runs
 
 pyrage = pytest.importorskip("pyrage", reason="pyrage is not installed: pip install 'prismdbg[crypto]'")
@@ -246,7 +246,7 @@ def test_memory_stays_bounded(tmp_path: Path, keys: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
-from prismdbg.workflows import sealed
+from prismdbg.jobs.storage import sealed
 
 def most_kib():  # not ru_maxrss, which a process has from whoever started it
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))

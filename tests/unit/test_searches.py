@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from simulated_rank import SimulatedRank
 
-from prismdbg.cli.answer_text import answer_text
-from prismdbg.cli.repl import run_repl
+from prismdbg.cli.terminal.repl import run_repl
+from prismdbg.debugger.debugger import Debugger, Settings
+from prismdbg.debugger.driver import Driver
+from prismdbg.debugger.history_queries import Searches
+from prismdbg.debugger.inspection import Looks
+from prismdbg.debugger.routes import Ways
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
+from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers, notices
 from prismdbg.session.askable import require_block, require_number, require_written
 from prismdbg.session.notices import Stopped
-from prismdbg.workflows.debugger import Debugger, Settings
-from prismdbg.workflows.driver import Driver
-from prismdbg.workflows.looks import Looks
-from prismdbg.workflows.searches import Searches
-from prismdbg.workflows.ways import Ways
 
 DATA, TRAIN = Frame("/job/data.py", 25, "item"), Frame("/job/train.py", 28, "item")
 SOURCE = {"filename": "/job/train.py", "function": "main", "line": 7, "first": 7, "lines": ["all_reduce(x)"]}

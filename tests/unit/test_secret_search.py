@@ -24,11 +24,11 @@ from prismdbg.capsule.verify import verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture import secret_search
+from prismdbg.jobs.capture.secret_rules import find
+from prismdbg.jobs.capture.secret_search import State, pickled_texts, report
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
-from prismdbg.workflows import secret_search
-from prismdbg.workflows.secret_rules import find
-from prismdbg.workflows.secret_search import State, pickled_texts, report
 
 SECRET = "q7" + "aB3x" * 6
 OBJECT = {"lr": 0.1, "deep": [{"api_key": SECRET}], "name": "token"}

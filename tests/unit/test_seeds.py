@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from prismdbg.rank import seeds
-from prismdbg.workflows.injection import PACKAGE
+from prismdbg.jobs.injection import PACKAGE
+from prismdbg.rank.recording import seeds
 
 
 def test_what_is_read_is_what_is_put_back() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import FacilityError
-from prismdbg.workflows import session_folder as folders
+from prismdbg.jobs.replay import session_folder as folders
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ from capsules import MANIFEST, make_capsule
 from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.partial import partial_name
 from prismdbg.errors import UsageError
-from prismdbg.workflows import shelf
-from prismdbg.workflows.pack import pack
-from prismdbg.workflows.shelf import Item, ItemKind, Quota
+from prismdbg.jobs.storage import inventory
+from prismdbg.jobs.storage.inventory import Item, ItemKind, Quota
+from prismdbg.jobs.storage.pack import pack
 
 
 def make_run(path: Path, pid: int = -1) -> Path:
@@ -34,19 +34,19 @@ def test_runs_and_capsules_are_found_oldest_first(tmp_path: Path) -> None:
     pack(tmp_path / "old", tmp_path / "old.tar.zst")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "x.txt").write_text("mine")
-    found = [(item.kind, item.path.name) for item in shelf.find(tmp_path)]
+    found = [(item.kind, item.path.name) for item in inventory.find(tmp_path)]
     assert found == [("capsule", "old"), ("packed", "old.tar.zst"), ("capsule", "nan"), ("run", "a")]
-    assert [item.path for item in shelf.find(run)] == [run / "capsules" / "nan", run]
-    assert shelf.describe(tmp_path / "notes") is None
+    assert [item.path for item in inventory.find(run)] == [run / "capsules" / "nan", run]
+    assert inventory.describe(tmp_path / "notes") is None
 
 
 def test_each_is_described(tmp_path: Path) -> None:
     make_capsule(tmp_path / "capsule")
-    item = shelf.describe(tmp_path / "capsule")
+    item = inventory.describe(tmp_path / "capsule")
     assert item is not None
     assert item.text == "rank 0, 0.1 to 2.2, nan: all_reduce in world"
     assert 0 < item.size_bytes < 1 << 20
-    run = shelf.describe(make_run(tmp_path / "run"))
+    run = inventory.describe(make_run(tmp_path / "run"))
     assert run is not None and run.text == "1 rank: train.py"
 
 
@@ -56,7 +56,7 @@ def test_what_is_damaged_is_still_listed(tmp_path: Path) -> None:
     (tmp_path / "x.tar.zst").write_bytes(b"no")
     make_run(tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("{")
-    assert [item.text.startswith("damaged") for item in shelf.find(tmp_path)] == [True] * 3
+    assert [item.text.startswith("damaged") for item in inventory.find(tmp_path)] == [True] * 3
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -65,7 +65,7 @@ def test_links_are_not_followed(tmp_path: Path, depth: int) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "here" / "direct").symlink_to(tmp_path / "elsewhere" / "capsule")
-    assert shelf.find(tmp_path / "here", depth) == []
+    assert inventory.find(tmp_path / "here", depth) == []
 
 
 def test_removing_removes_only_what_is_ours(tmp_path: Path) -> None:
@@ -76,18 +76,18 @@ def test_removing_removes_only_what_is_ours(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("notes")
     for name in ("notes", "link", "missing"):
         with pytest.raises(UsageError):
-            shelf.remove(tmp_path / name)
+            inventory.remove(tmp_path / name)
     for name in ("capsule", "capsule.tar.zst", "run"):
-        shelf.remove(tmp_path / name)
+        inventory.remove(tmp_path / name)
     assert {path.name for path in tmp_path.iterdir()} == {"notes", "link"}
 
 
 def test_a_run_that_still_records_is_kept(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", pid=os.getpid())
     with pytest.raises(UsageError, match=f"process {os.getpid()}"):
-        shelf.remove(run)
+        inventory.remove(run)
     assert run.exists()
-    shelf.remove(run, force=True)
+    inventory.remove(run, force=True)
     assert not run.exists()
 
 
@@ -95,7 +95,7 @@ def test_a_process_number_used_again_does_not_keep_a_run(tmp_path: Path) -> None
     run = make_run(tmp_path / "run", pid=os.getpid())
     info = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(info | {"started_wall_ns": 10**18}))  # before this process began
-    shelf.remove(run)
+    inventory.remove(run)
     assert not run.exists()
 
 
@@ -118,14 +118,14 @@ def item(number: int, size: int, kind: ItemKind = ItemKind.CAPSULE) -> Item:
 )
 def test_the_oldest_go_and_the_newest_stays(quota: Quota, gone: list[int]) -> None:
     items = [item(3, 10), item(1, 10), item(2, 10, ItemKind.PACKED), item(4, 10), item(0, 1000, ItemKind.RUN)]
-    assert [doomed.created_ns for doomed in shelf.excess(items, quota)] == gone
+    assert [doomed.created_ns for doomed in inventory.excess(items, quota)] == gone
 
 
 def test_what_a_killed_writer_left_is_found_and_what_is_being_written_is_not(tmp_path: Path) -> None:
     partial_name(tmp_path / "dead", "pack").write_bytes(b"x")
     with CapsuleWriter(tmp_path / "living"):
         assert len(list(tmp_path.glob(".living*"))) == 1
-        (left,) = shelf.find(tmp_path)
+        (left,) = inventory.find(tmp_path)
     assert (left.kind, left.path.name.startswith(".dead")) == (ItemKind.PARTIAL, True)
-    shelf.remove(left.path)
+    inventory.remove(left.path)
     assert not left.path.exists()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.cli.param_types import size as on_the_command_line
+from prismdbg.cli.options.param_types import size as on_the_command_line
 from prismdbg.model.sizes import parse_size, size, unit_bytes
-from prismdbg.predict import quantities
+from prismdbg.simulate import quantities
 
 
 @pytest.mark.parametrize(

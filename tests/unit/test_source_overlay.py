@@ -11,9 +11,9 @@ from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import UsageError
+from prismdbg.jobs.replay import source_overlay
+from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
 from prismdbg.runtime.spec import LaidFile
-from prismdbg.workflows import source_overlay
-from prismdbg.workflows.source_overlay import NothingMatches, make_overlay
 
 PROGRAM = {"/job/src/train.py": "old", "/job/src/lib/model.py": "model", "/data/words.txt": "words"}
 RANK = {"argv": ["src/train.py"], "cwd": "/job"}

@@ -10,8 +10,8 @@ from test_packed_memory import capsule_of
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import UsageError
+from prismdbg.jobs.replay.span import require_inside
 from prismdbg.model.moment import Moment
-from prismdbg.workflows.span import require_inside
 
 
 @pytest.mark.parametrize("text", ["0", "0.1", "0.1.7", "1", "1.3", "1.3.99"])

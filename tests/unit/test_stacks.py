@@ -23,9 +23,9 @@ from prismdbg.capsule.stacks import (
 )
 from prismdbg.diagnosis.standing import stack_line, standing_lines, stands_at
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.kept_stacks import KEPT, keep_stacks, last_stacks
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.frame import Frame
-from prismdbg.workflows.kept_stacks import KEPT, keep_stacks, last_stacks
-from prismdbg.workflows.run_folder import RunFolder
 
 MAIN = Frame("/job/train.py", 9, "main")
 LOAD = Frame("/job/data.py", 27, "load")
@@ -82,7 +82,7 @@ def test_what_py_spy_says_is_bounded_and_the_main_thread_comes_first() -> None:
 
 
 def test_the_recorders_own_frames_are_left_out() -> None:
-    ours = {"filename": "/runs/a/inject/prismdbg/rank/works.py", "line": 149, "name": "wait"}
+    ours = {"filename": "/runs/a/inject/prismdbg/rank/c10d/works.py", "line": 149, "name": "wait"}
     own = {"filename": MAIN.filename, "line": MAIN.line, "name": MAIN.name}
     assert thread_of("MainThread", False, [ours, own]).frames == (MAIN,)
 

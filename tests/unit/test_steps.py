@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from prismdbg.rank.steps import StepCounter
+from prismdbg.rank.recording.steps import StepCounter
 
 
 def marked(*numbers: Any) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from simulated_rank import SimulatedRank
 
+from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import UsageError
 from prismdbg.model.collective import Group
 from prismdbg.script.reader import read
@@ -16,7 +17,6 @@ from prismdbg.session.answers import Help
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.stop_check import check, doubt
 from prismdbg.session.stop_line import parse_stop
-from prismdbg.workflows.debugger import Debugger
 
 KNOWN = Known(
     groups=(Group(name="0", ranks=(0, 1, 2, 3), desc="default_pg"), Group(name="7", ranks=(0, 2), desc="mesh_tp")),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from prismdbg.predict.mesh import Mesh
-from prismdbg.rank.emulation.lacks import Lacks
-from prismdbg.workflows.suppliers import FEW, Suppliers
+from prismdbg.emulate.suppliers import FEW, Suppliers
+from prismdbg.rank.emulation.missing_value import Lacks
+from prismdbg.simulate.graph.mesh import Mesh
 
 
 def lacks(source: int, axis: str = "world", where: str = "train.py:7 in save") -> Lacks:

@@ -13,18 +13,18 @@ from logs import Job, Tensors
 from traces import TraceBuilder
 
 from prismdbg.graph.slice import GraphSlice, build_slice
+from prismdbg.job_graph.interval_layout import SMALL, laid_out, put_together
+from prismdbg.job_graph.slice_entries import HELD, Source, entries_of
 from prismdbg.memory.peak import peak
 from prismdbg.memory.stretches import BETWEEN, Border, Changed, Item, Ran, TracedStep, Waited, traced_step
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.predict.cluster import example
-from prismdbg.predict.entries import PROVENANCES, Kind, Provenance
-from prismdbg.predict.job_graph import JobGraph, RankClass
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
-from prismdbg.workflows.slice_entries import HELD, Source, entries_of
-from prismdbg.workflows.stretch_layout import SMALL, laid_out, put_together
+from prismdbg.simulate.cluster.cluster import example
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.entries import PROVENANCES, Kind, Provenance
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Mesh
 
 LINE = Frame("/job/model.py", 7, "forward")
 MESH = Mesh.parse("dp=2")

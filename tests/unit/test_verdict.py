@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.workflows.verdict import End, Outcome, Recorded, Seen, decide
+from prismdbg.jobs.replay.verdict import End, Outcome, Recorded, Seen, decide
 
 SAME, OTHER_RUN, OPEN, GONE = Outcome.IDENTICAL, Outcome.DIVERGED, Outcome.INCONCLUSIVE, Outcome.RANK_LOST
 REQUEST, LOST, HANG, RAISED = IncidentKind.REQUEST, IncidentKind.LOST, IncidentKind.HANG, IncidentKind.EXCEPTION

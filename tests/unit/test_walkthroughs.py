@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from prismdbg_tui.actions import ACTIONS
+from prismdbg_tui.session.actions import ACTIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md"))]

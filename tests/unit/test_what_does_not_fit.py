@@ -12,12 +12,12 @@ from logs import Job, Tensors
 
 from prismdbg.errors import UsageError
 from prismdbg.graph.slice import build_slice
+from prismdbg.job_graph.builder import check_it_ends
+from prismdbg.job_graph.slice_entries import entries_of
 from prismdbg.model.collective import Collective, Frame
 from prismdbg.model.moment import Moment
-from prismdbg.predict.folding import fold
-from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows.graph_build import check_it_ends
-from prismdbg.workflows.slice_entries import entries_of
+from prismdbg.simulate.graph.folding import fold
+from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("dp=2,tp=2")
 GROUPS = {"0": (0, 1, 2, 3), "1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3), "5": (0, 1, 2, 3)}

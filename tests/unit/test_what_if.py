@@ -10,9 +10,9 @@ import torch
 
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
-from prismdbg.rank.departure import Departure
-from prismdbg.rank.peers import SynthesizedPeers
-from prismdbg.rank.what_if import Assumption, WhatIf
+from prismdbg.rank.replay.departure import Departure
+from prismdbg.rank.replay.peers import SynthesizedPeers
+from prismdbg.rank.replay.what_if import Assumption, WhatIf
 
 RANK, SIZE = 1, 4
 MEMBERS = [10, 11, 12, 13]  # global ranks

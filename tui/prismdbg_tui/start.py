@@ -11,12 +11,12 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.model.moment import Moment
 
 if TYPE_CHECKING:
+    from prismdbg.debugger.debugger import Debugger
+    from prismdbg.debugger.time_travel import Travel
+    from prismdbg.job_graph.job_view import JobView
+    from prismdbg.jobs.replay.replay_plan import ReplayRequest
     from prismdbg.session.trace_place import TracePlace
-    from prismdbg.workflows.debugger import Debugger
-    from prismdbg.workflows.job_view import JobView
-    from prismdbg.workflows.replay_plan import ReplayRequest
-    from prismdbg.workflows.travel import Travel
-    from prismdbg_tui.live import LiveRank
+    from prismdbg_tui.session.live import LiveRank
 
 END_BOUND_S = 30.0
 WEB_DRIVER = "web_driver"
@@ -34,12 +34,12 @@ def on_terminal() -> bool:
 def look(capsule: Capsule, name: str, at: Moment | None = None, *, above: bool = False) -> int:
     """The exit code. `above`: there is a screen to go back to."""
     if not on_terminal():
-        from prismdbg_tui.plain_table import write_table
+        from prismdbg_tui.session.plain_table import write_table
 
         write_table(capsule, sys.stdout)
         return 0
-    from prismdbg_tui.app import PrismApp
-    from prismdbg_tui.keymap import config_file, read_keys
+    from prismdbg_tui.session.app import PrismApp
+    from prismdbg_tui.session.keymap import config_file, read_keys
 
     return PrismApp(capsule, name, keys=read_keys(config_file()), at=at, above=above).run() or 0
 
@@ -54,9 +54,9 @@ def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
 
         write_ranks(job, sys.stdout)
         return 0
-    from prismdbg_tui.keymap import config_file, read_keys
     from prismdbg_tui.overview.app import OverviewApp
     from prismdbg_tui.overview.keys import OVERVIEW_ACTIONS, TABLE
+    from prismdbg_tui.session.keymap import config_file, read_keys
 
     keys, rank = read_keys(config_file(), OVERVIEW_ACTIONS, TABLE), None
     while True:
@@ -79,8 +79,8 @@ def debug(
 ) -> int:
     """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
     long the rank may run without another collective. `above`: there is a screen to go back to."""
-    from prismdbg_tui.app import PrismApp
-    from prismdbg_tui.keymap import config_file, read_keys
+    from prismdbg_tui.session.app import PrismApp
+    from prismdbg_tui.session.keymap import config_file, read_keys
 
     live = live_rank(request, bound_s, at)
     app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()), at=at, above=above)
@@ -95,11 +95,11 @@ def debug(
 
 
 def live_rank(request: ReplayRequest, bound_s: float = 600.0, at: Moment | None = None) -> LiveRank:
+    from prismdbg.debugger.debugger import debug as debug_capsule
+    from prismdbg.debugger.driver import Settings, Tell
+    from prismdbg.debugger.time_travel import open_travel
     from prismdbg.session.stop_line import stop_at_once
-    from prismdbg.workflows.debugger import debug as debug_capsule
-    from prismdbg.workflows.driver import Settings, Tell
-    from prismdbg.workflows.travel import open_travel
-    from prismdbg_tui.live import LiveRank
+    from prismdbg_tui.session.live import LiveRank
 
     def debugger(travel: Travel, tell: Tell) -> Debugger:
         settings = Settings(bound_s=bound_s)

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError
-from prismdbg.rank import triggers
-from prismdbg.rank.config import RankConfig
+from prismdbg.rank.debug.isolation import ours
 from prismdbg.rank.emulation import checkpoints
-from prismdbg.rank.emulation.again import StoreNotes
-from prismdbg.rank.emulation.beats import make_beat
+from prismdbg.rank.emulation.clock_settings import make_beat
 from prismdbg.rank.emulation.donors import store_key
-from prismdbg.rank.emulation.lacks import Lacks
+from prismdbg.rank.emulation.missing_value import Lacks
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
-from prismdbg.rank.emulation.settings import RANK_PROCESS, WORLD, Emulation
+from prismdbg.rank.emulation.replay import StoreNotes
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
-from prismdbg.rank.quiet import ours
-from prismdbg.rank.recording import Recording
-from prismdbg.rank.steps import COUNTER
+from prismdbg.rank.recording import triggers
+from prismdbg.rank.recording.recorded_rank import Recording
+from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.settings.emulation import RANK_PROCESS, WORLD, Emulation
+from prismdbg.settings.rank_config import RankConfig
 
 
 def begin_emulation(config: RankConfig) -> None:

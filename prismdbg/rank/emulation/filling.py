@@ -9,7 +9,7 @@ import hashlib
 
 import torch
 
-from prismdbg.rank.call import Call
+from prismdbg.rank.c10d.call import Call
 
 REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_"})
 GATHERS = frozenset(

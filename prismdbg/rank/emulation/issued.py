@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from prismdbg.rank.call import Call
+from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation.pace import Issued
 from prismdbg.rank.emulation.turn import program_line
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prismdbg.model.collective import Identity
-from prismdbg.rank.call import Call
+from prismdbg.rank.c10d.call import Call
 
 
 class KeptAlready:

@@ -22,14 +22,14 @@ from torch.autograd import Variable
 
 from prismdbg.capsule.log_format import StepSource
 from prismdbg.errors import UsageError
-from prismdbg.rank.call import Call
-from prismdbg.rank.emulation.carrier import Carrier
+from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
+from prismdbg.rank.c10d.works import Completion
+from prismdbg.rank.emulation.backend_load import Carrier
 from prismdbg.rank.emulation.clocks import Timer, WallClock
 from prismdbg.rank.emulation.pace import Due, Issued, Pace
-from prismdbg.rank.python_recorder import PythonRecorder
+from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
-from prismdbg.rank.watched_work import WatchedWork, Watcher
-from prismdbg.rank.works import Completion
 
 T = TypeVar("T")
 _OWN = ("/prismdbg/rank/",)

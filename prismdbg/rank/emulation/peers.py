@@ -13,17 +13,17 @@ import torch.distributed as dist
 
 from prismdbg.model import made_up
 from prismdbg.model.collective import Identity
-from prismdbg.rank.call import Call
+from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.debug.isolation import unseen
 from prismdbg.rank.emulation import checkpoints, filling
-from prismdbg.rank.emulation.axes import Axes
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.donors import DonorValue
 from prismdbg.rank.emulation.kept_already import KeptAlready
-from prismdbg.rank.emulation.lacks import Lacks
-from prismdbg.rank.emulation.post import OBJECT_GATHERS, Inbox, Letter, Outbox
-from prismdbg.rank.emulation.settings import Emulation, Policy
+from prismdbg.rank.emulation.missing_value import Lacks
+from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Letter, Outbox
 from prismdbg.rank.emulation.turn import Turn
-from prismdbg.rank.quiet import unseen
+from prismdbg.settings.emulation import Emulation, Policy
+from prismdbg.settings.mesh_axes import Axes
 
 _GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # what only the sender knows
 

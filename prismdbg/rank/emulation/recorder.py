@@ -8,15 +8,15 @@ from typing import Any
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Identity
-from prismdbg.rank.call import Call, Redispatch, identity_key
-from prismdbg.rank.emulation.again import noise_note
+from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
+from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.issued import Facts
 from prismdbg.rank.emulation.open_calls import Beat, OpenCall, work_for
 from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
-from prismdbg.rank.python_recorder import PythonRecorder
+from prismdbg.rank.emulation.replay import noise_note
+from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
-from prismdbg.rank.works import Completion
 
 
 class EmulatedRecorder(PythonRecorder):

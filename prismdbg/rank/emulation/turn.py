@@ -17,8 +17,8 @@ from pathlib import Path
 
 from prismdbg.errors import UsageError
 from prismdbg.model.frame import Frame, source_of
-from prismdbg.rank.emulation.lacks import Lacks
-from prismdbg.rank.emulation.settings import LEFT_EXIT
+from prismdbg.rank.emulation.missing_value import Lacks
+from prismdbg.settings.emulation import LEFT_EXIT
 
 
 class Turn:

@@ -10,13 +10,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from prismdbg.capsule.log_format import StepSource
-from prismdbg.rank import alone
+from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.emulation.store import EmulatedStore, StoreState
 
 
 def install_world(state: StoreState) -> None:
     """From here on torch.distributed needs nobody else."""
-    alone.install(lambda: EmulatedStore(state))
+    fake_world.install(lambda: EmulatedStore(state))
 
     def lone_store(*_: Any, **__: Any) -> EmulatedStore:
         return EmulatedStore(state)

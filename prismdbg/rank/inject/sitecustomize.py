@@ -76,7 +76,7 @@ def _imported(name: str) -> None:
 
 
 if os.environ.get("PRISMDBG_CONFIG"):
-    from prismdbg.rank import seeds
+    from prismdbg.rank.recording import seeds
 
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
@@ -87,7 +87,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
         print(f"prismdbg: the random generators are as they are: {error!r}", file=sys.stderr)
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
 if any(told.values()):  # in a replay: before anything can read them
-    from prismdbg.rank import redacted
+    from prismdbg.rank.replay import redacted
 
     redacted.install_from(told)
 try:

@@ -1,5 +1,5 @@
 // Where a rank is: its moment, its next record, and the sequence numbers that give collectives their identity.
-// prismdbg/rank/counters.py counts the same. Not thread safe: the recorder holds its lock.
+// prismdbg/rank/c10d/counters.py counts the same. Not thread safe: the recorder holds its lock.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Fingerprint of tensor bytes, the same as prismdbg/rank/fingerprint.py computes with torch: 64 bits that know
+// Fingerprint of tensor bytes, the same as prismdbg/rank/c10d/fingerprint.py computes with torch: 64 bits that know
 // order, length and NaN. One pass over memory hashes and looks for values that are not finite.
 #pragma once
 

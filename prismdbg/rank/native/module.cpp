@@ -1,4 +1,4 @@
-// The Python module prismdbg_native: what prismdbg/rank/recorder.py asks of a recorder, and a few parts for tests.
+// The Python module prismdbg_native: what prismdbg/rank/recording/recorder.py asks of a recorder, and a few parts for tests.
 #include <torch/csrc/utils/pybind.h>
 
 #include <system_error>

@@ -85,7 +85,7 @@ void HostBytes::add(const at::Tensor& tensor) {
   spans_.push_back({data, bytes->nbytes(), numbers_of(tensor.scalar_type())});
 }
 
-// As rank/sparse.py: the number of values, the indices, the values.
+// As rank/c10d/sparse.py: the number of values, the indices, the values.
 void HostBytes::add_sparse(const at::Tensor& tensor) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const at::RecordFunctionGuard unseen(false);

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import PrismError
-from prismdbg.rank.config import CAP_HINT, RANK_MEMORY, RankConfig
 from prismdbg.rank.tracing import tracer
+from prismdbg.settings.rank_config import CAP_HINT, RANK_MEMORY, RankConfig
 
 
 class MemoryFromStart:

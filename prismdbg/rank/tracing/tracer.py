@@ -17,7 +17,8 @@ from prismdbg.capsule.memory_format import BEGAN
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.rank import native_build, quiet
+from prismdbg.rank.debug import isolation
+from prismdbg.rank.recording import native_build
 from prismdbg.rank.tracing.events import Allocation, Armed, Event, EventKind, Filter
 
 __all__ = ["Allocation", "Armed", "Event", "EventKind", "Filter"]
@@ -257,4 +258,4 @@ def _built(cache_dir: Path | None) -> tuple[Path | None, str]:
     return None, reasons[0]
 
 
-quiet.listen(lambda on: _native.trace_quiet(on) if _native is not None else None)
+isolation.listen(lambda on: _native.trace_quiet(on) if _native is not None else None)

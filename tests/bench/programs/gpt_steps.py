@@ -54,7 +54,7 @@ def window_of(mode: str) -> int:
 
 def switch() -> Callable[[str], None]:
     """Puts this rank's recorder into a mode; called between two steps, with nothing in flight."""
-    from prismdbg.rank.steps import COUNTER
+    from prismdbg.rank.recording.steps import COUNTER
 
     recording = COUNTER._listeners[0].__self__  # type: ignore[attr-defined]
     recorder = recording.recorder

@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from prismdbg.checkpoint import bundle
-from prismdbg.workflows.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from tests.bench.jobs import BenchError, check_native, gpt, recorded, remove_run, run, steps_of
 from tests.bench.sections.whole_jobs import WARM_UP_STEPS, job_steps
 from tests.bench.settings import Settings

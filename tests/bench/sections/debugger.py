@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import median
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.debugger.debugger import Debugger, debug
+from prismdbg.debugger.driver import Settings as DebuggerSettings
+from prismdbg.debugger.time_travel import Travel, open_travel
+from prismdbg.jobs.replay import runtimes
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.session.session import Phase
-from prismdbg.workflows import runtimes
-from prismdbg.workflows.debugger import Debugger, debug
-from prismdbg.workflows.driver import Settings as DebuggerSettings
-from prismdbg.workflows.replay import ReplayRequest
-from prismdbg.workflows.run_folder import RunFolder, read_json
-from prismdbg.workflows.travel import Travel, open_travel
 from tests.bench.jobs import ROOT, BenchError, live_job, prismdbg, recorded, remove_run, run
 from tests.bench.settings import Settings
 from tests.bench.spread import ratios

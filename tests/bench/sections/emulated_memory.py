@@ -11,11 +11,11 @@ import numpy as np
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.backend import modelled
 from prismdbg.memory.peak import peak
 from prismdbg.memory.trace import MemoryTrace, open_trace
-from prismdbg.rank.config import RANK_MEMORY
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.settings.rank_config import RANK_MEMORY
 from tests.bench.jobs import ROOT, BenchError, check_native, prismdbg, remove_run, run
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row

@@ -13,17 +13,17 @@ from pathlib import Path
 from statistics import fmean, median
 
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.emulate.emulate import emulate
+from prismdbg.emulate.pacing import PaceRequest, Paces, pace, run_paced
+from prismdbg.emulate.rank_group import Paced
+from prismdbg.emulate.request import EmulateRequest
+from prismdbg.jobs.record.calibrate import CalibrateRequest, calibrate
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.dtypes import ITEM_BYTES
-from prismdbg.predict.cluster import ClusterModel
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.quantities import MILLION
-from prismdbg.rank.emulation.settings import ClockKind
-from prismdbg.workflows.calibrate import CalibrateRequest, calibrate
-from prismdbg.workflows.emulate import emulate
-from prismdbg.workflows.emulate_request import EmulateRequest
-from prismdbg.workflows.emulated_crew import Paced
-from prismdbg.workflows.pacing import PaceRequest, Paces, pace, run_paced
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.settings.emulation import ClockKind
+from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.quantities import MILLION
 from tests.bench.jobs import PROGRAMS, BenchError, environment, run
 from tests.bench.settings import Settings
 from tests.bench.spread import interval, ratios

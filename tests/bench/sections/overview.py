@@ -13,10 +13,10 @@ from prismdbg_tui.overview.app import OverviewApp
 from prismdbg_tui.overview.load import overview_job
 from prismdbg_tui.overview.rank_screen import RankScreen
 
-from prismdbg.predict import graph_file
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.mesh import Mesh
-from prismdbg.workflows.job_view import job_view
+from prismdbg.job_graph.job_view import job_view
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
 from tests.bench.repaints import SIZE, Watched, key_ms
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row

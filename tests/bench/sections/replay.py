@@ -16,18 +16,18 @@ from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import FacilityError
+from prismdbg.jobs.capture.capture import socket_of
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.replay import runtimes
+from prismdbg.jobs.replay.compare import Outcome, run_to_end
+from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
+from prismdbg.jobs.storage.pack import pack
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import Engine, connect
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.image import environment_tag
-from prismdbg.workflows import runtimes
-from prismdbg.workflows.capture import socket_of
-from prismdbg.workflows.compare import Outcome, run_to_end
-from prismdbg.workflows.injection import cache_dir
-from prismdbg.workflows.pack import pack
-from prismdbg.workflows.replay import ReplayRequest, open_replay
 from tests.bench.jobs import BenchError, LiveJob, environment, live_job, prismdbg, run, said_seconds
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row

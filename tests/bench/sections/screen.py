@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from prismdbg_tui import glance
-from prismdbg_tui.app import PrismApp
+from prismdbg_tui.session import cursor_views
+from prismdbg_tui.session.app import PrismApp
 
 from prismdbg.capsule.capsule_dir import Capsule
 from tests.bench.large_capsule import make_large_capsule
@@ -37,7 +37,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     count, repeats = (1_000_000, 15) if settings.rounds > 5 else (50_000, 3)
     capsule = make_large_capsule(folder / "large", count)
     opened = [asyncio.run(_open(capsule)) for _ in range(max(repeats // 3, 2))]
-    with patch.object(glance, "LOOK_AFTER_S", RESTS_S):
+    with patch.object(cursor_views, "LOOK_AFTER_S", RESTS_S):
         keys = asyncio.run(_keys(capsule, repeats))
     rows = [Row(what=f"open, {count:,} collectives", values=opened, unit="s", goal=OPEN_GOAL_S, digits=2)]
     rows += [
@@ -49,7 +49,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         rows=rows,
         notes=[
             "A key's time ends with the last repaint it causes. Source, stack, values and peers of a row follow once "
-            f"the cursor has rested for {glance.LOOK_AFTER_S * 1000:.0f} ms; no key waits for them.",
+            f"the cursor has rested for {cursor_views.LOOK_AFTER_S * 1000:.0f} ms; no key waits for them.",
         ],
     )
 

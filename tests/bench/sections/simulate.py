@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from prismdbg.predict import graph_file
-from prismdbg.predict.cluster import example
-from prismdbg.predict.critical_path import critical_path
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.job_graph import JobGraph
-from prismdbg.predict.mesh import Ints, Mesh
-from prismdbg.predict.simulate import simulate
+from prismdbg.simulate.cluster.cluster import example
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Ints, Mesh
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
 

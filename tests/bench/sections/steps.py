@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder
 from tests.bench.jobs import Step, check_native, gpt, recorded, remove_run, run, steps_of
 from tests.bench.sections.whole_jobs import DEFAULT_GOAL, WINDOW_GOAL, against_bare
 from tests.bench.settings import Settings

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from prismdbg.workflows.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder
 from tests.bench.jobs import Step, check_native, gpt, recorded, remove_run, run, steps_of
 from tests.bench.settings import Settings
 from tests.bench.spread import ratios

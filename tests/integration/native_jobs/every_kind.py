@@ -13,7 +13,7 @@ import torch.distributed as dist
 from rank import RANK, WORLD, native
 from torch import Tensor
 
-from prismdbg.rank import fingerprint
+from prismdbg.rank.c10d import fingerprint
 
 expected: list[dict[str, Any]] = []
 

@@ -8,7 +8,7 @@ import math
 import torch
 from rank import native
 
-from prismdbg.rank import fingerprint
+from prismdbg.rank.c10d import fingerprint
 
 SIZES = (0, 1, 2, 7, 8, 9, 1023, 1024, 1025, 4096, 8191, 8192, 8193, 70_001)
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)

@@ -12,9 +12,9 @@ import torch.distributed as dist
 from rank import RANK, RUN, native, wait_for
 from torch import Tensor
 
-from prismdbg.rank import kernels
-from prismdbg.rank.call import Call
-from prismdbg.rank.works import finished
+from prismdbg.rank.c10d import kernels
+from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.works import finished
 
 rescued: list[tuple[int, str]] = []
 served: list[str] = []

@@ -12,22 +12,22 @@ from typing import Any, cast
 
 import numpy as np
 from capsules import MANIFEST, make_capsule
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.live import LiveRank
 from prismdbg_tui.overview.job import OverviewJob
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.live import LiveRank
 from textual.pilot import Pilot
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
-from prismdbg.predict.cluster import example
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
 from prismdbg.session.standing import Standing
-from prismdbg.workflows.debugger import Debugger, Settings
+from prismdbg.simulate.cluster.cluster import example
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
 
 Json = dict[str, Any]
 CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prismdbg_tui.actions import ACTIONS
-from prismdbg_tui.deeds import Deeds
-from prismdbg_tui.keymap import RESERVED, in_force, read_keys
+from prismdbg_tui.session.action_handlers import Deeds
+from prismdbg_tui.session.actions import ACTIONS
+from prismdbg_tui.session.keymap import RESERVED, in_force, read_keys
 
 from prismdbg.errors import UsageError
 

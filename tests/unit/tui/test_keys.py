@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from played import screen_of_app, small_capsule, until
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.live import Tell
-from prismdbg_tui.memory_view import MemoryNode, MemoryView
-from prismdbg_tui.messages import MemoryLooked, StateChanged
+from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
-from prismdbg_tui.views import Phase, State
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.live import Tell
+from prismdbg_tui.session.messages import MemoryLooked, StateChanged
+from prismdbg_tui.session.views import Phase, State
 from test_memory_pane import curve
 from textual import events
 from textual.command import CommandPalette

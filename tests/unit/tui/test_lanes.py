@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capsules import make_capsule
-from prismdbg_tui.axis import View, make_axis, whole
-from prismdbg_tui.cliques import in_order_of_use
-from prismdbg_tui.lanes_image import paint
-from prismdbg_tui.recording import Recording
-from prismdbg_tui.sight import Sight
-from prismdbg_tui.stop_rows import rows_of_stop, stop_at
-from prismdbg_tui.stretch import Stretch
+from prismdbg_tui.session.cursor import Sight
+from prismdbg_tui.session.stop_rows import rows_of_stop, stop_at
+from prismdbg_tui.timeline.axis import View, make_axis, whole
+from prismdbg_tui.timeline.cliques import in_order_of_use
+from prismdbg_tui.timeline.lanes_image import paint
+from prismdbg_tui.timeline.recording import Recording
+from prismdbg_tui.timeline.visible_range import Stretch
 from test_recording import varied
 
 from prismdbg.graph.log_columns import read_columns

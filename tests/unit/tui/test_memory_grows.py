@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prismdbg_tui.memory_looking import MemoryLooker
-from prismdbg_tui.memory_sight import MemorySight
+from prismdbg_tui.memory.choices import MemorySight
+from prismdbg_tui.memory.reader import MemoryLooker
 from traces import TraceBuilder
 
 from prismdbg.model.moment import Moment

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from played import PlayedRank, screen_of, until
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.curve_drawing import CurveInk, cell_of, draw_curve, point_of
-from prismdbg_tui.memory_looking import MemoryLooker, MemoryRequest
-from prismdbg_tui.memory_view import CurveView, GroupBy, MemoryNode, MemoryView
-from prismdbg_tui.messages import MemoryLooked
-from prismdbg_tui.squares import squares
-from prismdbg_tui.treemap_drawing import MapInk, draw_map, node_at, placed_groups
-from prismdbg_tui.treemap_walk import Areas, Side
+from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
+from prismdbg_tui.memory.reader import MemoryLooker, MemoryRequest
+from prismdbg_tui.memory.squares import squares
+from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, node_at, placed_groups
+from prismdbg_tui.memory.treemap_walk import Areas, Side
+from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.messages import MemoryLooked
 from textual.pilot import Pilot
 from traces import TraceBuilder
 

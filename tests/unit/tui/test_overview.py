@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 from played import screen, small_capsule, until
 from prismdbg_tui import start
-from prismdbg_tui.app import PrismApp
 from prismdbg_tui.overview import load
 from prismdbg_tui.overview.app import Drop, OverviewApp
 from prismdbg_tui.overview.folding import Fold
+from prismdbg_tui.overview.help_sheet import OverviewHelp
 from prismdbg_tui.overview.job import OverviewJob
 from prismdbg_tui.overview.keys import LINE_ACTIONS, OVERVIEW_ACTIONS
 from prismdbg_tui.overview.plain_ranks import write_ranks
 from prismdbg_tui.overview.rank_screen import RankScreen
-from prismdbg_tui.overview.sheet import OverviewHelp
 from prismdbg_tui.overview.simulated import SimulatedRecording
+from prismdbg_tui.session.app import PrismApp
 from textual.pilot import Pilot
 
-from prismdbg.predict.cluster import example
-from prismdbg.predict.gpt_job import GptShape, gpt_job
-from prismdbg.predict.mesh import Mesh
-from prismdbg.predict.simulate import simulate
+from prismdbg.simulate.cluster.cluster import example
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
 
 SLOW = 1641  # of the last stage
 Play = Callable[[OverviewApp, Pilot[Drop | None]], Awaitable[None]]

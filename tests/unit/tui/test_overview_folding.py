@@ -10,7 +10,7 @@ from prismdbg_tui.overview.folding import Fold, fold, frame_for
 from prismdbg_tui.overview.grid import Grid, Part, column_choices, first_grid, row_choices
 from prismdbg_tui.overview.scale import LEVELS, Scale
 
-from prismdbg.predict.mesh import Mesh
+from prismdbg.simulate.graph.mesh import Mesh
 
 LARGE = Mesh.parse("pp=16,dp=64,tp=8")
 

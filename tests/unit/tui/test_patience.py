@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from played import PlayedRank, PlayedTravel, screen_of, small_capsule, stopped, until
 from prismdbg_tui import start
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.views import Phase
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.views import Phase
 from textual.pilot import Pilot
 
 from prismdbg.cli import main
-from prismdbg.workflows.replay_plan import ReplayRequest
+from prismdbg.jobs.replay.replay_plan import ReplayRequest
 
 BOUND_S = 0.2
 
@@ -28,7 +28,7 @@ def app_over(rank: PlayedRank, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     def open_travel(request: ReplayRequest, say: Callable[[str], None]) -> Iterator[PlayedTravel]:
         yield PlayedTravel(capsule, rank)
 
-    monkeypatch.setattr("prismdbg.workflows.travel.open_travel", open_travel)
+    monkeypatch.setattr("prismdbg.debugger.time_travel.open_travel", open_travel)
     return PrismApp(capsule, "capsule", live=start.live_rank(ReplayRequest(capsule=capsule), BOUND_S))
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from played import PlayedRank, large_job, live_over, screen, small_capsule, stopped, until
-from prismdbg_tui.app import PrismApp
 from prismdbg_tui.overview.app import OverviewApp
 from prismdbg_tui.overview.rank_screen import RankScreen
-from prismdbg_tui.views import Phase
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.views import Phase
 
 PICTURES = Path(__file__).parents[2] / "golden" / "screen"
 SIZES = {"80x24": (80, 24), "160x45": (160, 45)}

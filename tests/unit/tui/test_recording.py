@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from capsules import make_capsule
-from prismdbg_tui.pattern import rows_of
-from prismdbg_tui.recording import Recording, read_recording
-from prismdbg_tui.verdicts import Verdicts
+from prismdbg_tui.session.pattern import rows_of
+from prismdbg_tui.session.verdicts import Verdicts
+from prismdbg_tui.timeline.recording import Recording, read_recording
 from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
@@ -115,7 +115,7 @@ def test_a_wrong_limit_is_named(tmp_path: Path) -> None:
 
 
 def test_the_screen_imports_neither_torch_nor_the_rank_side_nor_docker(child_environment: dict[str, str]) -> None:
-    code = "import prismdbg_tui.app, sys; print(sorted(sys.modules))"
+    code = "import prismdbg_tui.session.app, sys; print(sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], env=child_environment, capture_output=True, text=True, check=True, timeout=60
     ).stdout

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from capsules import MANIFEST, make_capsule
 from played import resized, screen_of_app, until
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.views import SourceView
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.views import SourceView
 from textual.pilot import Pilot
 
 LARGE, SMALL = (200, 50), (80, 24)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from played import PlayedRank, live_over, screen, small_capsule, stopped, until
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.arrangement import PANES
 from prismdbg_tui.screens.help import Help
-from prismdbg_tui.views import Phase, SourceView
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.arrangement import PANES
+from prismdbg_tui.session.views import Phase, SourceView
 from textual.pilot import Pilot
 
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from capsules import MANIFEST, make_capsule
 from played import PlayedRank, live_over, screen_of, screen_of_app, small_capsule, stopped, until
-from prismdbg_tui.app import PrismApp
-from prismdbg_tui.messages import OutputCut, OutputGrew
-from prismdbg_tui.views import Phase
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.messages import OutputCut, OutputGrew
+from prismdbg_tui.session.views import Phase
 from textual.pilot import Pilot
 from textual.widgets import Input
 

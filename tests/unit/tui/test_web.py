@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from prismdbg_tui.web import KEY, GuardedServer
+from prismdbg_tui.browser.server import KEY, GuardedServer
 
 SECRET = "secret"
 

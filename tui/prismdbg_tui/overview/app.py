@@ -16,22 +16,22 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Label, Static
 
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.predict import report
-from prismdbg.predict.critical_path import critical_path
-from prismdbg.predict.report import PathRow
-from prismdbg.predict.simulate import simulate
-from prismdbg_tui import keymap
-from prismdbg_tui.colors import color
-from prismdbg_tui.overview import telling
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.report import report
+from prismdbg.simulate.report.report import PathRow
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.picture import picture
+from prismdbg_tui.drawing.themes import THEMES
+from prismdbg_tui.overview import words
 from prismdbg_tui.overview.heat_map import HeatMap
+from prismdbg_tui.overview.help_sheet import OverviewHelp
 from prismdbg_tui.overview.job import OverviewJob
 from prismdbg_tui.overview.keys import LINE_ACTIONS, OPENS_A_LINE, OVERVIEW_ACTIONS, bindings
-from prismdbg_tui.overview.overlook import Overlook
 from prismdbg_tui.overview.rank_screen import RankScreen
-from prismdbg_tui.overview.sheet import OverviewHelp
 from prismdbg_tui.overview.simulated import SimulatedRecording
-from prismdbg_tui.picture import picture
-from prismdbg_tui.themes import THEMES
+from prismdbg_tui.overview.view import Overlook
+from prismdbg_tui.session import keymap
 from prismdbg_tui.widgets.key_bar import KeyBar
 
 _WIDE = (110, 30)  # from so many columns and lines on the iteration has a place of its own
@@ -100,7 +100,7 @@ class OverviewApp(App[Drop | None]):
         """After every key: the map, and what is under the cursor."""
         self.map.show()
         accent = color(self, "accent")
-        self._rank_text.update(telling.of_rank(self.overlook, accent) + Text("\n") + telling.of_cell(self.overlook))
+        self._rank_text.update(words.of_rank(self.overlook, accent) + Text("\n") + words.of_cell(self.overlook))
 
     def _arrange(self) -> None:
         """The map alone where there is little room; `iteration` shows the other."""
@@ -115,9 +115,9 @@ class OverviewApp(App[Drop | None]):
         head.append(" ◣ prismdbg ", f"bold {accent}")
         head.append(" simulated ", f"bold reverse {color(self, 'warning')}")
         head.append(f"  {self.job.name}", "bold")
-        head.append(f" · {telling.heading(self.job)}", "dim")
+        head.append(f" · {words.heading(self.job)}", "dim")
         self._head.update(head)
-        self._text.update(telling.of_iteration(self.job, self.path, self.size.width - 6, accent))
+        self._text.update(words.of_iteration(self.job, self.path, self.size.width - 6, accent))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._arrange)

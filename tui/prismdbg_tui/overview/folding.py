@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.predict.mesh import Ints
+from prismdbg.simulate.graph.mesh import Ints
 from prismdbg_tui.overview.grid import Grid, Part, Place
 
 WIDEST, HIGHEST = 12, 3  # of a cell, in characters and lines

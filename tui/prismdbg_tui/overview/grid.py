@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from prismdbg.predict.mesh import Ints, Mesh
+from prismdbg.simulate.graph.mesh import Ints, Mesh
 
 Place = tuple[int, int]  # row and column
 Axes = tuple[str, ...]

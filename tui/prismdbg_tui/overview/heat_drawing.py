@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from rich.segment import Segment
 from rich.style import Style
 
-from prismdbg_tui.colors import readable
-from prismdbg_tui.lanes_drawing import Cell, segments
-from prismdbg_tui.lanes_drawing import style as style_of
+from prismdbg_tui.drawing.colors import readable
 from prismdbg_tui.overview.folding import Folded
 from prismdbg_tui.overview.grid import Place
 from prismdbg_tui.overview.job import Unit
 from prismdbg_tui.overview.scale import LEVELS, Scale, amount, shade, tint
+from prismdbg_tui.timeline.lanes_drawing import Cell, segments
+from prismdbg_tui.timeline.lanes_drawing import style as style_of
 
 RAN = "•"
 CURSOR = "◆"

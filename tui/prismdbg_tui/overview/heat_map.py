@@ -11,12 +11,12 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color, faded
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color, faded
 from prismdbg_tui.overview import heat_drawing
 from prismdbg_tui.overview.grid import Place
 from prismdbg_tui.overview.heat_drawing import Look
-from prismdbg_tui.overview.overlook import Overlook
+from prismdbg_tui.overview.view import Overlook
 
 _TITLE = 14  # characters beside the map, at most
 

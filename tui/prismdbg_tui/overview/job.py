@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from prismdbg.predict import heat
-from prismdbg.predict.mesh import Ints, Mesh
-from prismdbg.predict.timeline import Timeline
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.graph.mesh import Ints, Mesh
+from prismdbg.simulate.report import heat
 
 
 class Unit(StrEnum):

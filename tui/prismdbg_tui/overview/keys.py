@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
-from prismdbg_tui.actions import Action, Section
+from prismdbg_tui.session.actions import Action, Section
 
 TABLE = "overview"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from prismdbg.predict.simulate import simulate
-from prismdbg.workflows.job_view import JobView
+from prismdbg.job_graph.job_view import JobView
+from prismdbg.simulate.engine.simulate import simulate
 from prismdbg_tui.overview.job import OverviewJob
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from prismdbg_tui import figures
+from prismdbg_tui.drawing import figures
 from prismdbg_tui.overview.job import OverviewJob
 
 

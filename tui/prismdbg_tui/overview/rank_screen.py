@@ -13,13 +13,13 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from prismdbg.errors import UsageError
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.messages import CursorMoved
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.overview.help_sheet import OverviewHelp
 from prismdbg_tui.overview.keys import LINE_ACTIONS, bindings
 from prismdbg_tui.overview.rank_table import RankTable
-from prismdbg_tui.overview.sheet import OverviewHelp
 from prismdbg_tui.overview.simulated import SimulatedRecording
+from prismdbg_tui.session.messages import CursorMoved
 from prismdbg_tui.widgets.key_bar import KeyBar
 from prismdbg_tui.widgets.timeline import Timeline
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from prismdbg_tui import figures
-from prismdbg_tui.table_columns import Column
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.table_columns import Column
 from prismdbg_tui.widgets.collectives import Collectives
 
 _NUMBER = Column("moment", "#", 7, right=True)

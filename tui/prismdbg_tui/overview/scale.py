@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 from textual.color import Color
 
-from prismdbg.predict.mesh import Ints
-from prismdbg_tui import figures
+from prismdbg.simulate.graph.mesh import Ints
+from prismdbg_tui.drawing import figures
 from prismdbg_tui.overview.job import Unit
 
 LEVELS = 24

@@ -8,13 +8,13 @@ import numpy as np
 
 from prismdbg.graph.log_columns import LogColumns, Parts
 from prismdbg.model.collective import Group
-from prismdbg.predict.crew import Crew
-from prismdbg.predict.entries import Kind
-from prismdbg.predict.mesh import Ints
-from prismdbg.predict.timeline import Timeline, amount_at
-from prismdbg_tui.cliques import find_cliques
-from prismdbg_tui.families import COMPUTE, FAMILIES, family_of
-from prismdbg_tui.recording import Recording
+from prismdbg.simulate.engine.prepared_cohort import Crew
+from prismdbg.simulate.engine.timeline import Timeline, amount_at
+from prismdbg.simulate.graph.entries import Kind
+from prismdbg.simulate.graph.mesh import Ints
+from prismdbg_tui.timeline.cliques import find_cliques
+from prismdbg_tui.timeline.families import COMPUTE, FAMILIES, family_of
+from prismdbg_tui.timeline.recording import Recording
 
 _COMPUTE_LANE = "computes"
 

@@ -11,9 +11,9 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from prismdbg_tui import pattern
-from prismdbg_tui.actions import ACTIONS, Action, Section, unavailable
-from prismdbg_tui.colors import color
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session import pattern
+from prismdbg_tui.session.actions import ACTIONS, Action, Section, unavailable
 
 
 class Help(ModalScreen[None]):

@@ -12,13 +12,13 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color, readable
-from prismdbg_tui.families import FAMILIES, NONFINITE
-from prismdbg_tui.messages import CursorMoved
-from prismdbg_tui.recording import Recording
-from prismdbg_tui.table_columns import Column, columns_for, fitted
-from prismdbg_tui.verdicts import Verdicts
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color, readable
+from prismdbg_tui.drawing.table_columns import Column, columns_for, fitted
+from prismdbg_tui.session.messages import CursorMoved
+from prismdbg_tui.session.verdicts import Verdicts
+from prismdbg_tui.timeline.families import FAMILIES, NONFINITE
+from prismdbg_tui.timeline.recording import Recording
 
 Ints = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 from prismdbg.session.line import VERBS
-from prismdbg_tui.messages import LineTyped
+from prismdbg_tui.session.messages import LineTyped
 from prismdbg_tui.widgets.text_log import TextLog
 
 MAX_HISTORY = 500

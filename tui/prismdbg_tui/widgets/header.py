@@ -10,9 +10,9 @@ from textual.widgets import Static
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.session.line import Verb
 from prismdbg.session.session import ON_THE_WAY
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.views import Phase, State
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.views import Phase, State
 
 _BAR = 12  # cells
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -9,8 +9,8 @@ from textual import events
 from textual.message import Message
 from textual.widgets import Static
 
-from prismdbg_tui.actions import ACTIONS, Action, unavailable
-from prismdbg_tui.colors import color
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.actions import ACTIONS, Action, unavailable
 
 _ALWAYS = 2
 _GAP = 2

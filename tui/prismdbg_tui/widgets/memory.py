@@ -12,11 +12,11 @@ from textual.widget import Widget
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.curve_drawing import LABEL, CurveInk, draw_curve, point_of
-from prismdbg_tui.memory_view import MemoryNode, MemoryView
-from prismdbg_tui.messages import MomentChosen
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, draw_curve, point_of
+from prismdbg_tui.memory.view import MemoryNode, MemoryView
+from prismdbg_tui.session.messages import MomentChosen
 from prismdbg_tui.widgets.treemap import Treemap
 
 _BAR = 8

@@ -7,8 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from prismdbg_tui.colors import color
-from prismdbg_tui.value_drawing import Ink
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.value_drawing import Ink
 
 
 class Pane(VerticalScroll, can_focus=True):

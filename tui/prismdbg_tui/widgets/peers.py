@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.recording import Recording
-from prismdbg_tui.views import Json
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.views import Json
+from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.pane import Pane
 
 _PLAYED = {"recorded": "■", "synthesized": "▨", "this rank": "◆", "not answered": "·"}

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input, Label
 
-from prismdbg_tui.messages import Asked, PromptLeft, Purpose
+from prismdbg_tui.session.messages import Asked, PromptLeft, Purpose
 
 _PATTERN = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -word"
 _HINTS = {

@@ -8,9 +8,9 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Span, Text
 
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.views import SourceView
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.views import SourceView
 from prismdbg_tui.widgets.pane import Pane
 
 _ABOVE = 0.4  # how much of the pane lies above the marked line

@@ -9,9 +9,9 @@ from textual import events
 
 from prismdbg.model.collective import Frame
 from prismdbg.session.frames import is_library
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.messages import FrameChosen
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.messages import FrameChosen
 from prismdbg_tui.widgets.pane import Pane
 
 

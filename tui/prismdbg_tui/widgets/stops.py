@@ -6,11 +6,11 @@ from rich.text import Text
 from textual import events
 
 from prismdbg.session.stops import StopSpec
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
-from prismdbg_tui.messages import MomentChosen
-from prismdbg_tui.value_drawing import short
-from prismdbg_tui.views import State
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.value_drawing import short
+from prismdbg_tui.session.messages import MomentChosen
+from prismdbg_tui.session.views import State
 from prismdbg_tui.widgets.pane import Pane
 
 

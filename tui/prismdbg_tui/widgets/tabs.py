@@ -6,9 +6,9 @@ from rich.text import Text
 from textual import events
 from textual.widgets import Static
 
-from prismdbg_tui.arrangement import TITLES, panes
-from prismdbg_tui.colors import color
-from prismdbg_tui.messages import PaneChosen
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.arrangement import TITLES, panes
+from prismdbg_tui.session.messages import PaneChosen
 
 _SHORT = {"collectives": "Calls", "memory": "Mem", "console": "Cons", "output": "Out"}  # 80 columns hold all of them
 

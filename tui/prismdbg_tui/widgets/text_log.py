@@ -10,8 +10,8 @@ from rich.text import Text
 from textual import events
 from textual.widgets import RichLog
 
-from prismdbg_tui import figures
-from prismdbg_tui.colors import color
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
 
 MAX_LINES = 2000
 _COLORS = {"asked": "accent", "error": "error"}

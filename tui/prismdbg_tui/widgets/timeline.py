@@ -9,16 +9,16 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
-from prismdbg_tui import figures
-from prismdbg_tui.axis import View
-from prismdbg_tui.cliques import Lanes
-from prismdbg_tui.colors import color
-from prismdbg_tui.families import FAMILIES
-from prismdbg_tui.lanes_drawing import Marks, Paint, lane_cells, mark_cells, ruler_cells, segments
-from prismdbg_tui.lanes_image import LanesImage, paint
-from prismdbg_tui.messages import CursorMoved
-from prismdbg_tui.recording import Recording
-from prismdbg_tui.stretch import Stretch
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.messages import CursorMoved
+from prismdbg_tui.timeline.axis import View
+from prismdbg_tui.timeline.cliques import Lanes
+from prismdbg_tui.timeline.families import FAMILIES
+from prismdbg_tui.timeline.lanes_drawing import Marks, Paint, lane_cells, mark_cells, ruler_cells, segments
+from prismdbg_tui.timeline.lanes_image import LanesImage, paint
+from prismdbg_tui.timeline.recording import Recording
+from prismdbg_tui.timeline.visible_range import Stretch
 
 LABEL_WIDTH = 14
 _ROOM_OF_REST = 34  # cells of the lower frame that the legend leaves

@@ -9,11 +9,11 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Static
 
-from prismdbg_tui.actions import TREEMAP, bindings_of
-from prismdbg_tui.colors import color
-from prismdbg_tui.memory_view import MemoryNode
-from prismdbg_tui.treemap_drawing import MapInk, draw_map, label_of, node_at
-from prismdbg_tui.treemap_walk import Areas, Side
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, label_of, node_at
+from prismdbg_tui.memory.treemap_walk import Areas, Side
+from prismdbg_tui.memory.view import MemoryNode
+from prismdbg_tui.session.actions import TREEMAP, bindings_of
 
 
 class Treemap(Static):

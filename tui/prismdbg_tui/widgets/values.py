@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Group
 from rich.text import Text
 
-from prismdbg_tui import figures
-from prismdbg_tui.value_drawing import draw
-from prismdbg_tui.views import Json, ValueView
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.value_drawing import draw
+from prismdbg_tui.session.views import Json, ValueView
 from prismdbg_tui.widgets.pane import Pane
 
 

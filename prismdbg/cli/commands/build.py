@@ -1,0 +1,35 @@
+"""`prismdbg build`: the container image that a capsule runs in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.jobs.replay.build import build_image
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.model.counted import counted
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@archive_keys
+def command(capsule: Path, as_json: bool, keys: Keys) -> None:
+    """Make the image of the installed files that the rank in CAPSULE ran on, and print its tag.
+
+    No base image and no registry. The capsule itself is bound into the container at replay. To take both to another
+    machine: `docker save TAG`, and `prismdbg pack CAPSULE`.
+    """
+    with opened(capsule, keys) as whole:
+        built = build_image(whole, lambda text: console.say(f"prismdbg: {text}"))
+    if as_json:
+        console.emit_json(asdict(built))
+        return
+    made = "made" if built.made else "there already"
+    console.say(f"{made}: {counted(built.files, 'file')}, {console.size(built.size_bytes)}")
+    console.emit(built.tag)

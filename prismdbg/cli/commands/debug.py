@@ -1,0 +1,136 @@
+"""`prismdbg debug`: a captured rank, stopped wherever one asks, forwards and backwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import chain
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.archive_keys import archive_keys, as_options
+from prismdbg.cli.options.limit_options import limits
+from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.param_types import moment, seconds
+from prismdbg.cli.terminal.lines_of_rank import by_lines
+from prismdbg.cli.terminal.passing_line import PassingLine
+from prismdbg.cli.terminal.repl import PROMPT
+from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
+from prismdbg.debugger.time_travel import open_travel
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.replay.replay_plan import with_files as by_path
+from prismdbg.jobs.replay.span import require_inside
+from prismdbg.jobs.storage.pack import opened, read_manifest
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.model.moment import Moment
+from prismdbg.render import console
+from prismdbg.runtime.limits import Asked
+from prismdbg.session.line import VERBS
+from prismdbg.session.stop_line import stop_at_once
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@RANK_OF_RUN
+@click.option(
+    "--runtime",
+    type=click.Choice(["docker", "local", "plain"]),
+    help="Where: a container, namespaces of this machine, a plain process.  [default: the best there is]",
+)
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@click.option(
+    "--timeout", type=seconds, default=600.0, show_default=True, help="Seconds without a collective or a command."
+)
+@limits
+@click.option("--at", type=moment, metavar="MOMENT", help="Go there first.")
+@click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
+@click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
+@click.option(
+    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
+    help="Lay your own file where the capsule lacks one of credentials.",
+)  # fmt: skip
+@archive_keys
+def command(
+    capsule: Path,
+    rank: int | None,
+    runtime: str | None,
+    allow_writes: bool,
+    timeout: float,
+    at: Moment | None,
+    plain: bool,
+    web: bool,
+    port: int,
+    with_files: tuple[str, ...],
+    keys: Keys,
+    limits: Asked,
+) -> int:
+    """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
+
+    Of a RUN, --rank chooses the rank: the newest capsule of it, or one made of what the run kept, which of an
+    emulated rank is always enough.
+
+    On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
+    diverged, 6 when the rank was lost, 124 when the time is over.
+    """
+    capsule = capsule_at(capsule, rank)
+    if at is not None:
+        require_inside(read_manifest(capsule, keys), at)
+    if web:
+        more = [*as_options(keys), *limits.options(), *(word for text in with_files for word in ("--with-file", text))]
+        return _in_browser(capsule, runtime, allow_writes, timeout, at, port, more)
+    with opened(capsule, keys) as whole:
+        request = ReplayRequest(
+            capsule=whole,
+            runtime=runtime or "",
+            allow_writes=allow_writes,
+            with_files=by_path(whole, with_files),
+            limits=limits,
+        )
+        if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
+            return code
+        typed = sys.stdin.isatty()
+        passing = PassingLine(sys.stdout, wanted=typed)
+
+        def say(text: str) -> None:
+            passing.clear()
+            console.say(f"prismdbg: {text}")
+
+        with open_travel(request, say) as travel:
+            console.say(f"recorded as: {whole.manifest.incident.text}")
+            for note in whole.manifest.notes if whole.manifest.emulated else ():
+                console.say(note)
+            lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
+            first = [*stop_at_once(whole.manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
+            lines = chain(first, lines)
+            return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed, passing=passing)
+
+
+def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | None) -> int | None:
+    """None where there is no terminal for it."""
+    served = "TEXTUAL_DRIVER" in os.environ  # in a browser
+    if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe waits for no screen's libraries
+        return None
+    from prismdbg_tui import start
+
+    return start.debug(request, name, sys.stderr, bound_s, at) if start.on_terminal() else None
+
+
+def _in_browser(
+    capsule: Path,
+    runtime: str | None,
+    allow_writes: bool,
+    bound_s: float,
+    at: Moment | None,
+    port: int,
+    more: list[str],
+) -> int:
+    """Each visit runs a replay of its own."""
+    from prismdbg_tui.browser.server import serve
+
+    options = ["--timeout", f"{bound_s:g}", *(["--runtime", runtime] if runtime else [])]
+    options += ["--allow-writes"] if allow_writes else []
+    options += ["--at", str(at)] if at is not None else []
+    options += more
+    return serve(["debug", str(capsule.absolute()), *options], port, sys.stderr)

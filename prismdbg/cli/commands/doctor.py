@@ -1,0 +1,43 @@
+"""`prismdbg doctor`: what this machine can do, what it lacks, and the fix."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from prismdbg.checkpoint import bundle
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.render import console
+from prismdbg.runtime.facilities import Facility, facilities
+
+_OPTIONAL = frozenset({"gpu"})
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(as_json: bool) -> int:
+    """Try each facility of this machine: what it is needed for, whether it is there, and how to get it.
+
+    Exits 0 when nothing that is needed is missing, else 4.
+    """
+    found = facilities(cache_dir(), lambda: bundle.find().version)
+    lacking = [f for f in found if not f.ok and f.name.lower() not in _OPTIONAL]
+    if as_json:
+        console.emit_json({"facilities": [asdict(f) for f in found], "origins": _origins(found)})
+        return ExitCode.LACKING if lacking else ExitCode.OK
+    rows = [("ok" if f.ok else "no", f.name, f.needed_for, f.detail) for f in found]
+    console.emit(console.columns(("", "facility", "needed for", "found"), rows))
+    for facility in found:
+        if facility.fix:
+            console.emit(f"\n{facility.name}: {facility.fix}")
+    for origin, can in _origins(found).items():
+        console.say(f"capsules whose origin is the {origin}: {'yes' if can else 'no'}")
+    return ExitCode.LACKING if lacking else ExitCode.OK
+
+
+def _origins(found: tuple[Facility, ...]) -> dict[str, bool]:
+    """Which origins this machine can take and replay."""
+    ok = {f.name.lower() for f in found if f.ok}
+    return {"process image": {"criu", "kernel", "capabilities"} <= ok, "program's start": "torch" in ok}

@@ -1,0 +1,139 @@
+"""`prismdbg emulate`: any rank of a large job, alone on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prismdbg.cli.options.emulated_job import emulated_job
+from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
+from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
+from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.emulate.assessment import worth_of
+from prismdbg.emulate.emulate import emulate
+from prismdbg.emulate.pacing import pace
+from prismdbg.emulate.request import EmulateRequest
+from prismdbg.jobs.storage.classes_file import FILE_NAME
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.counted import counted
+from prismdbg.render import console
+from prismdbg.settings.emulation import ClockKind
+from prismdbg.simulate.graph.class_finder import RankClasses
+from prismdbg.simulate.graph.usual import SLIGHTLY
+
+MOST_ROWS = 40
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
+@emulated_job(ranks_help="Run these, one after another.  [default: 0]")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=0),
+    default=0,
+    help="End each rank after so many steps.  [default: at its own end; with --classes 5]",
+)
+@click.option(
+    "--peers",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="[AXIS][:COLLECTIVE]=POLICY; auto, echo, zeros, noise, donor, balanced. The last that holds decides.",
+)
+@click.option(
+    "--donor",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="An earlier run, whose values peers send; emulated, or recorded with --window all.",
+)
+@click.option(
+    "--donor-bytes",
+    type=size,
+    default="1GiB",
+    show_default=True,
+    help="Keep at most this much of what each rank sends, for others.",
+)
+@click.option(
+    "--window-bytes",
+    type=size,
+    default="4GiB",
+    show_default=True,
+    help="Keep at most this much of what each rank receives, to debug it.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the noise that peers send.")
+@MEMORY
+@MEMORY_CAP
+@click.option(
+    "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
+)
+@click.option("--timeout", type=seconds, default="1h", show_default=True, help="For each run of a rank.")
+@pace_options
+@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    whole: EmulateRequest,
+    output: Path,
+    donor: Path | None,
+    donor_bytes: int,
+    window_bytes: int,
+    seed: int,
+    memory: bool,
+    memory_cap: int,
+    **paced: Any,
+) -> None:
+    """Run chosen ranks of COMMAND as if N ranks were there: `prismdbg emulate -o RUN --world 8192 --mesh
+    pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`.
+
+    The script stays as it is. Its peers are synthesized: what they send is assumed and marked so in RUN. Where only
+    another rank knows a value (an object, a stage's metadata), that rank is run first. Files that the script writes are
+    really written: give it a folder of its own, not the real job's checkpoints.
+    """
+    request = replace(
+        whole,
+        output=output,
+        seed=seed,
+        memory=memory or memory_cap > 0,
+        memory_cap=memory_cap,
+        donor=donor,
+        donor_bytes=donor_bytes,
+        window_bytes=window_bytes,
+    )
+
+    def say(text: str) -> None:
+        console.say(f"prismdbg: {text}")
+
+    to_pace = pace_request(request, **paced)
+    paces = pace(to_pace, say) if to_pace is not None else None
+    done = paces.emulated if paces is not None else emulate(request, say)
+    on_virtual_clock = to_pace is not None and to_pace.clock is ClockKind.VIRTUAL
+    for each in done.runs:
+        kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
+        is_told = each.displaced > SLIGHTLY and not on_virtual_clock  # there it has no say in how long anything takes
+        busy = f", {each.displaced:.0%} of each step in line for a processor" if is_told else ""
+        console.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
+    if done.classes is not None:
+        console.emit("\n".join(class_lines(done.classes)))
+    worth = worth_of(RunFolder.existing(output), request.world)
+    console.emit("\n".join(worth.lines()))
+    if worth.passed is not None and not worth.passed.has_converged:
+        end_unconverged(worth.passed)
+
+
+def class_lines(found: RankClasses) -> list[str]:
+    mesh = found.kinds.mesh
+    rows = [
+        (
+            mesh.say(each.representative),
+            f"{each.ranks:,}",
+            ", ".join(map(str, each.checked_with)) or ("nobody: assumed" if each.is_assumed else "all ran"),
+        )
+        for each in found.classes
+    ]
+    table = console.columns(("class of", "ranks", "checked with"), rows[:MOST_ROWS], right=("ranks",)).splitlines()
+    if len(rows) > MOST_ROWS:
+        table.append(f"... {len(rows) - MOST_ROWS} more in {FILE_NAME}")
+    alike = ", ".join(found.kinds.alike)
+    rest = f"ranks that differ along {alike} only are taken to do the same" if alike else "every kind of rank ran"
+    return [*table, f"{len(found.ran)} of {counted(mesh.world, 'rank')} ran; {rest}"]

@@ -1,0 +1,222 @@
+"""`prismdbg graph`: what the whole job would do, from its saved execution graph. Nothing runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import click
+
+from prismdbg.cli.commands import graph_build, graph_gpt
+from prismdbg.cli.options import output_file, what_if_options
+from prismdbg.errors import UsageError
+from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
+from prismdbg.jobs.storage.pass_errors import with_passes
+from prismdbg.model.counted import counted
+from prismdbg.render import console
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.cluster.cluster import ClusterModel, example
+from prismdbg.simulate.engine.changes import Changes
+from prismdbg.simulate.engine.critical_path import critical_path
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.report import charts, perfetto, report
+from prismdbg.simulate.report.page.page import page
+
+_GRAPH = click.argument("graph", type=click.Path(path_type=Path, exists=True), metavar="GRAPH")
+_CLUSTER = click.option(
+    "--cluster",
+    "cluster_path",
+    type=click.Path(path_type=Path),
+    help="The machines, as YAML. Without it, figures are assumed.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
+
+
+@click.group()
+def command() -> None:
+    """One iteration of the whole job: build its graph, then simulate it. GRAPH is a file, or the folder with it.
+
+    --cluster takes what `prismdbg calibrate` writes; examples/emulation/cluster.yaml says what each line means.
+    """
+
+
+command.add_command(graph_build.command)
+command.add_command(graph_gpt.command)
+
+
+@command.command("simulate")
+@_GRAPH
+@_CLUSTER
+@_JSON
+@click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Draw it as one page, too.")
+def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page_path: Path | None) -> None:
+    """How long an iteration takes, what fills it, and who is waited for."""
+    timeline = _simulated(graph, cluster_path, trace=page_path is not None)
+    if page_path is not None:
+        text = page(timeline, critical_path(timeline))
+        with output_file.whole(page_path) as path:
+            path.write_text(text, encoding="utf-8")
+        console.say(f"{page_path}: {console.size(page_path.stat().st_size)}, for any browser")
+    _say_assumed(cluster_path)
+    if as_json:
+        console.emit_json(_values(timeline))
+        return
+    _emit(_heading(timeline))
+    _emit(["", *charts.pipeline(report.stages(timeline), timeline.iteration_ns, _width())])
+    _emit(["", *charts.waits(report.by_axis(timeline))])
+    if late := report.stragglers(timeline):
+        _emit(["", *charts.slowest(late)])
+    _emit(["", *timeline.fidelity.lines()])
+
+
+@command.command("critical-path")
+@_GRAPH
+@_CLUSTER
+@_JSON
+@click.option("--most", default=20, show_default=True, type=click.IntRange(1), help="So many rows.")
+def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool, most: int) -> None:
+    """What the iteration's length is made of, by rank and operation."""
+    timeline = _simulated(graph, cluster_path, trace=True)
+    rows = report.path_rows(critical_path(timeline))
+    _say_assumed(cluster_path)
+    if as_json:
+        console.emit_json({**_values(timeline), "critical_path": [asdict(row) for row in rows]})
+        return
+    _emit(_heading(timeline))
+    _emit(["", *charts.path(rows[:most], timeline.iteration_ns)])
+    if len(rows) > most:
+        rest_ns = sum(row.taken_ns for row in rows[most:])
+        console.emit(f"{len(rows) - most} more, together {charts.duration(rest_ns)}")
+    _emit(["", *timeline.fidelity.lines()])
+
+
+@command.command("what-if")
+@_GRAPH
+@_CLUSTER
+@_JSON
+@click.option("--slow-rank", "slow_ranks", multiple=True, metavar="RANK=FACTOR", help="It computes so much longer.")
+@click.option(
+    "--slow-link", "slow_links", multiple=True, metavar="RANK=FACTOR", help="Its transfers take so much longer."
+)
+@click.option("--tier", "tiers", multiple=True, metavar="NAME=FACTOR", help="Links of this tier are so much slower.")
+@click.option(
+    "--kernel", "kernels", multiple=True, metavar="PATTERN=FACTOR", help="These computations take so much longer."
+)
+@click.option("--delay", "delays", multiple=True, metavar="RANK=TIME", help="It begins so much later, as in 617=5ms.")
+@click.option("--order", metavar="AXES", help="Ranks are laid out in this order of axes, the last one adjacent.")
+def what_if_command(
+    graph: Path,
+    cluster_path: Path | None,
+    as_json: bool,
+    order: str | None,
+    **changed: Sequence[str],
+) -> None:
+    """The same job with something changed, beside what it was. A factor below 1 is faster."""
+    changes = what_if_options.changes(**changed)
+    if changes == Changes() and not order:
+        raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
+    job, cluster = _read(graph), _cluster(cluster_path)
+    before = with_passes(simulate(job, cluster), graph)
+    after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
+    after = with_passes(after, graph, is_as_it_ran=False)
+    _say_assumed(cluster_path)
+    if as_json:
+        console.emit_json({"before": _values(before), "after": _values(after)})
+        return
+    difference_ns = after.iteration_ns - before.iteration_ns
+    sign = "-" if difference_ns < 0 else "+"
+    console.emit(
+        f"{charts.duration(before.iteration_ns)} becomes {charts.duration(after.iteration_ns)}: "
+        f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
+        f"what that is worth: before, {before.fidelity.summary()}; "
+        f"after, {after.fidelity.summary()}; more of it at the end"
+    )
+    _emit(["", *charts.compared_waits(report.by_axis(before), report.by_axis(after))])
+    if late := report.stragglers(after):
+        _emit(["", *charts.slowest(late)])
+    _emit(["", *(f"before, {line}" for line in before.fidelity.error_lines()), *after.fidelity.lines()])
+
+
+@command.command("export")
+@_GRAPH
+@_CLUSTER
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option(
+    "--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Of the file."
+)
+@click.option("--rank", "ranks", multiple=True, type=int, help="This rank, too, beside one of each class.")
+def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
+    """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""
+    timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
+    with output_file.whole(output) as path:
+        perfetto.write(timeline, path, ranks, critical_path(timeline))
+    _say_assumed(cluster_path)
+    classes = counted(len(timeline.teams), "class", "classes")
+    of = counted(timeline.graph.mesh.world, "rank")
+    console.say(f"{output}: {kind}, {classes} of {of}, {console.size(output.stat().st_size)}")
+    console.say("\n".join(timeline.fidelity.lines()))
+
+
+def _read(path: Path) -> JobGraph:
+    if not path.is_dir():
+        return graph_file.load(path)
+    if not (path / graph_file.FILE_NAME).is_file():
+        raise UsageError(
+            f"{path} holds no {graph_file.FILE_NAME}", hint=f"make it: prismdbg graph build {quote(str(path))}"
+        )
+    return graph_file.load(path / graph_file.FILE_NAME)
+
+
+def _cluster(path: Path | None) -> ClusterModel:
+    return cluster_file.read(path) if path is not None else example()
+
+
+def _say_assumed(path: Path | None) -> None:
+    """Once there is a result that rests on it."""
+    if path is None:
+        console.say(ASSUMED_CLUSTER)
+
+
+def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRST, trace: bool = False) -> Timeline:
+    return with_passes(simulate(_read(graph), _cluster(cluster_path), keep=keep, trace=trace), graph)
+
+
+def _heading(timeline: Timeline) -> list[str]:
+    mesh = timeline.graph.mesh
+    return [
+        f"{counted(mesh.world, 'rank')}, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
+        f"{timeline.bubble_share:.1%} of the ranks' time idle",
+        f"what that is worth: {timeline.fidelity.summary()}; more of it at the end",
+    ]
+
+
+def _values(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "mesh": str(timeline.graph.mesh),
+        "world": timeline.graph.mesh.world,
+        "iteration_ns": timeline.iteration_ns,
+        "idle_share": timeline.bubble_share,
+        "classes": [
+            {"name": c.name, "ranks": ranks, "peak_bytes": c.entries.peak_bytes()}
+            for c, ranks in zip(timeline.graph.classes, timeline.graph.class_sizes, strict=True)
+        ],
+        "channels": [asdict(row) for row in report.by_axis(timeline)],
+        "stragglers": [asdict(row) for row in report.stragglers(timeline)],
+        "fidelity": {"summary": timeline.fidelity.summary(), **asdict(timeline.fidelity)},
+    }
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def _emit(lines: Sequence[str]) -> None:
+    console.emit("\n".join(lines))

@@ -1,0 +1,119 @@
+"""`prismdbg graph build`: the execution graph of one iteration, from a run's logs, a capsule, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule import layout
+from prismdbg.cli.options import output_file, what_if_options
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.param_types import seconds
+from prismdbg.errors import UsageError
+from prismdbg.job_graph.builder import GraphRequest, build_graph
+from prismdbg.job_graph.captured_rank import CapturedRequest, captured_graph, with_captured
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.render import console
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Mesh
+
+GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
+
+
+@click.command("build")
+@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE")
+@click.option("--mesh", "mesh_text", metavar="AXES", help="As in pp=2,dp=4,tp=2, the last axis adjacent.")
+@click.option("--alike", metavar="AXES", help="Ranks that differ along these axes only did the same as one with a log.")
+@click.option("--step", type=click.IntRange(0), help="This step; the last whole one if not given.")
+@click.option(
+    "--with", "captured", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="CAPSULE",
+    help="Put this captured rank into the graph of RUN, in its own place; in a stretched one at its coordinates.",
+)  # fmt: skip
+@click.option("--as-recorded", is_flag=True, help="Of RUN: every rank's own times, and the transfers that were.")
+@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Put the same classes on so many ranks.")
+@click.option("--no-replay", is_flag=True, help="Of a CAPSULE only what was recorded: nothing is run.")
+@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a replay.  [default: the best]")
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a replay.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path),
+    help="The file to write.  [default: graph.npz in RUN, CAPSULE.graph.npz]",
+)  # fmt: skip
+@archive_keys
+def command(
+    path: Path,
+    mesh_text: str | None,
+    alike: str | None,
+    step: int | None,
+    captured: tuple[Path, ...],
+    as_recorded: bool,
+    stretch: tuple[str, ...],
+    no_replay: bool,
+    runtime: str | None,
+    allow_writes: bool,
+    timeout: float,
+    output: Path | None,
+    keys: Keys,
+) -> None:
+    """Make the graph of one iteration from the logs of RUN, a recorded or an emulated job, or from one CAPSULE.
+
+    What ran between two calls is one computation, or its operators where they are known: of a run with --memory, and of
+    a CAPSULE, which is replayed with the tracer on. Then memory is in the graph, too. A captured rank's times between
+    its calls are the recorded ones; the replay only says which share of them each operator took. Operators shorter
+    than 1/2000 of the step are put together with their neighbours.
+
+    A CAPSULE alone stands for ranks that all do the same: --mesh dp=64,tp=8 --alike dp,tp. Where ranks have roles, as
+    pipeline stages, put it into the graph of a run in which each role ran: RUN --with CAPSULE.
+    """
+    mesh = Mesh.parse(mesh_text) if mesh_text else None
+    axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
+
+    def of_capsule(capsule: Path) -> CapturedRequest:
+        return CapturedRequest(
+            capsule=capsule,
+            keys=keys,
+            step=None if is_run else step,
+            replay=not no_replay,
+            runtime=runtime or "",
+            allow_writes=allow_writes,
+            timeout_s=timeout,
+        )
+
+    if path.suffix == GRAPH_SUFFIX:
+        raise UsageError(
+            f"{path} is a graph that was built already",
+            hint="give the RUN or CAPSULE it was built from, with another -o",
+        )
+    is_run = RunFolder(path).run_json.is_file()
+    if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():
+        raise UsageError(f"{path} is neither a run folder nor a capsule", hint="`prismdbg list` says what there is")
+    if not is_run and (captured or as_recorded):
+        raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
+    if is_run and stretch and output is None:
+        raise UsageError(
+            f"a stretched graph is of another job than {path}", hint=f"name its file: -o {path / 'stretched.npz'}"
+        )
+    if is_run:
+        graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
+    else:
+        graph = captured_graph(of_capsule(path), mesh, axes, console.say)
+    ran_on = graph.mesh
+    for axis, size in what_if_options.sizes(stretch):
+        graph = graph.stretched(axis, size)
+    for capsule in captured:
+        graph = with_captured(graph, of_capsule(capsule), console.say, ran_on)
+    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
+
+
+def _save(graph: JobGraph, path: Path) -> None:
+    with output_file.whole(path) as temporary:
+        graph_file.save(graph, temporary)
+    for doubt in graph.origin.doubts:
+        console.say(f"do not conclude: {doubt}")
+    peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
+    least = "at least " if any(rank_class.entries.holds_more for rank_class in graph.classes) else ""
+    memory = f", a memory peak of {least}{console.size(peak_bytes)}" if peak_bytes else ""
+    console.say(f"{path}: {graph.in_short}{memory}, {console.size(path.stat().st_size)}")

@@ -1,0 +1,58 @@
+"""`prismdbg graph gpt`: the graph of a GPT from arithmetic alone, to plan a job before there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from prismdbg.cli.options import output_file
+from prismdbg.render import console
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.quantities import MILLION
+
+_TERA = 10**12
+
+
+@click.command("gpt")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The graph to write."
+)
+@click.option("--mesh", "mesh_text", required=True, metavar="AXES", help="Of pp, dp and tp, as in pp=16,dp=64,tp=8.")
+@click.option("--layers", type=click.IntRange(1), required=True, help="A multiple of the stages.")
+@click.option("--hidden", type=click.IntRange(1), required=True, help="Width of the model.")
+@click.option("--sequence", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of one sample.")
+@click.option("--vocabulary", type=click.IntRange(1), default=128_000, show_default=True, help="Different tokens.")
+@click.option("--microbatches", type=click.IntRange(1), default=32, show_default=True, help="In a step.")
+@click.option("--tflops", type=click.IntRange(1), default=400, show_default=True, help="What a rank does in a second.")
+@click.option("--spread", type=click.IntRange(0, 100), default=0, show_default=True, help="Ranks differ by so many %.")
+def command(
+    output: Path,
+    mesh_text: str,
+    layers: int,
+    hidden: int,
+    sequence: int,
+    vocabulary: int,
+    microbatches: int,
+    tflops: int,
+    spread: int,
+) -> None:
+    """Make the graph of a GPT's training step (1F1B, sequence parallel). Nothing runs; every duration is assumed."""
+    mesh = Mesh.parse(mesh_text)
+    shape = GptShape(
+        layers=layers,
+        hidden=hidden,
+        sequence=sequence,
+        vocabulary=vocabulary,
+        microbatches=microbatches,
+        flops=tflops * _TERA,
+    )
+    slowest = MILLION + spread * MILLION // 100
+    speeds = np.random.default_rng(0).integers(MILLION, slowest + 1, mesh.world) if spread else None
+    graph = gpt_job(mesh, shape, compute_ppm=speeds)
+    with output_file.whole(output) as path:
+        graph_file.save(graph, path)
+    console.say(f"{output}: {graph.in_short}, {console.size(output.stat().st_size)}")

@@ -1,0 +1,118 @@
+"""`prismdbg inspect`: what a capsule holds, from its manifest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.json_border import parse
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.diagnosis.standing import standing_lines
+from prismdbg.jobs.capture.secret_search import report, to_json
+from prismdbg.jobs.storage.pack import opened, read_manifest, read_part
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.render import console
+
+UNSEARCHED_SHOWN = 20
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@RANK_OF_RUN
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+@click.option("--files", is_flag=True, help="List every file too, with its size.")
+@click.option("--secrets", is_flag=True, help="List secrets that were taken out of it or are kept in it, by place.")
+@archive_keys
+def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
+    """Show what CAPSULE, a folder or a packed file, holds. Reads the manifest, and of a hang the stacks of all ranks;
+    `verify` checks the rest.
+
+    With --secrets the whole capsule is searched: variables, arguments, files, notes, received objects, raw memory.
+    """
+    found = capsule_at(capsule, rank)
+    if secrets:
+        _show_secrets(found, keys, as_json=as_json)
+        return
+    manifest = read_manifest(found, keys)
+    if as_json:
+        console.emit_json(manifest.to_json())
+        return
+    console.emit(console.pairs([*_rows(manifest), *_stacks(found, manifest, keys)]))
+    if files:
+        rows = [(console.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
+        console.emit("\n" + console.columns(("size", "file"), rows, right=("size",)))
+
+
+def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
+    with opened(path, keys) as whole:
+        if whole.manifest.contains_raw_memory:
+            console.say(f"searching {console.size(whole.manifest.size_bytes)}, the rank's raw memory among it")
+        found = report(whole)
+    if as_json:
+        console.emit_json({"findings": to_json(found.findings), "unsearched": list(found.unsearched)})
+        return
+    rows = [(finding.state, finding.place, finding.what) for finding in found.findings]
+    console.emit(console.columns(("state", "place", "what"), rows) if rows else "no secrets found; rules miss some")
+    for text in found.unsearched[:UNSEARCHED_SHOWN]:
+        console.say(f"not searched whole: {text}")
+    if more := len(found.unsearched[UNSEARCHED_SHOWN:]):
+        console.say(f"and {more} more: --json lists all")
+    console.say(f"{len(rows) - len(found.kept)} redacted, {len(found.kept)} kept")
+
+
+def _rows(manifest: Manifest) -> list[tuple[str, str]]:
+    incident = manifest.incident
+    at = f" at {incident.moment}" if incident.moment else ""
+    return [
+        ("job", manifest.job),
+        ("rank", f"{manifest.rank} of {manifest.world_size}"),
+        *([("emulated", f"its world was not there: {manifest.emulated}")] if manifest.emulated else []),
+        ("made", console.when(manifest.created_ns)),
+        ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
+        ("from", f"{manifest.moment_a} to {manifest.moment_b}"),
+        ("origin", _origin(manifest)),
+        *([("replay", manifest.not_replayable)] if manifest.not_replayable else []),
+        ("groups", "\n".join(f"{g.title}: {_ranks(g.ranks)} ({g.backend or '?'})" for g in manifest.groups)),
+        ("devices", ", ".join(manifest.device_kinds)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))),
+        ("hardware", ", ".join(f"{name} {value}" for name, value in sorted(manifest.hardware.items()))),
+        ("size", ", ".join(_sizes(manifest))),
+        *(("note", text) for text in manifest.notes),
+    ]
+
+
+def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, str]]:
+    """Where each rank stood at the hang."""
+    quiet = replace(keys, say=lambda _: None)  # who signed was said
+    data = read_part(capsule, layout.STACKS, MAX_BYTES, quiet) if layout.STACKS in manifest.files else None
+    if data is None:
+        return []
+    taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))
+    return [("stacks", "\n".join(standing_lines(taken.ranks)))]
+
+
+def _origin(manifest: Manifest) -> str:
+    memory = "holds the rank's raw memory" if manifest.contains_raw_memory else "holds no raw memory"
+    return f"{manifest.origin}, {memory}"
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return " ".join(map(str, ranks))
+
+
+def _sizes(manifest: Manifest) -> list[str]:
+    """In all, and of the parts that count."""
+    parts = {"checkpoint": layout.CHECKPOINT, "log": layout.LOG, "files": layout.FILES, "memory": layout.MEMORY}
+    sizes = {
+        label: sum(e.size_bytes for name, e in manifest.files.items() if name.startswith(folder + "/"))
+        for label, folder in parts.items()
+    }
+    return [console.size(manifest.size_bytes), *(f"{label} {console.size(n)}" for label, n in sizes.items() if n)]

@@ -1,0 +1,54 @@
+"""`prismdbg list`: runs and capsules in a folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
+from prismdbg.jobs.storage import inventory
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
+@click.option("--environments", is_flag=True, help="List the container images that replays made, instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> None:
+    """List the runs and capsules in each FOLDER (default: here), oldest first, with what they take on disk."""
+    if environments:
+        _list_environments(as_json)
+        return
+    remove_dead_sockets()
+    items = [item for folder in folders or (Path(),) for item in inventory.find(folder)]
+    if as_json:
+        console.emit_json(
+            [{**_row(item), "size_bytes": item.size_bytes, "created_ns": item.created_ns} for item in items]
+        )
+        return
+    if not items:
+        console.say("no runs and no capsules here")
+        return
+    rows = [
+        (item.kind, console.size(item.size_bytes), console.when(item.created_ns), str(item.path), item.text)
+        for item in items
+    ]
+    console.emit(console.columns(("kind", "size", "made", "path", "what"), rows, right=("size",)))
+
+
+def _row(item: inventory.Item) -> dict[str, object]:
+    return {"kind": item.kind, "path": str(item.path), "text": item.text}
+
+
+def _list_environments(as_json: bool) -> None:
+    from prismdbg.jobs.replay.environment_images import environment_images
+
+    images = environment_images()
+    if as_json:
+        console.emit_json([asdict(image) for image in images])
+        return
+    rows = [(console.size(image.size_bytes), console.when(image.created_ns), image.tag) for image in images]
+    console.emit(console.columns(("size", "made", "environment"), rows, right=("size",)))
+    console.say("`prismdbg rm --environments` removes all but the newest")

@@ -1,0 +1,163 @@
+"""`prismdbg memory`: where memory went between the collectives of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.limit_options import limits
+from prismdbg.cli.options.of_run import capsule_at
+from prismdbg.cli.options.param_types import moment as moment_type
+from prismdbg.cli.options.param_types import seconds
+from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.replay.compare import require_inside
+from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.replay.verdict import Outcome
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.memory.curve import curve
+from prismdbg.memory.difference import diff
+from prismdbg.memory.ends import ends_of
+from prismdbg.memory.grouping import By, grouped
+from prismdbg.memory.live import live_at
+from prismdbg.memory.peak import peak
+from prismdbg.memory.snapshot import check_place, write_snapshot
+from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.model.moment import Moment
+from prismdbg.render import console, memory_text
+from prismdbg.runtime.limits import Asked
+
+_BYS = [by.value for by in By]
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|TRACE")
+@click.option("--rank", type=click.IntRange(min=0), help="Of a RUN.  [default: the first that was traced]")
+@click.option("--by", type=click.Choice(_BYS), default="op", show_default=True, help="How live blocks are grouped.")
+@click.option("--at", type=moment_type, metavar="MOMENT", help="What is live there, instead of at the peak.")
+@click.option("--diff", "between", type=(moment_type, moment_type), metavar="M1 M2", help="What came and stayed.")
+@click.option("--begin", type=moment_type, metavar="MOMENT", help="Peak and curve from there on.")
+@click.option("--end", type=moment_type, metavar="MOMENT", help="Peak and curve up to before that.")
+@click.option(
+    "--made-inside", is_flag=True, help="Only what was made in that stretch counts, as torch.profiler counts."
+)
+@click.option("--with-backend", is_flag=True, help="Blocks of the communication backend count, too.")
+@click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Groups shown.")
+@click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a CAPSULE.  [default: the best]")
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@click.option(
+    "--until", type=moment_type, metavar="MOMENT",
+    help="A CAPSULE is replayed to there.  [default: on from B to its next call]",
+)  # fmt: skip
+@click.option("--keep", type=click.Path(path_type=Path), metavar="TRACE", help="Keep the trace made of a CAPSULE.")
+@limits
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a CAPSULE's replay.")
+@archive_keys
+def command(
+    path: Path,
+    rank: int | None,
+    by: str,
+    at: Moment | None,
+    between: tuple[Moment, Moment] | None,
+    begin: Moment | None,
+    end: Moment | None,
+    made_inside: bool,
+    with_backend: bool,
+    top: int,
+    export: Path | None,
+    as_json: bool,
+    runtime: str | None,
+    allow_writes: bool,
+    until: Moment | None,
+    keep: Path | None,
+    timeout: float,
+    keys: Keys,
+    limits: Asked,
+) -> None:
+    """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
+
+    A TRACE is what `record --memory` wrote into a RUN and its capsules. A CAPSULE without one, or with --until or
+    --keep, is replayed with the tracer on; blocks that are older than it are shown as "before A". Not all
+    of these can be known: then sums are said to be the least that there was. What the communication backend allocates
+    is told apart; an emulated rank has none, and what a real one's would stage is modelled.
+    """
+    if export is not None:
+        check_place(export)
+    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits)
+    trace = read.trace
+    trace.require(*(between or ()), *([at] if at is not None else []))
+    if export is not None:
+        write_snapshot(trace, export)
+        console.say(f"{export}: open it at https://pytorch.org/memory_viz")
+    if between is not None:
+        found = diff(trace, *between)
+        show = memory_text.difference_json if as_json else memory_text.difference_text
+        _print(show(found, By(by), top), as_json)
+        return
+    if at is not None:
+        live = live_at(trace, at)
+        groups = grouped(live, By(by))[:top]
+        _print(memory_text.live_json(live, at, groups) if as_json else memory_text.live_text(live, at, groups), as_json)
+        return
+    highest = peak(trace, begin, end, made_inside=made_inside, with_backend=with_backend)
+    if highest is None:
+        console.say("nothing was traced there")
+        return
+    groups = grouped(highest.live, By(by))[:top]
+    backend, ends = modelled_backend(path, rank), ends_of(trace, b=read.b, stands=read.stands)
+    if as_json:
+        console.emit_json(memory_text.peak_json(trace, highest, groups, ends, backend))
+        return
+    drawn = curve(trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
+    console.emit(memory_text.curve_text(drawn))
+    console.emit(memory_text.peak_text(trace, highest, groups, ends, backend))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """`b`: the capsule's last collective, where there is one. stands: where the replayed rank was stopped."""
+
+    trace: MemoryTrace
+    b: Moment | None = None
+    stands: Moment | None = None
+
+
+def _trace(
+    path: Path,
+    rank: int | None,
+    runtime: str,
+    until: Moment | None,
+    keep: Path | None,
+    timeout_s: float,
+    *,
+    allow_writes: bool,
+    keys: Keys,
+    limits: Asked,
+) -> _Found:
+    folder = recorded_trace(path, rank)
+    if folder is not None:
+        return _Found(trace=open_trace(folder))
+    with opened(capsule_at(path, rank), keys) as capsule:
+        require_inside(capsule, until)
+        b = capsule.manifest.moment_b
+        recorded = packed_trace(capsule) if until is None and keep is None else None
+        if recorded is not None:
+            console.say("as it was recorded, from the job's start")
+            return _Found(trace=open_trace(recorded), b=b)
+        request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
+        replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
+        same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
+        return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)
+
+
+def _print(what: object, as_json: bool) -> None:
+    if as_json:
+        console.emit_json(what)
+    else:
+        console.emit(str(what))

@@ -1,0 +1,77 @@
+"""`prismdbg open`: what a capsule recorded, or a whole simulated job, on a screen to walk through. Runs nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.archive_keys import archive_keys, as_options
+from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.param_types import moment
+from prismdbg.errors import UsageError
+from prismdbg.job_graph.job_view import is_job, job_view
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.model.moment import Moment
+from prismdbg.render import console
+
+LONGEST_S = 600.0  # without a collective or a command
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|GRAPH")
+@RANK_OF_RUN
+@click.option(
+    "--cluster", type=click.Path(path_type=Path), metavar="YAML", help="The machines, for all ranks of a job."
+)
+@click.option("--at", type=moment, help="Where the cursor is at first, for instance 12.3. [default: the incident]")
+@click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
+@archive_keys
+def command(
+    capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int, keys: Keys
+) -> int:
+    """Look at CAPSULE, a folder or a packed file: its time line, collectives, stacks, and what the rank received.
+
+    Of an emulated RUN, or a GRAPH that `prismdbg graph build` made, all ranks are shown, as a map by mesh coordinates
+    from which one goes into each of them; with --rank that rank alone.
+
+    Nothing is run and nothing of the capsule is trusted. Where there is no terminal, prints the collectives, or the
+    ranks, as a table.
+    """
+    whole_job = rank is None and is_job(capsule)
+    if cluster is not None and not whole_job:
+        raise UsageError("--cluster is for all ranks of a job", hint="give an emulated RUN or a GRAPH, without --rank")
+    if web:
+        from prismdbg_tui.browser.server import serve
+
+        options = ["--cluster", str(cluster.absolute())] if cluster is not None else []
+        options += ["--at", str(at)] if at else []
+        options += as_options(keys)
+        shown = (capsule if whole_job else capsule_at(capsule, rank)).absolute()
+        return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if whole_job else "")
+    if whole_job:
+        return _all_ranks(capsule, cluster)
+    capsule = capsule_at(capsule, rank)
+    from prismdbg_tui import start
+
+    with opened(capsule, keys) as whole:
+        return start.look(whole, capsule.name or str(capsule), at)
+
+
+def _all_ranks(path: Path, cluster: Path | None) -> int:
+    from prismdbg_tui import start
+
+    view = job_view(path, cluster, console.say)
+
+    def into(rank: int, runs: bool) -> None:
+        with opened(capsule_at(path, rank)) as whole:
+            if runs:
+                start.debug(ReplayRequest(capsule=whole), whole.path.name, sys.stderr, LONGEST_S, above=True)
+            else:
+                start.look(whole, whole.path.name, above=True)
+
+    return start.overview(view, into)

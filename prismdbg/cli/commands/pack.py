@@ -1,0 +1,100 @@
+"""`prismdbg pack`: one file of a capsule, for oneself or for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.errors import UsageError
+from prismdbg.jobs.capture.secret_search import report
+from prismdbg.jobs.capture.share import masked, require_shareable
+from prismdbg.jobs.storage.pack import Seal, opened, pack
+from prismdbg.jobs.storage.sealed import ENCRYPTED_SUFFIX, Keys, signature_path
+from prismdbg.model.counted import counted
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: CAPSULE.tar.zst beside it.")
+@click.option("--share", is_flag=True, help="Search for secrets first, and refuse while one is kept in it.")
+@click.option("--redact", is_flag=True, help="With --share: mask what is found in files and received objects.")
+@click.option("--share-anyway", is_flag=True, help="Pack it for others with the secrets that are kept in it.")
+@click.option(
+    "--encrypt-to", multiple=True, metavar="RECIPIENT", help="Encrypt to this age or SSH public key, or a file of them."
+)
+@click.option("--sign", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this SSH key, beside the file.")
+@archive_keys
+def command(
+    capsule: Path,
+    output: Path | None,
+    share: bool,
+    redact: bool,
+    share_anyway: bool,
+    encrypt_to: tuple[str, ...],
+    sign: Path | None,
+    keys: Keys,
+) -> None:
+    """Make one tar.zst of CAPSULE, a folder or a packed file. Every byte is compared with the manifest on the way.
+
+    Without --share it is for yourself: it holds what CAPSULE holds, which `inspect --secrets` lists. With --share it
+    is searched for secrets by rules, which miss some, and nothing is made while one is kept in it. Memory of a process
+    checkpoint cannot be searched exhaustively: such a capsule is packed for others with --share-anyway only.
+
+    --redact changes the packed copy: where a masked value was used, a replay takes another way.
+
+    Prints the path of what was made. With --sign, the signature lies beside it, in PATH.sig.
+    """
+    if redact and not share:
+        raise UsageError("--redact is for a capsule that is shared", hint="give --share, too")
+    if share_anyway and (share or redact):
+        raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
+    suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if encrypt_to else "")
+    named = capsule.resolve().name.removesuffix(ENCRYPTED_SUFFIX).removesuffix(layout.PACKED_SUFFIX)
+    target = output or capsule.resolve().with_name(named + suffix)
+    with opened(capsule, keys) as whole:
+        with _chosen(whole, share=share, redact=redact) as packed:
+            size_bytes = _pack(packed, target, Seal(recipients=encrypt_to, key=sign))
+        kept = len(report(whole).kept) if share_anyway else 0
+    console.say(f"{console.size(whole.manifest.size_bytes)} packed into {console.size(size_bytes)}")
+    if share_anyway:
+        console.say(f"it holds {counted(kept, 'secret')} or places of one: prismdbg inspect --secrets")
+    elif whole.manifest.contains_raw_memory:
+        console.say("it holds the rank's raw memory: give it only to those who may see what the rank knew")
+    if sign is not None:
+        console.say(f"signed: {signature_path(target)}")
+    console.emit(str(target))
+
+
+@contextmanager
+def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]:
+    if not share:
+        yield capsule
+        return
+    if capsule.manifest.contains_raw_memory:
+        console.say(f"searching {console.size(capsule.manifest.size_bytes)}, the rank's raw memory among it")
+    found = report(capsule)
+    if found.unsearched:
+        console.say(
+            f"not searched whole: {counted(len(found.unsearched), 'part')}: prismdbg inspect --secrets lists them"
+        )
+    if not redact:
+        require_shareable(capsule, found)
+        yield capsule
+        return
+    with masked(capsule, found) as copy:
+        require_shareable(copy, report(copy))
+        if found.hits:
+            console.say(f"masked: {counted(len(found.hits), 'place')}; a replay that uses one takes another way")
+        yield copy
+
+
+def _pack(capsule: Capsule, target: Path, seal: Seal) -> int:
+    with console.byte_progress("packing", capsule.manifest.size_bytes) as progress:
+        return pack(capsule.path, target, progress, seal)

@@ -1,0 +1,76 @@
+"""`prismdbg plan`: what an emulation will take, said before it is begun."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.emulated_job import emulated_job
+from prismdbg.cli.options.param_types import seconds
+from prismdbg.emulate.plan import plan
+from prismdbg.emulate.request import EmulateRequest
+from prismdbg.render import console
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.report.sandbox_plan import Figure, Sandbox
+
+MOST_NAMED = 12
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@emulated_job(ranks_help="These would run.  [default: 0]")
+@click.option(
+    "--steps", type=click.IntRange(min=0), default=0, help="As in emulate.  [default: to its own end; with --classes 5]"
+)
+@click.option("--cluster", type=click.Path(path_type=Path), help="Read it, too, so that a mistake in it is found now.")
+@click.option("--peers", "rules", multiple=True, metavar="RULE", help="As in emulate, for the rank that is tried.")
+@click.option(
+    "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
+)
+@click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps to measure it.")
+@click.option("--timeout", type=seconds, default="10m", show_default=True, help="For that rank.")
+@click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
+@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    whole: EmulateRequest,
+    cluster: Path | None,
+    probe: bool,
+    as_json: bool,
+) -> None:
+    """Say how many ranks `prismdbg emulate` would run here, how long that takes, and how much storage and memory.
+
+    One rank is tried for two steps in a folder that goes away, unless --no-probe. Each figure says how it is known.
+    """
+    if cluster is not None:
+        cluster_file.read(cluster)
+    sandbox, figures = plan(whole, lambda text: console.say(f"prismdbg: {text}"), probe=probe)
+    if as_json:
+        console.emit_json({"ranks": list(sandbox.ranks), "figures": [asdict(figure) for figure in figures]})
+        return
+    rows = [(figure.what, _value(figure), str(figure.known), figure.why) for figure in figures]
+    console.emit(console.columns(("what", "how much", "known", "from"), rows, right=("how much",)))
+    console.emit(_named(whole.mesh, sandbox))
+
+
+def _named(mesh: Mesh, sandbox: Sandbox) -> str:
+    shown = [mesh.say(rank) for rank in sandbox.ranks[:MOST_NAMED]]
+    more = sandbox.count - len(shown)
+    return f"these run: {', '.join(shown)}" + (f", then {more:,} more" if more > 0 else "")
+
+
+def _value(figure: Figure) -> str:
+    if figure.value is None:
+        return "?"
+    if figure.unit == "B":
+        return console.size(round(figure.value))
+    if figure.unit == "s":
+        return _time(figure.value)
+    return f"{round(figure.value):,}"
+
+
+def _time(seconds_: float) -> str:
+    if seconds_ < 120:
+        return f"{seconds_:.2g} s" if seconds_ < 10 else f"{seconds_:.0f} s"
+    return f"{seconds_ / 60:.0f} min" if seconds_ < 7200 else f"{seconds_ / 3600:.1f} h"

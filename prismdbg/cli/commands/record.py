@@ -1,0 +1,96 @@
+"""`prismdbg record`: runs a job as it is, with every rank's collectives recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
+from prismdbg.cli.options.param_types import ranks as rank_list
+from prismdbg.cli.options.param_types import size
+from prismdbg.errors import UsageError
+from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
+from prismdbg.jobs.record.record import RecordRequest, record
+from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.render import console
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
+@click.option("--ranks", type=rank_list, help="Record only these: 0,2 or 0-3.  [default: all]")
+@click.option(
+    "--window", default="0", metavar="STEPS", help="Keep what ranks received in the last STEPS (or more), or all."
+)
+@click.option(
+    "--window-bytes", type=size, default="4GiB", show_default=True, help="Keep at most this much of it per rank."
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="STEPS",
+    help="Take an image of every rank that often: capsules begin there.  [default: never]",
+)
+@click.option(
+    "--trigger",
+    "triggers",
+    default=DEFAULT_TRIGGERS,
+    show_default=True,
+    help="Events that trigger an automatic capture: exception, nan, hang, signal, oom, slow; or none. hang=T: a "
+    "collective that waits for T, and for 3 times the longest of the job's last steps and pauses between collectives; "
+    "5 T while the rank it waits for computes or gets no CPU; 10 T at most. Until then the wait is called slow.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Make at most so many capsules of incidents.",
+)
+@MEMORY
+@MEMORY_CAP
+@click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
+@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    output: Path,
+    ranks: tuple[int, ...] | None,
+    window: str,
+    window_bytes: int,
+    checkpoint_every: int,
+    triggers: str,
+    keep: int,
+    memory: bool,
+    memory_cap: int,
+    python_kernels: bool,
+    job: tuple[str, ...],
+) -> int:
+    """Run COMMAND and record it into RUN: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`.
+
+    The script stays as it is. Exits with the job's own code. Without --window or --checkpoint-every only what
+    happened is recorded, not the values: enough for `why`, and for `capture` while the job runs.
+
+    With --memory-cap an allocation that would lift what the program itself holds above SIZE raises
+    torch.OutOfMemoryError. What the communication backend holds does not count.
+    """
+    policy = Policy(triggers=parse_triggers(triggers), checkpoint_every=checkpoint_every, keep=keep)
+    request = RecordRequest(
+        output=output,
+        command=job,
+        ranks=ranks or (),
+        window_steps=_window(window),
+        window_bytes=window_bytes,
+        native=not python_kernels,
+        memory=memory or memory_cap > 0,
+        memory_cap=memory_cap,
+        policy=policy,
+    )
+    return record(request, lambda text: console.say(f"prismdbg: {text}"))
+
+
+def _window(text: str) -> int:
+    if text == "all":
+        return -1
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"--window {text!r} is not a number of steps", hint="give a number, or all")
+    return int(text)

@@ -1,0 +1,234 @@
+"""`prismdbg replay`: a captured rank again, alone, every collective compared with the record."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.limit_options import limits
+from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.param_types import moment as moment_type
+from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.options.replay_chosen import Chosen, judged
+from prismdbg.cli.terminal.replay_script import replay_scripted
+from prismdbg.jobs.replay.compare import Verdict, require_inside, run_to_end
+from prismdbg.jobs.replay.replay import open_replay
+from prismdbg.jobs.replay.verdict import Outcome
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.model.moment import Moment
+from prismdbg.render import console
+from prismdbg.render.stop_text import source_lines
+from prismdbg.runtime.limits import Asked
+from prismdbg.session.story import render_story
+
+_CODES = {
+    Outcome.IDENTICAL: ExitCode.OK,
+    Outcome.DIVERGED: ExitCode.DIVERGED,
+    Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    Outcome.RANK_LOST: ExitCode.RANK_LOST,
+}
+_NO_VERDICT = (ExitCode.RANK_LOST, ExitCode.INCONCLUSIVE)
+OUTPUT_SHOWN_BYTES = 4000
+
+
+def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from prismdbg.script.schema import json_schema
+
+        console.emit_json(json_schema())
+        context.exit()
+
+
+@click.command()
+@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@RANK_OF_RUN
+@click.option(
+    "--runtime",
+    type=click.Choice(["docker", "local", "plain"]),
+    help="Where: a container, namespaces of this machine, a plain process.  [default: the best there is]",
+)
+@click.option("--until", type=moment_type, metavar="MOMENT", help="Stop there.")
+@click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Carry out the checks in this file.")
+@click.option("-x", "lines", metavar="FILE", help="Carry out debugger commands, a line each; - is standard input.")
+@click.option("--source", type=click.Path(path_type=Path), metavar="DIR", help="Use the files in DIR, as edited.")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="XML", help="Write the checks as JUnit.")
+@click.option("--strict", is_flag=True, help="Pickled objects that differ (a pid, a time) count, too.")
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for the whole replay.")
+@click.option("--bisect", is_flag=True, help="Exit as `git bisect run` wants it; needs --source.")
+@limits
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option(
+    "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
+    help="Print what a script can say, as a JSON Schema.",
+)  # fmt: skip
+@click.option(
+    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
+    help="Lay your own file where the capsule lacks one of credentials.",
+)  # fmt: skip
+@archive_keys
+def command(
+    capsule: Path,
+    rank: int | None,
+    runtime: str | None,
+    until: Moment | None,
+    script: Path | None,
+    lines: str | None,
+    source: Path | None,
+    junit: Path | None,
+    strict: bool,
+    allow_writes: bool,
+    timeout: float,
+    bisect: bool,
+    as_json: bool,
+    with_files: tuple[str, ...],
+    keys: Keys,
+    limits: Asked,
+) -> int:
+    """Run the rank in CAPSULE again, from the start to the end moment, with no network, no peers and no capabilities,
+    and compare every collective with the record.
+
+    Exits 0 when the replay is identical to the recorded run up to the end moment, 5 when it diverged, 7 when it is
+    inconclusive: nothing was compared, or the record does not say enough. Exits 3 for a bad capsule, 4 when this
+    machine lacks something, 6 when the process died, 124 when the time is over. With --script it exits 1 when an
+    expectation failed. With --source, where the program may leave the record: 0 when the incident does not happen
+    again, 1 when it does, 7 when that cannot be decided.
+
+    With --bisect, as `git bisect run` wants it: 125, which skips the commit, when the program fails otherwise or
+    the replay is inconclusive; 128, which ends the search, for wrong usage, --bisect without --source among it.
+    """
+    chosen = Chosen(
+        capsule=capsule,
+        runtime=runtime or "",
+        until=until,
+        script=script,
+        lines=lines,
+        source=source,
+        junit=junit,
+        strict=strict,
+        allow_writes=allow_writes,
+        bound_s=timeout,
+        bisect=bisect,
+        as_json=as_json,
+        with_files=with_files,
+        keys=keys,
+        limits=limits,
+    )
+    chosen.check()
+    return judged(lambda: _replayed(chosen, rank)) if bisect else _replayed(chosen, rank)
+
+
+def _replayed(chosen: Chosen, rank: int | None) -> int:
+    chosen = replace(chosen, capsule=capsule_at(chosen.capsule, rank))
+    if chosen.is_scripted:
+        return replay_scripted(chosen)
+    return _compare(chosen) if chosen.lines is None else _by_lines(chosen, chosen.lines)
+
+
+def _by_lines(chosen: Chosen, name: str) -> int:
+    from prismdbg.cli.terminal.replay_lines import read_lines, replay_lines
+
+    lines = read_lines(name)
+    with opened(chosen.capsule, chosen.keys) as whole:
+        return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=_say)
+
+
+def _compare(chosen: Chosen) -> int:
+    capsule = chosen.capsule
+    with opened(capsule, chosen.keys) as whole:
+        require_inside(whole, chosen.until)
+        with open_replay(chosen.request(whole), _say) as live:
+            verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
+            output = live.output.text()
+            place = live.runtime
+        kept = _keep_output(capsule, output)
+        incident = whole.manifest.incident.text
+    if chosen.as_json:
+        console.emit_json({**_json(verdict, output, place), "output_kept_at": str(kept) if kept else None})
+    else:
+        _print(verdict, output, incident)
+        if kept:
+            console.say(f"its whole output: {kept}")
+    code = _CODES[verdict.outcome]
+    return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
+
+
+def _keep_output(capsule: Path, output: str) -> Path | None:
+    """Beside the capsule, for the session's folder goes; None where nothing was written or that place is read-only.
+
+    Never through a link, and never into a file that is there already: whoever may write beside the capsule could have
+    put it there."""
+    kept = capsule.parent / f"{capsule.name}.output"
+    if not output:
+        return None
+    try:
+        kept.unlink(missing_ok=True)
+        descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        _say(f"the rank's output is not kept: {kept}: {error.strerror}")
+        return None
+    with os.fdopen(descriptor, "w") as file:
+        file.write(output)
+    return kept
+
+
+def _say(text: str) -> None:
+    console.say(f"prismdbg: {text}")
+
+
+def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
+    return {
+        "outcome": verdict.outcome,
+        "why": verdict.why or None,
+        "strength": {**asdict(verdict.strength), "thin": verdict.strength.is_thin},
+        "summary": verdict.summary,
+        "moment": verdict.moment,
+        "went_on_to": verdict.went_on_to or None,
+        "runtime": runtime,
+        "tally": verdict.tally,
+        "story": verdict.story,
+        "source": verdict.source,
+        "raised": verdict.raised,
+        "states": verdict.states,
+        "synthesized": verdict.synthesized,
+        "notes": verdict.notes,
+        "exit_code": verdict.exit_code,
+        "elapsed_ns": verdict.elapsed_ns,
+        "output": output,
+    }
+
+
+def _print(verdict: Verdict, output: str, incident: str) -> None:
+    if output:
+        console.say("the rank's own output:")
+        for line in output[-OUTPUT_SHOWN_BYTES:].splitlines():
+            console.say(f"  | {line}")
+    tally = verdict.tally
+    if verdict.story is not None:
+        console.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
+    else:
+        console.emit(verdict.summary)
+    if verdict.outcome in (Outcome.IDENTICAL, Outcome.INCONCLUSIVE):
+        console.say(f"recorded as: {incident}")
+    for note in verdict.notes:
+        console.say(note)
+    if tally.get("again"):
+        console.say(
+            "emulated: the peers' answers are synthesized, as they were when it ran; values hold for this run alone"
+        )
+    if tally.get("object_notes"):
+        console.say(f"{tally['object_notes']} pickled objects differ, as a pid or a time does; --strict counts them")
+    if tally.get("synthesized"):
+        console.say(
+            f"{tally['synthesized']} answers were synthesized: nothing was recorded there; what follows rests on them"
+        )
+    for state in verdict.states:
+        console.say(
+            f"parameters at {state['moment']}: {state['actual']} {'=' if state['equal'] else '!='} {state['expected']}"
+        )

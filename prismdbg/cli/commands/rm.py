@@ -1,0 +1,82 @@
+"""`prismdbg rm`: removes runs and capsules, or what exceeds a quota, or old environment images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.param_types import size
+from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
+from prismdbg.jobs.storage import inventory
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N capsules of each folder.", metavar="N")
+@click.option("--keep-bytes", type=size, help="Keep the newest capsules of each folder that fit into this.")
+@click.option(
+    "--environments", is_flag=True, help="Remove container images, all but the newest, or the newest --keep N."
+)
+@click.option("--force", is_flag=True, help="Also remove a run whose job still lives.")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, remove nothing.")
+def command(
+    paths: tuple[Path, ...],
+    keep: int | None,
+    keep_bytes: int | None,
+    environments: bool,
+    force: bool,
+    dry_run: bool,
+) -> None:
+    """Remove each of PATHS, a run or a capsule. Nothing else is ever removed.
+
+    With --keep or --keep-bytes PATHS are folders, and the oldest capsules in them go until the rest fits; the
+    newest always stays. --environments takes no PATHS: replays in Docker made these images, and make them again.
+    """
+    if environments:
+        if paths or keep_bytes is not None:
+            raise click.UsageError("--environments goes with --keep and --dry-run only")
+        _remove_environments(keep or 1, dry_run)
+        return
+    if not paths:
+        raise click.UsageError("say what to remove: PATHS, or --environments")
+    remove_dead_sockets()
+    if keep is None and keep_bytes is None:
+        items = [_described(path) for path in paths]
+    else:
+        quota = inventory.Quota(count=keep, size_bytes=keep_bytes)
+        items = [item for folder in paths for item in inventory.excess(inventory.find(folder), quota)]
+    for item in items:
+        if not dry_run:
+            inventory.remove(item.path, force=force)
+        console.emit(f"{item.path}  {console.size(item.size_bytes)}")
+    total = console.size(sum(item.size_bytes for item in items))
+    console.say(f"{'would free' if dry_run else 'freed'} {total}")
+
+
+def _described(path: Path) -> inventory.Item:
+    item = inventory.describe(path)
+    if item is None:
+        raise click.UsageError(f"{path} is neither a run nor a capsule: `prismdbg list` says what there is")
+    return item
+
+
+def _remove_environments(keep: int, dry_run: bool) -> None:
+    """Sizes first: removing takes minutes, and each must be made again where it is needed."""
+    from prismdbg.jobs.replay.environment_images import environment_images, remove_images
+
+    images = environment_images()
+    old = images[: max(len(images) - keep, 0)]
+    total = console.size(sum(image.size_bytes for image in old))
+    console.say(f"{len(images)} environment images; {len(old)} of them, the oldest, with {total} of files, may go")
+    if dry_run:
+        for image in old:
+            console.emit(f"{image.tag}  {console.size(image.size_bytes)}")
+        return
+    remove_images(
+        old,
+        lambda image, went: console.emit(
+            f"{image.tag}  {console.size(image.size_bytes)}{'' if went else '  stays: a container stands on it'}"
+        ),
+    )

@@ -1,0 +1,32 @@
+"""`prismdbg setup`: what is built once per machine."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.record.setup import set_up
+from prismdbg.render import console
+
+
+@click.command()
+@click.option("--python", default=sys.executable, show_default="this one", metavar="PYTHON", help="The job's Python.")
+@click.option("--strict", is_flag=True, help="Exit 4 when something could not be built.")
+@click.option("--json", "as_json", is_flag=True, help="Print what there is as JSON.")
+def command(python: str, strict: bool, as_json: bool) -> int:
+    """Build the native recorder for the job's Python and torch, and the CRIU bundle. Quick when both are there.
+
+    What cannot be built is said with what prismdbg does instead; `prismdbg doctor` says more.
+    """
+    parts = set_up(python, lambda text: console.say(f"prismdbg: {text}"))
+    if as_json:
+        listed = [{"name": p.name, "place": p.place, "lacking": p.lacking, "instead": p.instead} for p in parts]
+        console.emit_json({"parts": listed})
+    for part in parts:
+        if part.lacking:
+            console.say(f"lacking: {part.name}: {part.lacking}; {part.instead}")
+        elif not as_json:
+            console.emit(f"{part.name}  {part.place}")
+    return ExitCode.LACKING if strict and any(part.lacking for part in parts) else ExitCode.OK

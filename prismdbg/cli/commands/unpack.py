@@ -1,0 +1,43 @@
+"""`prismdbg unpack`: a capsule of a packed file, nothing in it trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from prismdbg.capsule import layout
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.param_types import size
+from prismdbg.jobs.storage.archive_reader import Limits
+from prismdbg.jobs.storage.pack import read_manifest, unpack
+from prismdbg.jobs.storage.sealed import ENCRYPTED_SUFFIX, Keys
+from prismdbg.model.counted import counted
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE without .tar.zst, beside it.")
+@click.option("--max-size", type=size, help="Refuse what holds more than this. Default: what the disk has free.")
+@archive_keys
+def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -> None:
+    """Make a capsule folder of FILE, which `prismdbg pack` made.
+
+    Prints the path of what was made. A file that is damaged or hostile gives one error, exit code 3, and leaves
+    nothing behind. Says who signed it, where it is signed.
+    """
+    target = output or _default_target(file)
+    total_bytes = read_manifest(file, replace(keys, say=lambda _: None)).size_bytes
+    with console.byte_progress("unpacking", total_bytes) as progress:
+        capsule = unpack(file, target, Limits(total_bytes=max_size), progress, keys)
+    console.say(f"{counted(len(capsule.manifest.files), 'file')}, {console.size(total_bytes)}")
+    console.emit(str(target))
+
+
+def _default_target(file: Path) -> Path:
+    name = file.name.removesuffix(ENCRYPTED_SUFFIX)
+    if not name.endswith(layout.PACKED_SUFFIX):
+        raise click.UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}: say with -o where to unpack it")
+    return file.with_name(name.removesuffix(layout.PACKED_SUFFIX))

@@ -1,0 +1,55 @@
+"""`prismdbg why`: what went wrong in a run, from its logs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.render import console
+
+_COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@archive_keys
+def command(run: Path, as_json: bool, keys: Keys) -> None:
+    """Show what went wrong in RUN, the surest first: who raised or died, who never came and where it stands, whose
+    calls do not match, who sent the first NaN, for whom the others wait. Reads the logs of the ranks, while the job
+    runs or after, and the stacks that were taken at a hang. A CAPSULE, a folder or a packed file, holds the log of one
+    rank.
+
+    certain: the logs show it. likely: it explains them. hint: worth a look.
+    """
+    remove_dead_sockets()
+    diagnosis = diagnose(gather(run, keys))
+    if as_json:
+        console.emit_json({"run": str(run), **diagnosis.to_json()})
+        return
+    _show(diagnosis, Console(highlight=False, soft_wrap=True))
+
+
+def _show(diagnosis: Diagnosis, terminal: Console) -> None:
+    if not diagnosis.verdicts:
+        terminal.print(diagnosis.summary)
+    for verdict in diagnosis.verdicts:
+        terminal.print(_heading(verdict))
+        for line in verdict.lines:
+            terminal.print(Text(f"    {console.plain(line)}"))
+    for line in diagnosis.missing:
+        terminal.print(Text(f"missing: {console.plain(line)}", style="dim"))
+
+
+def _heading(verdict: Verdict) -> Text:
+    certainty = Text(f"{verdict.certainty}: ", style=_COLORS[verdict.certainty])
+    return certainty.append(console.plain(verdict.text), style="bold")

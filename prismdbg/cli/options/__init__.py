@@ -1,0 +1,1 @@
+"""Options that several subcommands have, and values as people write them."""

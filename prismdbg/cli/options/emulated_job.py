@@ -1,0 +1,101 @@
+"""What `prismdbg emulate` and `prismdbg plan` are asked alike: the whole job, and which of its ranks run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prismdbg.cli.options.param_types import ranks as rank_list
+from prismdbg.emulate.request import USUAL_STEPS, EmulateRequest
+from prismdbg.jobs.record.launch_line import parse
+from prismdbg.settings.emulation import Rule
+from prismdbg.simulate.graph.class_finder import DEFAULT_CHECKS
+from prismdbg.simulate.graph.mesh import LARGEST_WORLD, Mesh
+
+Command = Callable[..., Any]
+
+
+def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
+    """Adds --world, --mesh, --ranks, --classes, --checks. With the command's own steps, rules, ranks_per_node, timeout
+    and job they arrive as `whole`, a request without an output folder."""
+    options = (
+        click.option(
+            "--world",
+            type=click.IntRange(1, LARGEST_WORLD),
+            metavar="N",
+            help="Ranks of the whole job.  [default: torchrun's, else the mesh's]",
+        ),
+        click.option(
+            "--mesh",
+            required=True,
+            metavar="AXES",
+            help="The mesh's axes with their sizes, as in pp=16,dp=64,tp=8: the last one has adjacent ranks.",
+        ),
+        click.option("--ranks", type=rank_list, help=ranks_help),
+        click.option(
+            "--classes",
+            is_flag=False,
+            flag_value="",
+            metavar="[AXES]",
+            help="One of each class of ranks; AXES: along which they differ, where that is known.",
+        ),
+        click.option(
+            "--checks",
+            type=click.IntRange(min=0),
+            default=DEFAULT_CHECKS,
+            show_default=True,
+            help="With --classes: at most so many second members run, too, and must do the same.",
+        ),
+    )
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def called(
+            *,
+            world: int | None,
+            mesh: str,
+            ranks: tuple[int, ...] | None,
+            classes: str | None,
+            checks: int,
+            steps: int,
+            rules: tuple[str, ...],
+            ranks_per_node: int,
+            timeout: float,
+            job: tuple[str, ...],
+            **others: Any,
+        ) -> Any:
+            axes = Mesh.parse(mesh)
+            whole = EmulateRequest(
+                output=Path("not-made"),
+                command=job,
+                world=world or parse(job).world or axes.world,
+                mesh=axes,
+                ranks=ranks or (0,),
+                classes=_class_axes(classes, ranks),
+                checks=checks,
+                steps=steps or (USUAL_STEPS if classes is not None else 0),
+                rules=tuple(Rule.parse(rule) for rule in rules),
+                per_node=ranks_per_node,
+                bound_s=timeout,
+            )
+            return command(whole=whole, **others)
+
+        added: Command = called
+        for option in reversed(options):
+            added = option(added)
+        return added
+
+    return add
+
+
+def _class_axes(text: str | None, ranks: tuple[int, ...] | None) -> tuple[str, ...] | None:
+    """None where ranks are run by number."""
+    if text is None:
+        return None
+    if ranks is not None:
+        raise click.UsageError("--ranks and --classes: give one of them")
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,49 @@
+"""Options of the commands that replay: how much of this machine the replay may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from prismdbg.cli.options.param_types import size
+from prismdbg.runtime.limits import OPTIONS, Asked
+
+_USUAL = "[default: half of this machine, or twice what the recorded rank held and 4 GiB]"
+
+
+def limits(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options; `command` gets them as `limits`."""
+
+    @wraps(command)
+    def limited(
+        *arguments: Any,
+        limit_memory: int | None,
+        limit_pids: int | None,
+        limit_shm: int | None,
+        limit_disk: int | None,
+        **others: Any,
+    ) -> Any:
+        asked = Asked(memory_bytes=limit_memory, processes=limit_pids, shared_bytes=limit_shm, disk_bytes=limit_disk)
+        return command(*arguments, limits=asked, **others)
+
+    for name, kind, metavar, text in reversed(_ALL):
+        limited = click.option(OPTIONS[name], type=kind, metavar=metavar, help=text)(limited)
+    return limited
+
+
+def _room(text: str) -> int:
+    found = size(text)
+    if found < 1 << 20:
+        raise click.BadParameter(f"{text!r} is too little to run in: give at least 1MiB")
+    return found
+
+
+_ALL: tuple[tuple[str, Any, str, str], ...] = (
+    ("memory", _room, "SIZE", f"Maximum memory of the replay.  {_USUAL}"),
+    ("pids", click.IntRange(min=16), "N", "Maximum number of processes and threads.  [default: 4096]"),
+    ("shm", _room, "SIZE", "Size of /dev/shm.  [default: as memory, at most 16GiB]"),
+    ("disk", _room, "SIZE", "Maximum size of the output, and of any file.  [default: half of what is free]"),
+)

@@ -1,0 +1,16 @@
+"""Options of `prismdbg record` and `prismdbg emulate`: a real rank and an emulated one are traced and capped alike."""
+
+from __future__ import annotations
+
+import click
+
+from prismdbg.cli.options.param_types import size
+
+MEMORY = click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
+MEMORY_CAP = click.option(
+    "--memory-cap",
+    type=size,
+    default="0",
+    metavar="SIZE",
+    help="A rank that allocates more is out of memory.  [default: none]",
+)

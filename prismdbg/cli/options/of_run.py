@@ -1,0 +1,17 @@
+"""Where a CAPSULE is asked for a RUN will do, with --rank: the capsule of that rank, found or made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.jobs.rank_capsule import capsule_of
+from prismdbg.render import console
+
+RANK_OF_RUN = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Which rank, of a RUN.")
+
+
+def capsule_at(path: Path, rank: int | None) -> Path:
+    """What was chosen, or made, is said."""
+    return capsule_of(path, rank, lambda text: console.say(f"prismdbg: {text}"))

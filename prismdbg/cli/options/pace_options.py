@@ -1,0 +1,78 @@
+"""Options of `prismdbg emulate` that let peers come when they would."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from prismdbg.cli.options.param_types import share
+from prismdbg.emulate.pacing import PaceRequest
+from prismdbg.emulate.request import EmulateRequest
+from prismdbg.jobs.storage.pass_errors import Passed
+from prismdbg.model.counted import counted
+from prismdbg.render import console
+from prismdbg.settings.emulation import ClockKind
+from prismdbg.simulate.cluster import cluster_file
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS = (
+    click.option(
+        "--pace",
+        "clock",
+        type=click.Choice([kind.value for kind in ClockKind]),
+        help="Peers come when the simulated job says, on this clock; the ranks run again until both agree.",
+    ),
+    click.option("--cluster", type=click.Path(path_type=Path), help="With --pace: the machines, as YAML."),
+    click.option(
+        "--until", type=share, default="1%", show_default=True, help="With --pace: end when they differ by no more."
+    ),
+    click.option(
+        "--passes",
+        type=click.IntRange(1),
+        default=4,
+        show_default=True,
+        help="With --pace: run the ranks again so often, at most.",
+    ),
+    click.option("--alike", metavar="AXES", help="With --pace: ranks that differ along these axes only do the same."),
+)
+
+
+def pace_options(command: F) -> F:
+    """Adds them; they arrive as `clock`, `cluster`, `until`, `passes` and `alike`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def pace_request(
+    request: EmulateRequest, clock: str | None, cluster: Path | None, until: float, passes: int, alike: str | None
+) -> PaceRequest | None:
+    """None where peers are there at once."""
+    if clock is None:
+        if cluster is not None or alike is not None:
+            raise click.UsageError("--cluster and --alike go with --pace wall or --pace virtual")
+        return None
+    if cluster is None:
+        raise click.UsageError("--pace needs --cluster: `prismdbg calibrate -o cluster.yaml` measures one")
+    return PaceRequest(
+        emulate=request,
+        cluster=cluster_file.read(cluster),
+        clock=ClockKind(clock),
+        until=until,
+        passes=passes,
+        alike=tuple(name.strip() for name in (alike or "").split(",") if name.strip()),
+    )
+
+
+def end_unconverged(passed: Passed) -> NoReturn:
+    """Says what is left of the difference; everything is kept."""
+    passes = counted(passed.passes, "pass", "passes")
+    console.say(
+        f"prismdbg: not converged after {passes}: {passed.left}; all passes are in RUN/passes. More steps (--steps), "
+        "more --passes or a quieter machine make it steadier"
+    )
+    sys.exit(1)

@@ -1,0 +1,112 @@
+"""What was asked of `prismdbg replay`, and which of it goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import Defect, Divergence, PrismError, UsageError
+from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.replay.replay_plan import with_files
+from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
+from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
+from prismdbg.model.moment import Moment
+from prismdbg.render import console
+from prismdbg.runtime.limits import USUAL, Asked
+from prismdbg.script.fix import CAN_RECUR
+
+PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The options. `lines`: the file of -x."""
+
+    capsule: Path
+    runtime: str
+    until: Moment | None
+    script: Path | None
+    lines: str | None
+    source: Path | None
+    junit: Path | None
+    strict: bool
+    allow_writes: bool
+    bound_s: float
+    bisect: bool
+    as_json: bool
+    with_files: tuple[str, ...] = ()
+    keys: Keys = NO_KEYS
+    limits: Asked = USUAL
+
+    @property
+    def is_scripted(self) -> bool:
+        return self.lines is None and (self.script is not None or self.source is not None)
+
+    def check(self) -> None:
+        """`UsageError` for what does not go together."""
+        if self.script is not None and self.lines is not None:
+            raise UsageError("--script and -x are two ways to say what to do", hint="give one of them")
+        if self.junit is not None and self.script is None:
+            raise UsageError("--junit reports the checks of a script", hint="give --script, too")
+        if self.lines is not None and self.as_json:
+            raise UsageError("-x prints as the debugger does", hint="--script gives JSON")
+        more = self.script is not None or self.lines is not None or self.source is not None
+        if more and self.until is not None:
+            raise UsageError("--until is for a replay without more", hint="`run_to` in a script, until with -x")
+        if self.bisect:
+            self._check_bisect()
+
+    def _check_bisect(self) -> None:
+        """What would give one and the same answer for every commit is no verdict."""
+        if self.lines is not None:
+            raise UsageError("-x gives no verdict of a commit", hint="--script says what must hold")
+        if self.source is None and self.runtime != PLAIN:
+            raise UsageError(
+                "--bisect without --source replays the captured program, whichever commit is checked out",
+                hint="--source . lays the files that are checked out over the captured ones",
+            )
+
+    def check_incident(self, manifest: Manifest) -> None:
+        """`UsageError` where no commit could ever be bad."""
+        if self.bisect and self.source is not None and self.script is None and manifest.incident.kind not in CAN_RECUR:
+            raise UsageError(
+                f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
+                "every commit would be good",
+                hint="--script says what must hold",
+            )
+
+    def request(self, capsule: Capsule) -> ReplayRequest:
+        return ReplayRequest(
+            capsule=capsule,
+            runtime=self.runtime,
+            allow_writes=self.allow_writes,
+            strict=self.strict,
+            with_files=with_files(capsule, self.with_files),
+            limits=self.limits,
+            overlay=make_overlay(capsule, self.source) if self.source is not None else None,
+        )
+
+
+def cannot_tell(error: PrismError) -> bool:
+    """Whether it says nothing of the code: it cannot run, the capsule is bad, the machine lacks something, time is
+    over. Wrong usage is no such thing: it is the same for every commit."""
+    return isinstance(error, NothingMatches) or not isinstance(error, UsageError | Divergence)
+
+
+def judged(run: Callable[[], int]) -> int:
+    """The exit code of `run` as `git bisect run` is to take it: whatever is no verdict becomes 125. `UsageError` is
+    left to the command line, which makes 128 of it: there git stops."""
+    try:
+        return run()
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        why = error if isinstance(error, PrismError) else Defect.of(error)
+        if not cannot_tell(why):
+            raise
+        console.say(f"prismdbg: cannot tell: {why}")
+        return ExitCode.CANNOT_TELL

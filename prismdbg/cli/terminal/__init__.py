@@ -1,0 +1,1 @@
+"""The line debugger and what else stays in a terminal."""

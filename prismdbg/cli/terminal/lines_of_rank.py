@@ -1,0 +1,33 @@
+"""The line debugger on a rank that stands: commands in, what came of them on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from prismdbg.cli.terminal.passing_line import PassingLine
+from prismdbg.cli.terminal.program import LiveProgram
+from prismdbg.cli.terminal.repl import Tell, run_repl
+from prismdbg.debugger.debugger import Debugger, Settings, debug
+from prismdbg.debugger.time_travel import Travel
+
+
+def by_lines(
+    travel: Travel,
+    lines: Iterable[str],
+    *,
+    bound_s: float,
+    echo: bool,
+    patient: bool = False,
+    strict: bool = False,
+    passing: PassingLine | None = None,
+) -> int:
+    """The line debugger on stdout; its exit code."""
+    program = LiveProgram(travel)
+
+    def make(tell: Tell) -> Debugger:
+        return debug(travel, tell, settings=Settings(bound_s=bound_s), how_it_ended=program.how_it_ended)
+
+    return run_repl(
+        make, lines, sys.stdout, program=program, echo=echo, patient=patient, strict=strict, passing=passing
+    )

@@ -1,0 +1,41 @@
+"""`replay -x FILE`: the debugger's commands from a file, a line each; a wrong one is refused before the start."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from prismdbg.cli.terminal.lines_of_rank import by_lines
+from prismdbg.debugger.time_travel import open_travel
+from prismdbg.errors import UsageError
+from prismdbg.jobs.replay.replay import ReplayRequest, Say
+from prismdbg.session.line import parse_line
+
+MAX_BYTES = 1 << 20
+
+
+def read_lines(name: str) -> list[str]:
+    """`-` is standard input. Empty lines and those that begin with # are left out."""
+    try:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if name == "-" else Path(name).read_bytes()
+        lines = data.decode("utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8: byte {error.start}") from None
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{name} has more than {MAX_BYTES} bytes")
+    wanted = [(number, line.strip()) for number, line in enumerate(lines, 1)]
+    wanted = [(number, line) for number, line in wanted if line and not line.startswith("#")]
+    for number, line in wanted:
+        try:
+            parse_line(line)
+        except UsageError as error:
+            raise UsageError(f"{name}:{number}: {error}", hint=error.hint) from None
+    return [line for _, line in wanted]
+
+
+def replay_lines(request: ReplayRequest, lines: list[str], *, bound_s: float, say: Say) -> int:
+    """The exit code says what came of it: a line that could not be carried out makes it a failure."""
+    with open_travel(request, say) as travel:
+        return by_lines(travel, lines, bound_s=bound_s, echo=True, strict=True)

@@ -1,0 +1,207 @@
+"""What `replay --script` and `replay --source` print, and the exit codes that they end with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.replay_chosen import Chosen, cannot_tell
+from prismdbg.errors import PrismError
+from prismdbg.jobs.replay.source_overlay import Overlay
+from prismdbg.jobs.replay.verdict import Outcome as Compared
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.model.counted import counted
+from prismdbg.model.moment import Moment
+from prismdbg.render import console
+from prismdbg.render.answer_text import answer_text
+from prismdbg.script.findings import Ending, Finding, Findings, Outcome
+from prismdbg.script.fix import FixVerdict, Judgement
+from prismdbg.script.junit import junit, write_junit
+from prismdbg.script.language import NO_SCRIPT
+from prismdbg.script.reader import read_file
+from prismdbg.script.scripted import Scripted, run_scripted
+from prismdbg.session.story import render_story
+
+MAX_NAMED = 8
+_FIX_CODES = {Judgement.GONE: ExitCode.OK, Judgement.UNKNOWN: ExitCode.INCONCLUSIVE}
+_MARKS = {Outcome.HELD: "held     ", Outcome.FAILED: "FAILED   ", Outcome.UNDECIDED: "undecided"}
+
+
+def look_command(capsule: Path, moment: Moment | None) -> str:
+    """What opens the replay there."""
+    return shlex.join(["prismdbg", "debug", str(capsule), *(["--at", str(moment)] if moment is not None else [])])
+
+
+def exit_code(result: Scripted, *, scripted: bool, bisect: bool) -> int:
+    """A check that failed decides, then what kept others from being decided. With --bisect 125 where the code could
+    not be judged: it fails otherwise than the incident, or did not come far enough."""
+    findings, fix = result.findings, result.fix
+    looked_at = [check for check in findings.failed if check.hits]
+    if bisect and not looked_at and _cannot_tell(findings, fix):
+        return ExitCode.CANNOT_TELL
+    if findings.failed:
+        return ExitCode.FAILED
+    match findings.ending:
+        case Ending.DIVERGED:
+            return ExitCode.DIVERGED
+        case Ending.TIMEOUT:
+            return ExitCode.TIMEOUT
+        case Ending.LOST if result.verdict is None or result.verdict.outcome is Compared.RANK_LOST:
+            return _lost(fix, bisect)
+        case Ending.INCONCLUSIVE:
+            return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
+    if fix is not None and not scripted:
+        return _FIX_CODES.get(fix.judgement, ExitCode.FAILED)
+    return ExitCode.OK
+
+
+def _lost(fix: FixVerdict | None, bisect: bool) -> int:
+    if fix is not None and fix.judgement is Judgement.RECURS:
+        return ExitCode.FAILED
+    return ExitCode.CANNOT_TELL if bisect else ExitCode.RANK_LOST
+
+
+def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
+    if findings.ending in (Ending.TIMEOUT, Ending.NOT_STARTED, Ending.BROKEN):
+        return True
+    return fix is not None and fix.judgement in (Judgement.OTHER, Judgement.UNKNOWN)
+
+
+def replay_scripted(chosen: Chosen) -> int:
+    """Reads the script before anything starts; the JUnit file is written however it ends."""
+    script = read_file(chosen.script) if chosen.script is not None else NO_SCRIPT
+    bound_s = min(chosen.bound_s, script.time_limit.value)
+    result = Scripted()
+    result.findings.announce(script)
+    overlay: Overlay | None = None
+    try:
+        with opened(chosen.capsule, chosen.keys) as whole:
+            chosen.check_incident(whole.manifest)
+            request = chosen.request(whole)
+            if (overlay := request.overlay) is not None:
+                say_overlay(overlay)
+            run_scripted(request, script, result, bound_s=bound_s, say=lambda text: console.say(f"prismdbg: {text}"))
+        code = exit_code(result, scripted=chosen.script is not None, bisect=chosen.bisect)
+    except PrismError as error:
+        result.findings.cut_short = result.findings.cut_short or str(error)
+        if not (chosen.bisect and cannot_tell(error)):
+            raise
+        console.say(f"prismdbg: cannot tell: {error}")
+        code = ExitCode.CANNOT_TELL
+    finally:
+        if chosen.junit is not None:
+            report(chosen.junit, result.findings, chosen.capsule, result.elapsed_s)
+    if chosen.as_json:
+        console.emit_json(to_json(result, code, overlay))
+    else:
+        show(result, chosen.capsule)
+    return code
+
+
+def to_json(result: Scripted, code: int, overlay: Overlay | None) -> dict[str, Any]:
+    findings, verdict = result.findings, result.verdict
+    return {
+        "exit": code,
+        "ending": findings.ending,
+        "reached": str(findings.reached) if findings.reached is not None else None,
+        "cut_short": findings.cut_short or None,
+        "checks": [check.to_json() for check in findings.checks],
+        "places": [place.to_json() for place in findings.places],
+        "records": [record.to_json() for record in findings.records],
+        "notes": [*findings.notes, *(verdict.notes if verdict is not None else ())],
+        "outcome": verdict.outcome if verdict is not None else None,
+        "why": (verdict.why or None) if verdict is not None else None,
+        "story": verdict.story if verdict is not None else None,
+        "fix": result.fix.to_json() if result.fix is not None else None,
+        "source": _overlay_json(overlay) if overlay is not None else None,
+        "runtime": result.runtime,
+        "elapsed_s": result.elapsed_s,
+        "output": result.output,
+    }
+
+
+def _overlay_json(overlay: Overlay) -> dict[str, Any]:
+    return {
+        "folder": str(overlay.folder),
+        "seen_as": str(overlay.seen_as),
+        "replaced": sorted(overlay.replaced),
+        "added": sorted(overlay.added),
+        "unchanged": overlay.unchanged,
+        "unmatched": list(overlay.unmatched),
+    }
+
+
+def say_overlay(overlay: Overlay) -> None:
+    """Which of the user's files are used, and which are not."""
+    unchanged = counted(overlay.unchanged, "file")
+    console.say(f"prismdbg: {overlay.folder} stands for {overlay.seen_as}: {unchanged} as captured")
+    for title, names in (
+        ("replaced", sorted(overlay.replaced)),
+        ("added", sorted(overlay.added)),
+        ("not the program's, left out", overlay.unmatched),
+    ):
+        if names:
+            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+            console.say(f"  {title}: {', '.join(names[:MAX_NAMED])}{more}")
+    if overlay.is_empty:
+        console.say("  nothing differs from what was captured: this is the recorded program")
+
+
+def show(result: Scripted, capsule: Path) -> None:
+    """Data on stdout: one line a check and a record, and what the whole came to."""
+    findings = result.findings
+    for check in findings.checks:
+        _show_check(check, capsule)
+    for place in findings.places:
+        found = answer_text(place.answer) if place.answer is not None else f"not found: {place.why}"
+        console.emit(f"back to    {place.name}: {found}")
+    for record in findings.records:
+        console.emit(f"recorded   {record.name} at {record.moment}: {record.text}{_assumed(record.assumed)}")
+    for note in findings.notes:
+        console.say(note)
+    verdict = result.verdict
+    if verdict is not None and verdict.story is not None:
+        console.say(render_story(verdict.story))
+    elif verdict is not None:
+        console.say(verdict.summary)
+    for note in verdict.notes if verdict is not None else ():
+        console.say(note)
+    if result.fix is not None:
+        console.emit(result.fix.text)
+    if findings.checks:
+        console.emit(_summary(findings))
+
+
+def _show_check(check: Finding, capsule: Path) -> None:
+    at = f" at {check.moment}" if check.moment is not None else ""
+    times = f" ({check.hits} times)" if check.kind == "expect" and check.hits > 1 else ""
+    console.emit(f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}")
+    if check.outcome is Outcome.FAILED:
+        lines = [f"{check.place}: {check.text}", check.message]
+        lines += [f"stop: {check.stop}"] if check.stop else []
+        lines += [f"  {name} = {value}" for name, value in check.values.items()]
+        lines += [f"look there: {look_command(capsule, check.moment)}"]
+        console.emit("\n".join(f"           {line}" for text in lines for line in text.splitlines()))
+
+
+def _assumed(assumed: bool) -> str:
+    return "  [rests on synthesized peers]" if assumed else ""
+
+
+def _summary(findings: Findings) -> str:
+    held = len(findings.checks) - len(findings.failed) - len(findings.undecided)
+    parts = [f"{held} held", f"{len(findings.failed)} failed"]
+    if findings.undecided:
+        why = findings.cut_short or str(findings.ending)
+        parts.append(f"{len(findings.undecided)} undecided: {why}")
+    return f"{', '.join(parts)}; the replay came to {findings.reached}"
+
+
+def report(path: Path, findings: Findings, capsule: Path, elapsed_s: float) -> None:
+    """The JUnit file, whatever is known by now."""
+    data = junit(
+        findings, suite=f"prismdbg.{capsule.name}", elapsed_s=elapsed_s, look=lambda at: look_command(capsule, at)
+    )
+    write_junit(path, data)

@@ -1,0 +1,1 @@
+"""One rank, stepped forwards and backwards: what a REPL, a screen and a script have in common."""

@@ -1,0 +1,95 @@
+"""The verbs that keep stops and watches. Nothing is sent here: the rank is told when it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from prismdbg.debugger.driver import Driver
+from prismdbg.debugger.inspection import Looks
+from prismdbg.expr.parser import parse
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.known import Known
+from prismdbg.session.line import Line, Verb
+from prismdbg.session.session import PARKED
+from prismdbg.session.stop_check import check, check_names, check_value, doubt, doubt_of_op
+from prismdbg.session.stop_line import parse_stop, require_change
+from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.watches import Watched
+
+
+class StopVerbs:
+    def __init__(self, driver: Driver, looks: Looks, known: Callable[[], Known]) -> None:
+        self._driver = driver
+        self._known = known
+        self._session = driver.session
+        self._stops = driver.session.stops
+        self._looks = looks
+
+    def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
+        stops = self._stops
+        return {
+            Verb.BREAK: lambda line: self._add(parse_stop(line.text)),
+            Verb.TBREAK: lambda line: self._add(replace(parse_stop(line.text), once=True)),
+            Verb.CONDITION: self._condition,
+            Verb.IGNORE: lambda line: answers.StopSet(stop=stops.ignore(_number(line), int(line.text))),
+            Verb.LOG_ONLY: lambda line: answers.StopSet(stop=stops.log_only(_number(line))),
+            Verb.DELETE: self._delete,
+            Verb.STOPS: lambda _: self._table(),
+            Verb.WATCH: self._watch,
+            Verb.UNWATCH: self._unwatch,
+        }
+
+    def _add(self, spec: StopSpec) -> Answer:
+        """Refused where it can never be hit; where it may not be, that is said."""
+        check(spec, self._known())
+        if text := doubt(spec, self._known()):
+            self._driver.say(text)
+        return answers.StopSet(stop=self._stops.add(spec))
+
+    def _condition(self, line: Line) -> Answer:
+        number = _number(line)
+        if line.text:
+            condition, kind = parse(line.text), self._stops.get(number).kind
+            check_names(condition, kind, self._known())
+            if text := doubt_of_op(condition, kind):
+                self._driver.say(text)
+        return answers.StopSet(stop=self._stops.condition(number, line.text))
+
+    def _delete(self, line: Line) -> Answer:
+        if line.number is not None:
+            return answers.StopSet(stop=self._stops.remove(line.number), gone=True)
+        self._stops.clear()
+        return self._table()
+
+    def _table(self) -> Answer:
+        return answers.StopTable(stops=self._stops.all, hits=dict(self._stops.hits))
+
+    def _watch(self, line: Line) -> Answer:
+        if line.text:
+            check_value(parse(line.text), self._known())
+            if line.insists:
+                require_change(line.text)
+            self._looks.trace_for(line.text)
+            added = self._session.watches.add(line.text)
+            if line.insists:
+                self._stops.add(StopSpec(kind=StopKind.CHANGE, expression=added.text))
+            return answers.WatchTable(watched=(self._shown(added.number),))
+        return answers.WatchTable(watched=tuple(self._shown(watch.number) for watch in self._session.watches.all))
+
+    def _shown(self, number: int) -> Watched:
+        watch = next(watch for watch in self._session.watches.all if watch.number == number)
+        stop = self._session.stop
+        if stop is None or stop.reason == PARKED:
+            return Watched(number=number, text=watch.text)
+        return self._looks.watched(watch)
+
+    def _unwatch(self, line: Line) -> Answer:
+        gone = self._session.watches.remove(_number(line))
+        return answers.Done(what=f"watch {gone.number} is gone: {gone.text}")
+
+
+def _number(line: Line) -> int:
+    assert line.number is not None
+    return line.number

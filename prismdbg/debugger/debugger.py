@@ -1,0 +1,241 @@
+"""The debugger that a REPL, a screen and a script have in common: a line in, a typed answer out, notices meanwhile.
+
+Decides nothing that the session can decide from values; renders nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.stacks import capsule_stacks
+from prismdbg.debugger.arrivals import Arrivals
+from prismdbg.debugger.breakpoint_verbs import StopVerbs
+from prismdbg.debugger.driver import Driver, Interrupted, Settings, Tell, Travel
+from prismdbg.debugger.history_queries import Searches
+from prismdbg.debugger.inspection import Looks
+from prismdbg.debugger.known_names import known_names
+from prismdbg.debugger.memory_verbs import MemoryVerbs
+from prismdbg.debugger.navigation import Journeys
+from prismdbg.debugger.routes import Ways
+from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.replay.divergence import with_causes
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.known import NOTHING, Known
+from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
+from prismdbg.session.session import AROUND_LINES, Phase, Session
+from prismdbg.session.standing import Standing
+from prismdbg.session.stop_check import names_help
+from prismdbg.session.trace_place import TracePlace
+
+__all__ = ["Debugger", "OnlyForward", "Settings", "Travel"]
+
+Json = dict[str, Any]
+
+
+class Debugger:
+    """One rank in one replay. `do` is called by one thread at a time; `interrupt` from any, or a signal handler.
+
+    After `begin` the rank stands. Every `PrismError` but a lost rank is the caller's to show; a rank that is gone is
+    told as a notice, the phase is LOST, and any way back brings it again.
+    """
+
+    def __init__(
+        self,
+        travel: Travel,
+        tell: Tell,
+        *,
+        end_record: int | None = None,
+        recorded: Sequence[Moment] = (),
+        settings: Settings | None = None,
+        how_it_ended: Callable[[], str] = lambda: "",
+        arrivals: Arrivals | None = None,
+        known: Callable[[], Known] = lambda: NOTHING,
+        memory: Path | None = None,
+        strict: bool = False,
+        standing: Standing | None = None,
+    ) -> None:
+        """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
+        `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
+        capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`: as `Session` has it."""
+        self.session = Session(end_record, recorded, standing)
+        self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
+        self.driver.strict = strict
+        ways = Ways(self.driver)
+        self.looks = Looks(self.driver, ways.need_trace, arrivals)
+        self._journeys = Journeys(self.driver, self.looks, ways)
+        self._memory = MemoryVerbs(self.driver, ways, memory)
+        self._verbs: dict[Verb, Callable[[Line], Answer]] = {
+            **self._journeys.verbs(),
+            **self.looks.verbs(),
+            **StopVerbs(self.driver, self.looks, known).verbs(),
+            **self._memory.verbs(),
+            **Searches(self.driver, self.looks, ways).verbs(),
+            Verb.HELP: _help,
+            Verb.QUIT: lambda _: answers.Ended(),
+        }
+
+    def begin(self) -> Answer:
+        """Until the rank stands still for the first time."""
+        return self._carry_out(self._journeys.begin)
+
+    def do(self, text: str) -> Answer:
+        """Carries out one line. `UsageError` and the like leave everything as it was."""
+        line = parse_line(text)
+        if line.verb not in self._verbs:
+            raise UsageError(f"{line.verb} cannot be done in this replay")
+        self.session.verb = str(line.verb)
+        return self._carry_out(lambda: self._verbs[line.verb](line))
+
+    def poll(self, timeout_s: float) -> None:
+        """Takes in what the rank tells while nothing is asked of it: also a stopped one may die."""
+        try:
+            self.driver.pause_if_asked()
+            self.driver.take(self.driver.travel.client.next_event(timeout_s, "what the rank tells"))
+        except WaitTimeout:
+            return
+        except RankLost as error:
+            self.driver.lost(error)
+
+    def interrupt(self) -> None:
+        """The rank stops at its next collective; twice: whoever waits gets the prompt back, the rank runs on."""
+        self.driver.interrupt()
+
+    def end(self) -> None:
+        """Ends the rank."""
+        self.driver.end()
+
+    # what front ends show at a stop without being asked; each answer as the rank gives it
+
+    def stack(self) -> answers.Stack:
+        return self.looks.stack()
+
+    def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
+        return self.looks.source(line, around)
+
+    def evaluate(self, text: str) -> Json:
+        return self.looks.value(text)
+
+    def local_names(self) -> tuple[Json, ...]:
+        return self.looks.local_names()
+
+    def peers(self) -> Json:
+        return self.looks.peers()
+
+    def tally(self) -> Json:
+        return self.looks.tally()
+
+    def memory_place(self) -> TracePlace:
+        return self._memory.place
+
+    def choose_frame(self, outwards: int) -> answers.Stack:
+        return self.looks.choose_frame(outwards)
+
+    def _carry_out(self, action: Callable[[], Answer]) -> Answer:
+        self.driver.listen()
+        try:
+            return action()
+        except RankLost as error:
+            self.driver.lost(error)
+            return self.looks.arrived()
+        except Interrupted as given_up:
+            if self.session.phase is not Phase.STOPPED:
+                raise
+            self.driver.say(str(given_up))
+            return self.looks.arrived()
+        except PrismError:
+            raise
+        except Exception as error:  # a verb's defect must not cost a rank that is fine
+            raise Defect.of(error) from error
+
+
+def _help(line: Line) -> Answer:
+    if not line.text:
+        return answers.Help(verbs=tuple(VERBS))
+    verb = verb_of(line.text)
+    more = names_help() if verb in (Verb.BREAK, Verb.TBREAK, Verb.CONDITION) else ""
+    return answers.Help(verbs=(verb,), more=more)
+
+
+class OnlyForward:
+    """A rank without a way back: what `Travel` is where nothing can start or restore it again."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self.client = client
+        self.checkpoints: tuple[Checkpoint, ...] = (Checkpoint(number=0, moment=Moment(0), size_bytes=0, cost_s=0.0),)
+
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
+        raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
+
+    def keep_origin(self) -> None:
+        return None
+
+    def return_to(self, number: int) -> None:
+        raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
+
+    def forget(self, number: int) -> None:
+        return None
+
+
+class Live(Travel, Protocol):
+    """A capsule's replay, as `open_travel` gives it."""
+
+    @property
+    def capsule(self) -> Capsule: ...
+
+    @property
+    def end_record(self) -> int: ...
+
+    @property
+    def strict(self) -> bool: ...
+
+
+def debug(
+    travel: Live, tell: Tell, *, settings: Settings | None = None, how_it_ended: Callable[[], str] = lambda: ""
+) -> Debugger:
+    """The debugger of a capsule's replay, with all that the capsule and its run know."""
+    made = Debugger(
+        travel,
+        tell,
+        end_record=travel.end_record,
+        recorded=recorded_moments(travel),
+        settings=settings,
+        how_it_ended=how_it_ended,
+        arrivals=Arrivals.of_capsule(travel.capsule),
+        known=cache(lambda: known_names(travel.capsule)),
+        memory=packed_trace(travel.capsule),
+        strict=travel.strict,
+        standing=standing_of(travel),
+    )
+    made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client)
+    return made
+
+
+def standing_of(live: Live) -> Standing | None:
+    """Of a rank that was captured at no collective, with nothing in flight, and that issued none after it."""
+    capsule = live.capsule
+    if capsule.manifest.origin is not Origin.IMAGE or recorded_moments(live) or capsule.rank().get("in_flight"):
+        return None
+    taken, rank = capsule_stacks(capsule), capsule.manifest.rank
+    frames = taken.ranks[rank].frames if taken is not None and rank in taken.ranks else ()
+    return Standing(rank=rank, frames=frames)
+
+
+def recorded_moments(live: Live) -> tuple[Moment, ...]:
+    """The moments of the capsule's collectives from A to B, in order; empty where its log cannot be read."""
+    first = live.capsule.rank().get("past_records", 0)
+    try:
+        records = read_log(live.capsule.log).collectives
+    except PrismError:
+        return ()
+    return tuple(r.moment for r in records if first <= r.record_id <= live.end_record)

@@ -1,0 +1,332 @@
+"""One rank driven for a session: requests sent, events taken in, returns carried out.
+
+Knows no verb. One thread at a time; `interrupt` from any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prismdbg.debugger.checkpoint_keeper import ImageKeeper, Tell, Travel
+from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentError
+from prismdbg.session import notices
+from prismdbg.session.notices import Notice, Stopped
+from prismdbg.session.session import START, Ask, Phase, Session
+from prismdbg.session.stops import StopSpec
+
+__all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
+
+LOOK_S = 0.2
+PROGRESS_S = 1.0
+ANSWER_BOUND_S = 90.0
+END_BOUND_S = 5.0
+CANNOT_TRACE = "what happens between collectives cannot be traced"
+MADE_EVENTS = ("diverged", "exception", "end of the log")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """bound_s: how long the rank may run without another collective. spacing_s: replay time between images, at least
+    three times what one costs. most, most_bytes: of images kept."""
+
+    bound_s: float = 600.0
+    spacing_s: float = 1.0
+    most: int = 24
+    most_bytes: int = 16 << 30
+    images: bool = True
+
+
+class Interrupted(PrismError):
+    """Somebody did not want to wait; the rank stands where it came to, or runs on."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run to a stop is about. silent: it goes over places that were told about already. images: some may be
+    taken on the way."""
+
+    target: Moment | None = None
+    silent: bool = False
+    images: bool = True
+    noted: list[Json] = field(default_factory=list)
+
+
+class Driver:
+    def __init__(
+        self, travel: Travel, session: Session, tell: Tell, settings: Settings, how_it_ended: Callable[[], str]
+    ) -> None:
+        self.travel = travel
+        self.session = session
+        self.strict = False
+        self.traces = False
+        self.switched_off = False  # by who debugs: where it is needed again, that is said
+        self.explain: Callable[[Json], Json] = lambda story: story  # adds likely causes to a divergence
+        self._tell = tell
+        self._settings = settings
+        self._how_it_ended = how_it_ended
+        self._stops_sent: list[Json] = []
+        self._interrupts = 0
+        self._end: tuple[Moment, object] | None = None  # of the program, as it was told last
+        self.images = ImageKeeper(
+            travel,
+            tell,
+            spacing_s=settings.spacing_s,
+            most=settings.most,
+            most_bytes=settings.most_bytes,
+            wanted=settings.images,
+        )
+
+    def ask(self, ask: Ask, timeout_s: float = ANSWER_BOUND_S) -> Json:
+        return self.travel.client.ask(ask.verb, timeout_s=timeout_s, **ask.arguments)
+
+    def begin(self) -> None:
+        self.session.begin(self.ask(Ask("progress")))
+        if self.session.phase is Phase.RUNNING and self.session.astray is None:
+            self.wait()
+        if self.session.stop is not None and self.session.stop.reason == START:
+            self.images.origin()
+
+    def run(
+        self,
+        ask: Ask,
+        *,
+        stops: str = "apply",
+        silent: bool = False,
+        only: Sequence[StopSpec] | None = None,
+        images: bool = True,
+    ) -> list[Json]:
+        """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted.
+
+        stops: apply, note or ignore. only: these instead of the session's.
+        """
+        until = ask.arguments.get("until")
+        self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
+        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}), images=images)
+        return self.wait(Run(Moment.parse(until) if until else None, silent, images))
+
+    def require_tracer(self) -> None:
+        """`FacilityError` where nothing can be traced, before anything is given up for it."""
+        try:
+            self.ask(Ask("trace", {"can": True, "cache": str(cache_dir())}))
+        except AgentError as error:
+            raise FacilityError(f"{CANNOT_TRACE}: {error}", hint=error.hint) from None
+
+    def trace(self) -> None:
+        """Operators, allocations and frees are traced from here on, also after each way back."""
+        try:
+            if not self.ask(Ask("trace"))["on"]:
+                self.ask(Ask("trace", {"on": True, "cache": str(cache_dir())}))
+        except AgentError as error:
+            self.traces = False
+            raise FacilityError(f"{CANNOT_TRACE}: {error}", hint=error.hint) from None
+        self.traces, self.switched_off = True, False
+
+    def trace_off(self) -> None:
+        self.switched_off = self.switched_off or self.traces
+        self.traces = False
+        if self.session.stop is not None:
+            self.ask(Ask("trace", {"on": False}))
+
+    def _send_stops(self, wanted: list[Json]) -> None:
+        """The rank knows the stops of the time it comes from: it is told them again."""
+        if wanted != self._stops_sent:
+            self.ask(Ask("stops", {"stops": wanted}))
+            self._stops_sent = wanted
+
+    def wait(self, run: Run | None = None) -> list[Json]:
+        """Until the rank stands, has ended or is gone. Interrupted once, it is asked to stop; twice, it runs on."""
+        run = run or Run()
+        watch = _Patience(self._settings.bound_s, self.session.moment)
+        paused = False
+        while self.session.phase is Phase.RUNNING:
+            if self._interrupts > 1 or (self._interrupts and self.session.astray is not None):
+                raise Interrupted("the rank runs on", hint="continue waits for it, quit ends it")
+            try:
+                if self._interrupts and not paused:
+                    self.ask(self.session.pause())
+                    paused = True
+                event = self.travel.client.next_event(
+                    min(LOOK_S, max(self._settings.bound_s, 0.01)), "the rank to stop"
+                )
+            except WaitTimeout:
+                self._look(watch, run)
+            except RankLost as error:
+                self.lost(error)
+            else:
+                self.take(event, run)
+        self.images.stands()
+        if self._interrupts and run.silent:
+            raise Interrupted(f"given up at {self.session.moment}", hint="")
+        return run.noted
+
+    def take(self, event: Json, run: Run | None = None) -> None:
+        """One event of the rank."""
+        if event.get("event") == "diverged":
+            event = self.explain(event)
+        notice = self.session.named(notices.parse_notice(event))
+        if isinstance(notice, Stopped) and run is not None and self._passes(notice, run):
+            return
+        fresh = self.session.notice(notice)
+        if isinstance(notice, Stopped) and fresh:
+            self._arrived(notice, run)
+        told = _is_old_news(notice) or self._is_known_end(notice)
+        if fresh and not (run is not None and run.silent and told):
+            self._tell(notice)
+
+    def _is_known_end(self, notice: Notice) -> bool:
+        """On a way that leads over the program's end once more; an earlier one is news."""
+        if not isinstance(notice, notices.Finished):
+            return False
+        before, self._end = self._end, (notice.moment, notice.code)
+        return before == self._end
+
+    def lost(self, error: PrismError) -> None:
+        if self.session.phase in (Phase.FINISHED, Phase.LOST):
+            return
+        self.session.lost(self._how_it_ended() or str(error))
+        self._tell(notices.Lost(moment=self.session.moment, why=self.session.lost_because))
+
+    def say(self, text: str) -> None:
+        self._tell(notices.Said(text))
+
+    def say_progress(self, text: str, moment: Moment) -> None:
+        self._tell(notices.Progress(text=text, moment=moment))
+
+    def interrupt(self) -> None:
+        self._interrupts += 1
+
+    def pause_if_asked(self) -> None:
+        """Where nobody waits for a rank that runs on, for the time to wait is over: an interrupt is for it, too."""
+        if self._interrupts and self.session.phase is Phase.RUNNING:
+            self._interrupts = 0
+            self.ask(self.session.pause(), PROGRESS_S * 5)
+
+    def listen(self) -> None:
+        """From here on an interrupt is of what follows."""
+        self._interrupts = 0
+
+    def return_to(self, number: int) -> None:
+        """The rank stands again where that image was taken."""
+        moment = next(c.moment for c in self.travel.checkpoints if c.number == number)
+        self._tell(notices.Progress(text=f"returning to {moment}", moment=moment))
+        self.travel.return_to(number)
+        self.images.returned_to(number)
+        self._stops_sent = [{"unknown": True}]
+        self.session.returned(self.ask(Ask("progress")))
+        if self.traces:
+            self.trace()
+        self._tell(notices.Returned(number=number, moment=self.session.moment))
+
+    def end(self) -> None:
+        """Ends the rank; it answers by being gone."""
+        ask = self.session.quit()
+        if ask is not None:
+            try:
+                self.ask(ask, END_BOUND_S)
+            except PrismError:
+                pass  # whoever started the rank waits for its process, with a bound
+
+    def _resume(self, ask: Ask, *, images: bool = True) -> None:
+        arguments = dict(ask.arguments)
+        due_in_s = self.images.due_in_s if images else None
+        if due_in_s is not None:
+            arguments["pause_after_s"] = due_in_s
+        if self.strict:
+            arguments["strict"] = True
+        self.ask(Ask(ask.verb, arguments))
+        self.session.resumed()
+        self.images.runs()
+
+    def _passes(self, stop: Stopped, run: Run) -> bool:
+        """A stop on the way, at which the rank goes on at once."""
+        spacing = stop.reason == "spacing"
+        on_the_way = run.silent and stop.reason in MADE_EVENTS and run.target is not None and stop.moment < run.target
+        if not (spacing or on_the_way):
+            run.noted.extend(stop.hits)
+            return False
+        self.images.stands()
+        if self.session.passed(stop):
+            if spacing:
+                self.images.save(stop.moment, stop.side, asked=False)
+            else:
+                run.noted.append({"moment": str(stop.moment), "reason": stop.reason, "stop": 0})
+            self._resume(Ask("resume", {"continued": True}), images=run.images)
+        return True
+
+    def _arrived(self, stop: Stopped, run: Run | None) -> None:
+        if differs := self.session.unlike(stop):
+            self._tell(notices.Unlike(moment=stop.moment, what=differs))
+        self.images.stands()
+        if stop.collective and (run is None or run.images):
+            self.images.first(stop.moment, stop.side)
+
+    def _look(self, watch: _Patience, run: Run) -> None:
+        """Nothing was told for a while: is the rank getting on?"""
+        if not watch.due():
+            return
+        try:
+            reached = Moment.parse(str(self.ask(Ask("progress"), PROGRESS_S * 5)["moment"]))
+        except WaitTimeout:  # native code holds the interpreter's lock
+            reached = watch.moment
+        except RankLost as error:
+            self.lost(error)
+            return
+        if not watch.gets_on(reached):
+            raise WaitTimeout(
+                f"waited {self._settings.bound_s:g} s for the rank's next collective after {watch.moment}",
+                hint="it may compute for longer than that, or hang; give a longer --timeout",
+            )
+        self._tell(self._progress(watch.began_at, reached, run.target))
+
+    def _progress(self, began: Moment, reached: Moment, target: Moment | None) -> notices.Progress:
+        recorded = self.session.recorded
+        end = target or (recorded[-1] if recorded else reached)
+        total = sum(began < moment <= end for moment in recorded)
+        done = sum(began < moment <= reached for moment in recorded)
+        return notices.Progress(text="running", moment=reached, done=done, total=total)
+
+
+class _Patience:
+    """How long the rank may be silent: the bound starts anew with every collective."""
+
+    def __init__(self, bound_s: float, moment: Moment) -> None:
+        self._bound_s = bound_s
+        self._last = self._looked = time.monotonic()
+        self.moment = self.began_at = moment
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked < min(PROGRESS_S, self._bound_s):
+            return False
+        self._looked = now
+        return True
+
+    def gets_on(self, reached: Moment) -> bool:
+        """False when it is over."""
+        if reached != self.moment:
+            self.moment, self._last = reached, time.monotonic()
+            return True
+        return time.monotonic() - self._last <= self._bound_s
+
+
+def _is_old_news(notice: Notice) -> bool:
+    """Told when this place was first passed."""
+    old = (
+        notices.Departed
+        | notices.Synthesized
+        | notices.StateCompared
+        | notices.EndOfLog
+        | notices.AllCompared
+        | notices.ProgramRaised
+        | notices.Hit
+        | notices.StopFailed
+    )
+    return isinstance(notice, old | Stopped)

@@ -1,0 +1,315 @@
+"""The ways through a rank's time that verbs and searches are made of: there exactly, forwards or backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prismdbg.debugger.driver import Driver, Json
+from prismdbg.errors import FacilityError, UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.reverse import way_to, windows
+from prismdbg.session.session import EXCEPTION, PARKED, START, Phase
+from prismdbg.session.stops import StopSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Something that lies behind. block: of an allocation, by which it is found again; stops: the session's, whose hit
+    it was."""
+
+    moment: Moment
+    block: int = 0
+    stops: tuple[int, ...] = ()
+
+
+class Ways:
+    """Each method leaves the rank standing where it says, or raises; what is passed on a way back was told before."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._session = driver.session
+
+    @property
+    def at_origin(self) -> bool:
+        stop = self._session.stop
+        return stop is not None and not stop.collective and stop.reason in (PARKED, START)
+
+    def here(self) -> Moment:
+        """What lies before it is the past. After the program's end, or where the rank was lost, its last moment, too,
+        is."""
+        session = self._session
+        session.require_no_run()
+        at = session.moment
+        return at if session.phase is Phase.STOPPED else Moment(at.step, at.collective, at.op + 1)
+
+    def require_inside(self, moment: Moment) -> None:
+        """`UsageError` for what lies before A or, unless the rank was there already, behind B."""
+        session = self._session
+        first = min((kept.moment for kept in self._driver.travel.checkpoints), default=Moment(0))
+        known = (*session.recorded[-1:], session.moment, *session.visits.moments)
+        last = max(known)
+        spans = f"it goes from {first} to {last}"
+        if moment < first and moment != session.origin and not (moment.step == first.step and not moment.collective):
+            raise UsageError(f"{moment} is before the capsule's beginning; {spans}")
+        if session.recorded and Moment(moment.step, moment.collective) > last:
+            raise UsageError(
+                f"{moment} is behind the capsule's end; {spans}",
+                hint="`until` goes on there, among synthesized peers",
+            )
+
+    def goto(self, moment: Moment) -> None:
+        """Stops are passed."""
+        session = self._session
+        session.require_no_run()
+        if session.phase is Phase.STOPPED and moment > session.moment:
+            session.may_go_beyond(False)
+            self._forward_to(moment)
+        elif session.stop is None or session.moment != moment:
+            self.back_to(moment)
+
+    def stands(self) -> bool:
+        """Where the program has ended, or the rank is gone, it is brought to the last place known first: False."""
+        session = self._session
+        session.require_no_run()
+        if session.phase is Phase.STOPPED:
+            return True
+        self.back_to(session.moment)
+        return False
+
+    def back_to(self, moment: Moment) -> None:
+        """Exactly there, by the nearest image; what lies on the way was told before."""
+        if moment.op:
+            self._back_between(moment)
+            return
+        leg = way_to(self._driver.travel.checkpoints, moment)
+        self._driver.return_to(leg.checkpoint)
+        if leg.until is not None and not (self._session.moment >= leg.until and self.at_origin):
+            self._driver.run(self._session.resume(until=str(leg.until)), stops="ignore", silent=True)
+
+    def back_to_hit(self, past: Past) -> None:
+        """Exactly there; an older rank, which knows no blocks, comes to the operator that allocated it."""
+        if not past.block:
+            self.back_to(past.moment)
+            return
+        self._back_to_collective_before(past.moment)
+        ask = self._session.resume(until=str(past.moment), events={"block": past.block})
+        self._driver.run(ask, stops="ignore", silent=True)
+        stop = self._session.stop
+        if stop is None or stop.collective.get("block") != past.block:
+            self.back_to(past.moment)
+
+    def _back_between(self, moment: Moment) -> None:
+        """To an operator: from the last collective before it."""
+        self._back_to_collective_before(moment)
+        self.between(until=str(moment))
+
+    def _back_to_collective_before(self, moment: Moment) -> None:
+        """Before a step's first one that is a step's before."""
+        self.need_trace()
+        collective = Moment(moment.step, moment.collective)
+        self.back_to(collective)
+        if not moment.collective and self._session.moment > collective:
+            before = self.before(1)
+            if before is None:
+                self._driver.return_to(0)
+            else:
+                self.back_to(before)
+
+    def back_to_event(self, collective: Moment, number: int) -> None:
+        """The number-th event after a collective; 0 is the collective."""
+        self.back_to(collective)
+        if number:
+            self.between(count=number)
+
+    def need_trace(self) -> None:
+        """Everything is traced up to here: where it was not, the rank is run again from A. Traced from one and the same
+        place, events have the same numbers each time; images of an untraced rank are of no use any more, and those
+        that a person asked for are taken again."""
+        if self._driver.traces:
+            return
+        self._session.require_stop()
+        self._driver.require_tracer()
+        here, kept = None if self.at_origin else self._session.moment, self._driver.images.asked_for
+        raised = self._session.stop is not None and self._session.stop.reason == EXCEPTION
+        if self._driver.switched_off:
+            self._driver.say("traced again: what is asked for lies between collectives")
+        if kept:
+            self._driver.say(f"the rank runs again from the beginning, traced; {_listed(kept)} taken again on the way")
+        self._driver.images.forget_all()
+        if here is not None:
+            self._driver.say_progress("running again from the beginning, traced", here)
+            self._driver.return_to(0)
+        try:
+            self._driver.trace()
+            self._take_again(kept)
+        finally:
+            self._again_at(here)
+            if raised:
+                self._on_to_exception()
+
+    def _on_to_exception(self) -> None:
+        """Where the rank raises again has the moment of its last collective, but lies behind that."""
+        stop = self._session.stop
+        if stop is not None and stop.reason != EXCEPTION:
+            self._driver.run(self._session.resume(), stops="ignore", silent=True)
+
+    def _take_again(self, kept: Sequence[Checkpoint]) -> None:
+        """Images of the traced rank, at the same moments and under the same numbers. What is lost is said."""
+        left, why = list(kept), "given up"
+        try:
+            for checkpoint in kept:
+                with self._driver.images.coming_to_one():
+                    self._on_to(checkpoint.moment)
+                stop = self._session.stop
+                if stop is None or stop.moment != checkpoint.moment:
+                    why = f"the rank came to {self._session.moment} instead"
+                    return
+                self._driver.images.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
+                del left[0]
+        except FacilityError as error:
+            why = str(error)
+        finally:
+            if left:
+                self._driver.say(f"{_listed(left)} gone: {why}; goto MOMENT still comes there")
+
+    def _again_at(self, here: Moment | None) -> None:
+        """None: the origin."""
+        if here is None:
+            if not self.at_origin:
+                self._driver.return_to(0)
+        elif self._session.phase is Phase.STOPPED and (self.at_origin or self._session.moment < here):
+            self._on_to(here)
+        elif self._session.stop is None or self._session.moment != here:
+            self.back_to(here)
+
+    def _on_to(self, moment: Moment) -> None:
+        """Forwards, in silence; to an operator where they are traced, else to the collective before it."""
+        collective = Moment(moment.step, moment.collective)
+        if self.at_origin or self._session.moment < collective:
+            self._driver.run(self._session.resume(until=str(collective)), stops="ignore", silent=True)
+        if moment.op and self._driver.traces and self._session.moment < moment:
+            self.between(until=str(moment))
+
+    def before(self, count: int) -> Moment | None:
+        """The count-th collective before here, from where the rank stands; None where the beginning is nearer."""
+        if self.at_origin:
+            return None
+        moments = [Moment.parse(text) for text in self._driver.ask(self._session.history(count))["moments"]]
+        return moments[-count] if len(moments) >= count else None
+
+    def noted(
+        self,
+        here: Moment,
+        only: Sequence[StopSpec] | None = None,
+        finish: Json | None = None,
+        *,
+        up_to_here: bool = False,
+    ) -> tuple[list[Json], Moment | None]:
+        """rr's way: forward from an earlier image, hits only noted; from the one before where there are none. All hits
+        before here of the window that has any, and where it began; the rank is anywhere afterwards.
+
+        up_to_here: those at this very place count, too.
+        """
+        stood = self._session.stop
+        block = _block(stood.collective) if stood is not None and stood.moment == here else 0
+        only = self._stopping if only is None else only
+        for leg in windows(self._driver.travel.checkpoints, here):
+            self._driver.return_to(leg.checkpoint)
+            began = self._session.moment
+            arguments = {"finish": finish} if finish is not None else {}
+            ask = self._session.resume(until=str(leg.until), **arguments)
+            hits = self._driver.run(ask, stops="note", silent=True, only=only)
+            if past := [hit for hit in hits if _is_past(hit, here, block, up_to_here)]:
+                return past, began
+        return [], None
+
+    def last_hit(
+        self,
+        here: Moment,
+        only: Sequence[StopSpec] | None = None,
+        finish: Json | None = None,
+        *,
+        up_to_here: bool = False,
+    ) -> Past | None:
+        if self._session.stops.needs_trace and only is None:
+            self.need_trace()
+        hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
+        return _last(hits)
+
+    def before_module(self, here: Moment, finish: Json) -> Past | None:
+        """The last operator, or hit of a stop, before the call of a module in which the rank stands; None where that
+        began before the last collective. The rank is anywhere afterwards."""
+        before = self.before(1)
+        if before is None:
+            self._driver.return_to(0)
+        else:
+            self.back_to(before)
+        ask = self._session.resume(until=str(here), finish=finish, events={"until": str(here), "finish": True})
+        hits = self._driver.run(ask, stops="note", silent=True, only=self._stopping)
+        return _last([hit for hit in hits if Moment.parse(str(hit["moment"])) < here])
+
+    @property
+    def _stopping(self) -> list[StopSpec]:
+        """Without those that only tell: on a way back they were told before."""
+        return [stop for stop in self._session.stops if not stop.log_only]
+
+    def _forward_to(self, moment: Moment) -> None:
+        collective = Moment(moment.step, moment.collective)
+        if collective > self._session.moment:
+            self._driver.run(self._session.resume(until=str(collective)), stops="ignore")
+        if not moment.op or self._session.phase is not Phase.STOPPED:
+            return
+        if self._session.moment > moment or not self._driver.traces:
+            self._back_between(moment)
+        elif self._session.moment < moment:
+            self.between(until=str(moment))
+
+    def out_of_backward(self, end: Moment) -> bool:
+        """On to the first operator outside of a backward pass, where one lies before `end`; operators are traced."""
+        while self._session.phase is Phase.STOPPED and self._session.moment < end:
+            ask = self._session.resume(events={"outside_backward": True}, count=1)
+            self._driver.run(ask, stops="ignore", silent=True, images=False)
+            if self._session.stop is not None and "kind" in self._session.stop.collective:
+                return True
+        return False
+
+    def between(self, **events: object) -> None:
+        """On by events, not further than the next collective."""
+        self._session.require_stop()
+        self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
+
+
+def _last(hits: Sequence[Json]) -> Past | None:
+    if not hits:
+        return None
+    at = max(_order(hit) for hit in hits)
+    stops = {int(hit["stop"]) for hit in hits if _order(hit) == at}
+    return Past(moment=at[0], block=at[1], stops=tuple(sorted(number for number in stops if number > 0)))
+
+
+def _order(hit: Json) -> tuple[Moment, int]:
+    """Blocks are numbered as they are made."""
+    return Moment.parse(str(hit["moment"])), int(hit.get("block", 0))
+
+
+def _is_past(hit: Json, here: Moment, block: int, up_to_here: bool) -> bool:
+    """block: where the rank stands at an allocation, of that one; what its operator allocated before is past, too."""
+    at, number = _order(hit)
+    return at < here or (at == here and (up_to_here or 0 < number < block))
+
+
+def _block(event: Json) -> int:
+    return int(event.get("block", 0)) if event.get("kind") == "allocation" else 0
+
+
+def _listed(kept: Sequence[Checkpoint]) -> str:
+    """`checkpoint 1 (2.3) is`."""
+    shown = ", ".join(f"{checkpoint.number} ({checkpoint.moment})" for checkpoint in kept)
+    return f"checkpoint {shown} is" if len(kept) == 1 else f"checkpoints {shown} are"
+
+
+def _bound(events: dict[str, object]) -> dict[str, str]:
+    """An event's moment bounds the run, too: where there is no such operator, the next collective ends it."""
+    return {"until": str(events["until"])} if "until" in events else {}

@@ -1,0 +1,72 @@
+"""The images of one replayed rank on this machine's disk: whether they can be taken, their room, their removal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint.criu_log import explain
+from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
+from prismdbg.jobs.replay.replay_plan import Plan
+from prismdbg.runtime.spec import Runtime, Saving
+from prismdbg.runtime.starter_control import Answer
+
+SPARE_BYTES = 1 << 30
+
+
+def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:
+    """The plan for a place where images can be taken; unchanged, and why not, where none can."""
+    try:
+        criu = bundle.find()
+    except FacilityError as error:
+        return plan, str(error)
+    saving = Saving(
+        criu_folder=criu.folder,
+        command=criu.command(),
+        folder=folder,
+        explain=lambda log: explain("return to an image of the rank", log),
+    )
+    saves = replace(plan, spec=replace(plan.spec, saving=saving))
+    if runtime.refuses(plan.spec) is None and (reason := runtime.refuses(saves.spec)):
+        return plan, reason
+    return saves, ""
+
+
+class SavedImages:
+    """A folder each, named by number; written by the starter (`images/starter/saves.py`)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def require_room(self, next_bytes: int) -> None:
+        """Before one of about `next_bytes` is taken: a full disk would harm more than this replay."""
+        free = shutil.disk_usage(self._folder).free
+        if free < next_bytes + SPARE_BYTES:
+            raise FacilityError(
+                f"no room for an image of {next_bytes / 2**20:.0f} MiB: {free / 2**20:.0f} MiB are free "
+                f"where {self._folder} lies",
+                hint="forget a checkpoint, or free some disk",
+            )
+
+    def size_bytes(self, number: int) -> int:
+        return sum(path.stat().st_size for path in self._at(number).rglob("*") if path.is_file())
+
+    def output_bytes(self, number: int) -> int:
+        """How long the rank's output was."""
+        return int(json.loads((self._at(number) / "facts.json").read_text())["output_bytes"])
+
+    def remove(self, number: int) -> None:
+        shutil.rmtree(self._at(number), ignore_errors=True)
+
+    def _at(self, number: int) -> Path:
+        return self._folder / str(number)
+
+
+def error_of(answer: Answer, what: str) -> PrismError:
+    """Of one that refuses; `what` was asked of the starter, as `save the rank`."""
+    if answer.log:
+        return explain(what, f"{answer.log}\nError (starter): {answer.refusal}\n")
+    return RuntimeFailure(f"could not {what}: {answer.refusal}")

@@ -1,0 +1,238 @@
+"""Time travel in a replay: images of the rank, taken where it stands, and the way back to them.
+
+Knows nothing of stops or verbs: who debugs decides where to save, and where to go from a place it has returned to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.verify import require_replayable
+from prismdbg.debugger.saved_checkpoints import SavedImages, error_of, with_saving
+from prismdbg.errors import FacilityError, RankLost, UsageError
+from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over
+from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
+from prismdbg.jobs.replay.runtimes import choose
+from prismdbg.jobs.replay.session_folder import image_folder, session_folder
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.wire import Message
+from prismdbg.runtime.rank_folder import Output, RankFolder
+from prismdbg.runtime.spec import RANK, RunningRank, Runtime
+from prismdbg.runtime.starter_control import Answer, StarterControl
+from prismdbg.runtime.starter_spec import clear_start
+from prismdbg.session.checkpoint import Checkpoint
+
+ORIGIN = 0
+
+
+class Travel:
+    """A live replay that can go back. `client` is another one after each save and each return, and
+    the only one that may be connected when an image is taken. `on_cut` is told to how many bytes
+    the rank's output was cut, while the rank stands."""
+
+    def __init__(
+        self, *, request: ReplayRequest, runtime: Runtime, plan: Plan, images: SavedImages, why_not: str, say: Say
+    ) -> None:
+        """`why_not`: the reason why no images can be taken; empty where they can."""
+        self._request = request
+        self.capsule: Capsule = request.capsule
+        self.runtime: str = runtime.name
+        self.own: RankFolder = plan.own
+        self.output: Output = plan.own.output
+        self.why_no_images = why_not
+        self.strict = request.strict
+        self.end_record = last_record(self.capsule)
+        self.first_record = 0
+        self.on_cut: Callable[[int], None] = lambda _: None
+        self._runtime = runtime
+        self._plan = plan
+        self._images = images
+        self._say = say
+        self._running: RunningRank | None = None
+        self._was_started = False
+        self._client: AgentClient | None = None
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._next = ORIGIN + 1
+        self._has_origin = False  # as an image
+        self._seals: dict[int, str] = {}
+
+    @property
+    def client(self) -> AgentClient:
+        assert self._client is not None, "`begin` comes first"
+        return self._client
+
+    @property
+    def running(self) -> RunningRank:
+        assert self._running is not None, "`begin` comes first"
+        return self._running
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Ascending by moment; the capsule's origin is the first."""
+        return tuple(sorted(self._checkpoints.values(), key=lambda kept: (kept.moment, kept.number)))
+
+    @property
+    def output_length(self) -> int:
+        """In bytes, now."""
+        return self.output.size_bytes
+
+    def begin(self) -> None:
+        """The first start. Whatever it raises, `close` is to be called."""
+        began = time.monotonic()
+        self._start_at(ORIGIN)
+        a, cost_s = self.capsule.manifest.moment_a, time.monotonic() - began
+        self._checkpoints[ORIGIN] = Checkpoint(number=ORIGIN, moment=a, size_bytes=0, cost_s=cost_s)
+
+    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
+        """Keeps the place where the rank stands now. `FacilityError` where no image can be taken; the rank stands on,
+        whatever is raised. `number`: that of an image that was forgotten, where this one takes its place."""
+        if self.why_no_images:
+            hint = "going back starts the program again"
+            raise FacilityError(f"no image can be taken: {self.why_no_images}", hint=hint)
+        self._images.require_room(self._expected_bytes())
+        number, began = number or self._next, time.monotonic()
+        self._next = max(self._next, number + 1)
+        answer = self._save_alone(number)
+        if answer.refusal:
+            self._images.remove(number)
+            raise error_of(answer, f"take an image of the rank at {moment}")
+        kept = Checkpoint(
+            number=number,
+            moment=moment,
+            size_bytes=self._images.size_bytes(number),
+            cost_s=time.monotonic() - began,
+        )
+        self._checkpoints[number] = kept
+        return kept
+
+    def keep_origin(self) -> None:
+        """Of a program that was started and stands at its beginning: going back there need not start it again. Where no
+        image can be taken it is."""
+        if self.why_no_images or self.capsule.manifest.origin is not Origin.START:
+            return
+        with contextlib.suppress(FacilityError):
+            self._images.require_room(self._expected_bytes())
+            self._has_origin = not self._save_alone(ORIGIN).refusal
+        if not self._has_origin:
+            self._images.remove(ORIGIN)
+
+    def return_to(self, number: int) -> None:
+        """The rank stands again where `number` was taken; 0: as it was given at first. Works also when the rank or its
+        place is gone: then it is made anew."""
+        if number not in self._checkpoints:
+            raise UsageError(f"there is no checkpoint {number}", hint="`checkpoints` lists them")
+        self._hang_up()
+        has_image = number != ORIGIN or self._has_origin
+        if has_image and self._return_in_place(number):
+            self._client = connect(self._plan, self.running)
+        else:
+            has_image = number != ORIGIN
+            self._start_at(number)
+        self.on_cut(self._images.output_bytes(number) if has_image else 0)
+
+    def forget(self, number: int) -> None:
+        """Gives back its room; the origin stays."""
+        if number != ORIGIN and self._checkpoints.pop(number, None) is not None:
+            self._images.remove(number)
+
+    def close(self) -> None:
+        """Ends the rank and removes its place."""
+        self._hang_up()
+        if self._running is not None:
+            self._running.kill()
+
+    def _save_alone(self, number: int) -> Answer:
+        """criu refuses a rank that somebody outside its network namespace is connected to."""
+        heard: list[Message] = []
+        try:
+            heard = self.client.leave()
+            answer = self._control().save(str(number))
+            self._seals[number] = answer.seal
+            return answer
+        finally:
+            self._client = connect(self._plan, self.running)
+            self._client.hear(heard)
+
+    def _return_in_place(self, number: int) -> bool:
+        """False where the place is gone, or did not get the rank back: another one may."""
+        try:
+            answer = self._control().return_to(str(number))
+        except RankLost:
+            return False
+        if answer.refusal:
+            self._say(f"{error_of(answer, 'return in place')}; trying in a new one")
+        for path in answer.left:
+            self._say(f"{path} could not be put back: the program wrote over what was there before the replay")
+        return not answer.refusal
+
+    def _start_at(self, number: int) -> None:
+        """A new place, and the rank in it."""
+        self.close()
+        clear_start(self._plan.spec.session)
+        if number == ORIGIN:
+            self.own.renew()
+        else:
+            self.own.mend(self._plan.agent)
+        say = _nothing if self._was_started else self._say  # again: a way back, which is told as one
+        self._running = start(self._runtime, self._plan_at(number), self.capsule, say)
+        self._was_started = True
+        self._client = connect(self._plan, self.running)
+        if number == ORIGIN:
+            self.first_record = take_over(self._client, self._request)
+
+    def _plan_at(self, number: int) -> Plan:
+        saving = self._plan.spec.saving
+        if number == ORIGIN or saving is None:
+            return self._plan
+        return replace(
+            self._plan,
+            spec=replace(self._plan.spec, saving=replace(saving, start_from=str(number), seal=self._seals[number])),
+        )
+
+    def _control(self) -> StarterControl:
+        saving = self._plan.spec.saving
+        assert saving is not None, "only asked where images can be taken"
+        return StarterControl(self._plan.spec.session, saving.timeout_s)
+
+    def _expected_bytes(self) -> int:
+        """Of the next image, as far as one can tell: as the largest so far, or the capsule's own."""
+        own = [entry.size_bytes for name, entry in self.capsule.manifest.files.items() if _is_image(name)]
+        return max(sum(own), *(kept.size_bytes for kept in self._checkpoints.values()))
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+
+def _nothing(_: str) -> None:
+    return None
+
+
+def _is_image(name: str) -> bool:
+    return name.startswith(f"{layout.CHECKPOINT}/")
+
+
+@contextmanager
+def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
+    """Everything that is made for it is removed at the end, images too, however it ends."""
+    require_replayable(request.capsule)
+    say_missing(request, say)
+    with session_folder() as session, RankFolder(session / RANK) as own, image_folder() as images:
+        runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)
+        plan, why_not = with_saving(make_plan(request, session, own), runtime, images)
+        travel = Travel(
+            request=request, runtime=runtime, plan=plan, images=SavedImages(images), why_not=why_not, say=say
+        )
+        try:
+            travel.begin()
+            yield travel
+        finally:
+            travel.close()

@@ -1,0 +1,1 @@
+"""Chosen ranks of a large job run alone on this machine."""

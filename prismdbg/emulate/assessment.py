@@ -1,0 +1,82 @@
+"""What an emulation is worth: what of it was real, how what the peers sent was made up, what must not be concluded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.graph.slice import build_slice
+from prismdbg.jobs.storage.pass_errors import Passed, read_passes
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.model import made_up
+from prismdbg.model.counted import counted
+from prismdbg.model.moment import Moment
+from prismdbg.simulate.assessment.fidelity import say_size
+
+_LAST = Moment(10**9, 10**17)
+_REAL = (made_up.DONOR, made_up.OWN)
+UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulationWorth:
+    """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once."""
+
+    ran: int
+    world: int
+    received_bytes: Mapping[str, int]
+    passed: Passed | None = None
+
+    @property
+    def made_up_share(self) -> float:
+        """Of the bytes received: no rank ever sent them."""
+        total = sum(self.received_bytes.values())
+        return 1 - sum(self.received_bytes.get(way, 0) for way in _REAL) / total if total else 0.0
+
+    def lines(self) -> list[str]:
+        total = sum(self.received_bytes.values())
+        by_size = sorted(self.received_bytes.items(), key=lambda pair: -pair[1])
+        ways = (
+            ", ".join(f"{size_bytes / total:.1%} {way or 'not known how'}" for way, size_bytes in by_size)
+            if total
+            else ""
+        )
+        waits = self.passed.line() if self.passed is not None else "none: peers were there at once"
+        ran = "ran" if self.passed is None else "ran paced"  # those that were only checked with ran before that
+        return [
+            f"what this is worth: {self.ran:,} of {counted(self.world, 'rank')} {ran}; "
+            "what they computed and allocated is real",
+            *([f"received {say_size(total)}: {ways}"] if total else []),
+            f"transfers and waits: {waits}",
+            *(f"do not conclude: {doubt}" for doubt in self._doubts()),
+        ]
+
+    def _doubts(self) -> list[str]:
+        return [
+            *(
+                ["anything about values, the loss among them: what peers sent was made up"]
+                if self.made_up_share
+                else []
+            ),
+            *(self.passed.doubts() if self.passed is not None else (UNPACED,)),
+        ]
+
+
+def worth_of(run: RunFolder, world: int) -> EmulationWorth:
+    """From the logs that the ranks left, and what the last pass said."""
+    folders = {rank_of(folder): folder for folder in run.rank_folders()}
+    received: Counter[str] = Counter()
+    for folder in folders.values():
+        received.update(_received(read_log(folder)))
+    return EmulationWorth(ran=len(folders), world=world, received_bytes=dict(received), passed=read_passes(run.path))
+
+
+def _received(log: RankLog) -> Counter[str]:
+    made = {call.record_id: call.made for call in log.collectives}
+    found: Counter[str] = Counter()
+    for node in build_slice(log, Moment(0), _LAST).nodes:
+        if node.received_bytes:
+            found[made.get(node.record_id, made_up.NOT_KNOWN)] += node.received_bytes
+    return found

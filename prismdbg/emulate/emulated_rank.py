@@ -1,0 +1,248 @@
+"""One emulated rank: its process, its turns, and whether what it left is worth anything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.emulate.turns import Ended, Event, Kept, Lacks
+from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.capture.costs import image_bytes
+from prismdbg.jobs.injection import job_environment
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.model.counted import counted
+from prismdbg.rank.recording import seeds
+from prismdbg.settings.emulation import RANK_PROCESS
+from prismdbg.settings.rank_config import RANK_MEMORY, RankConfig
+
+END_BOUND_S = 10.0
+LINE_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What every rank runs. `per_node`: ranks on one node, for LOCAL_RANK. bound_s: how long one turn may take.
+
+    stdout: a descriptor, None for ours.
+    """
+
+    run: RunFolder
+    command: tuple[str, ...]
+    world: int
+    per_node: int
+    steps: int
+    bound_s: float
+    stdout: int | None = None
+
+
+class EmulatedRank:
+    """A process that was started, stands or runs, and is ended by `close` at the latest."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        self._program = program
+        self.rank = rank
+        self.wall_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._go_fd = self._hear_fd = -1
+        self._heard = b""
+        self._has_turn = self._is_judged = False
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    @property
+    def own_bytes(self) -> int:
+        """Memory that no other process shares, now; 0 where that cannot be looked at."""
+        try:
+            return image_bytes(self._process.pid) if self._process is not None else 0
+        except RankLost:
+            return 0
+
+    def turn(self, config: RankConfig, until: str) -> Event:
+        """Starts it, or lets it go on, until it has sent that value, lacks one, or ends."""
+        began = time.monotonic()
+        if self._process is None:
+            self._start(config)
+        else:
+            os.write(self._go_fd, json.dumps({"until": until}).encode() + b"\n")
+        self._has_turn = True
+        try:
+            event = self._next_event(began + self._program.bound_s)
+        finally:
+            self.wall_s += time.monotonic() - began
+        self._has_turn = False
+        return event
+
+    def let_go(self) -> None:
+        """Begins to end it: one that stands reads the end of its pipe, one that has its turn does not listen."""
+        for descriptor in (self._go_fd, self._hear_fd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._go_fd = self._hear_fd = -1
+        if self._process is not None and self._has_turn:
+            self._process.terminate()
+        self._has_turn = False
+
+    def close(self) -> None:
+        """A rank that did not come to its end is ended, and what it left removed: half a program is no picture of the
+        job. One that came to a bad end keeps its log: it can be looked into."""
+        self.let_go()
+        process, self._process = self._process, None
+        if process is None or self._is_judged:
+            return
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_BOUND_S)
+        finally:  # whoever interrupts again leaves no process behind
+            process.kill()
+            process.wait(END_BOUND_S)
+        for folder in self._folders():
+            shutil.rmtree(folder)
+
+    def _start(self, config: RankConfig) -> None:
+        ask_fd, self._go_fd = os.pipe()
+        self._hear_fd, say_fd = os.pipe()
+        emulation = {**config.extra["emulation"], "ask_fd": ask_fd, "say_fd": say_fd}
+        path = self._program.run.path / f"config.{self.rank}.json"
+        replace(config, extra={"emulation": emulation}, seeds=seeds.of_number(self.rank)).save(path)
+        environment = {
+            seeds.WANTED: "1",  # a program that seeds nothing does the same each time
+            **job_environment(self._program.run.inject, path, os.environ),
+            **rank_environment(self.rank, self._program.world, self._program.per_node),
+        }
+        environment.pop(RANK_PROCESS, None)  # of a rank that starts an emulation itself
+        try:
+            self._process = subprocess.Popen(
+                self._program.command, env=environment, pass_fds=(ask_fd, say_fd), stdout=self._program.stdout
+            )
+        except OSError as error:
+            first = self._program.command[0]
+            hint = "is it executable? a script is started by its interpreter: -- python train.py"
+            if isinstance(error, FileNotFoundError):
+                hint = "give its path, or write: -- python train.py"
+            raise UsageError(f"{first} cannot be started: {error.strerror or error}", hint=hint) from error
+        finally:
+            os.close(ask_fd)
+            os.close(say_fd)
+
+    def _next_event(self, deadline: float) -> Event:
+        assert self._process is not None
+        end = os.pidfd_open(self._process.pid)
+        try:
+            while True:
+                ready, _, _ = select.select([self._hear_fd, end], [], [], max(deadline - time.monotonic(), 0.0))
+                if not ready:
+                    raise WaitTimeout(
+                        f"waited {self._program.bound_s:g} s for rank {self.rank}'s program",
+                        hint="give --steps, or a longer --timeout",
+                    )
+                if self._hear_fd in ready and (event := self._hear()) is not None:
+                    return event
+                if end in ready:
+                    self._check_end(self._process.wait(END_BOUND_S))
+                    return Ended()
+        finally:
+            os.close(end)
+
+    def _hear(self) -> Event | None:
+        self._heard += os.read(self._hear_fd, LINE_BYTES)
+        line, newline, rest = self._heard.partition(b"\n")
+        if not newline:
+            return None
+        self._heard = rest
+        said = json.loads(line)
+        if said["event"] == "refused":
+            raise UsageError(said["text"], hint=said["hint"])
+        return Kept(said["key"]) if said["event"] == "kept" else Lacks.from_json(said)
+
+    def _folders(self) -> list[Path]:
+        return [folder for folder in self._program.run.rank_folders() if rank_of(folder) == self.rank]
+
+    def _check_end(self, code: int) -> None:
+        """A program that failed, ended early or did nothing is an error: its log is no picture of the job."""
+        self._is_judged = True
+        folders, wanted = self._folders(), self._program.steps
+        if not folders:
+            raise RankLost(
+                f"rank {self.rank}'s program {how_it_ended(code)} before it issued a collective or a step",
+                hint="its output is above"
+                if code
+                else "does it call torch.distributed.init_process_group? its output is above",
+            )
+        try:
+            log = read_log(folders[-1])
+        except CapsuleError as error:
+            for folder in folders:
+                shutil.rmtree(folder)
+            raise RankLost(
+                f"rank {self.rank}'s program {how_it_ended(code)}, and there is no log of it: {error}",
+                hint="why it was not recorded is said above; a full disk, for one",
+            ) from error
+        if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
+            raise RankLost(
+                f"rank {self.rank} was recorded only for a part of its run: {lost}",
+                hint=f"what there is: prismdbg status {quote(str(self._program.run.path))}",
+            )
+        reached = log.steps[-1].step if log.steps else 0
+        if code:
+            raise self._failure(log, folders, f"{how_it_ended(code)} in step {reached}")
+        if wanted and reached < wanted:
+            shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"
+            raise RankLost(
+                f"rank {self.rank}'s program ended after {reached} of {counted(wanted, 'step')}",
+                hint=f"{shorter}, or let the program run longer",
+            )
+
+    def _failure(self, log: RankLog, folders: Sequence[Path], how: str) -> RankLost:
+        """What there is to look at stays; a log without a call is nothing."""
+        raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
+        look = f"{quote(str(self._program.run.path))} --rank {self.rank}"
+        if log.collectives:
+            hint = f"its output is above; step through: prismdbg debug {look}"
+        elif (folders[-1] / RANK_MEMORY).exists():
+            hint = f"its output is above; what it held: prismdbg memory {look}"
+        else:
+            hint = "its output is above"
+            for folder in folders:
+                shutil.rmtree(folder)
+        return RankLost(f"rank {self.rank}'s program {how}{raised}", hint=hint)
+
+
+def how_it_ended(code: int) -> str:
+    """Of a process, as its parent is told."""
+    if code >= 0:
+        return f"failed with code {code}" if code else "ended with code 0"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def rank_environment(rank: int, world: int, per_node: int) -> Mapping[str, str]:
+    """What torchrun would set for this rank."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(rank % per_node),
+        "LOCAL_WORLD_SIZE": str(per_node),
+        "GROUP_RANK": str(rank // per_node),
+        "GROUP_WORLD_SIZE": str(-(-world // per_node)),
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(world),
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": "emulated",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }

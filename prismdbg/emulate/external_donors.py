@@ -1,0 +1,121 @@
+"""Values that ranks of an earlier run received, as an index for the peers of an emulated rank. Nothing is copied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from prismdbg.capsule import json_border
+from prismdbg.capsule.json_border import Count, Word
+from prismdbg.capsule.log_format import payload_segment
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.model.collective import Collective
+from prismdbg.rank.emulation.donors import DonorValue, earlier_key, received_key, similar_key
+from prismdbg.settings.mesh_axes import Axes
+from prismdbg.simulate.graph.mesh import Mesh
+
+
+def is_beside(name: str) -> str:
+    """A rule: a file of that run's own folder."""
+    return "is no name of a file beside it" if "/" in name or name == ".." else ""
+
+
+def is_float(value: object) -> str:
+    return "" if value is None or isinstance(value, float) else "must be a number with a point, or null"
+
+
+class DonorJson(TypedDict):
+    """`DonorValue`, as a rank of that run wrote it. Of NaN there are means, too."""
+
+    key: str
+    rank: Count
+    like: NotRequired[str]
+    file: NotRequired[Annotated[Word, is_beside]]
+    offset: NotRequired[Count]
+    size_bytes: NotRequired[Count]
+    mean: NotRequired[Annotated[Any, is_float]]
+    deviation: NotRequired[Annotated[Any, is_float]]
+
+
+def write_external(run: RunFolder, mesh: Mesh, target: Path) -> int:
+    """The number of values found. `UsageError` where the run has none: what was received is kept on request only.
+
+    Where that run has as many ranks as the mesh, each value is there under the rank that received it, too.
+    """
+    target.mkdir(mode=0o700)
+    found: dict[str, DonorValue] = {}
+    for folder in run.rank_folders():
+        log = read_log(folder)
+        is_the_same_world = any(g.title == "world" and g.size == mesh.world for g in log.groups.values())
+        for value in _values(folder, log, mesh):
+            found.setdefault(value.key, value)
+            if is_the_same_world:
+                key = received_key(value.key, log.rank)
+                found[key] = replace(value, key=key)
+    for value in _sent(run, mesh):
+        found.setdefault(value.key, value)
+    if not found:
+        raise UsageError(
+            f"{run.path} holds no value that a rank received", hint="record it with --window all, then give it again"
+        )
+    (target / "0.jsonl").write_text("".join(json.dumps(asdict(value)) + "\n" for value in found.values()))
+    return len(found)
+
+
+def _values(folder: Path, log: RankLog, mesh: Mesh) -> list[DonorValue]:
+    axes = _titles(log, mesh)
+    found = []
+    for record in log.collectives:
+        if record.payload is not None:
+            offset = 0
+            group = log.groups.get(record.group)
+            if record.op == "recv_" and group is not None and log.rank in group.ranks:
+                offset = record.root - group.ranks.index(log.rank)
+            found.append(_value(folder, log.rank, record, axes.get(record.group, record.group), offset))
+    return found
+
+
+def _sent(run: RunFolder, mesh: Mesh) -> Iterator[DonorValue]:
+    """What ranks of an emulation sent: under the very collective where the mesh is the same, and under its like."""
+    emulated = read_json(run.run_json).get("emulated")
+    if not isinstance(emulated, dict):
+        return
+    is_the_same_mesh = emulated.get("mesh") == {name: mesh.size(name) for name in mesh.order}
+    for index in sorted((run.path / "donors").glob("*.jsonl")):
+        for number, line in enumerate(json_border.read_bytes(index).splitlines()):
+            kept = _kept(line, f"{index}, line {number + 1}")
+            value = replace(kept, file=str((index.parent / kept.file).resolve()))
+            if is_the_same_mesh:
+                yield replace(value, key=earlier_key(kept.key))
+            if kept.like:
+                yield replace(value, key=earlier_key(kept.like))
+
+
+def _kept(line: bytes, where: str) -> DonorValue:
+    told = json_border.checked(DonorJson, json_border.parse(line, where, any_float=True).value, where)
+    return DonorValue(**{name: value for name, value in told.items() if name in DonorJson.__annotations__})  # type: ignore[arg-type]
+
+
+def _titles(log: RankLog, mesh: Mesh) -> dict[str, str]:
+    """What each group is called where it has a mesh axis's name; by its members where the runs' worlds are equal."""
+    axes = Axes([(name, mesh.size(name)) for name in mesh.order])
+    return {
+        name: group.title if group.title in (*mesh.names, "world") else axes.name_of(name, group.ranks)
+        for name, group in log.groups.items()
+    }
+
+
+def _value(folder: Path, rank: int, record: Collective, axis: str, offset: int) -> DonorValue:
+    assert record.payload is not None
+    return DonorValue(
+        key=similar_key(axis, record.name, record.identity.seq, offset),
+        rank=rank,
+        file=str((folder / payload_segment(record.payload.segment)).resolve()),
+        offset=record.payload.offset,
+        size_bytes=record.payload.size_bytes,
+    )

@@ -1,0 +1,314 @@
+"""`prismdbg emulate --pace`: what the ranks did becomes the graph of the whole job, its simulation says when their
+peers are there, and the ranks run again by that; until what they take and what the simulation says they take agree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.emulate.emulate import Emulated, emulate
+from prismdbg.emulate.paced_parts import emulated_parts
+from prismdbg.emulate.rank_group import EmulatedCrew, Paced
+from prismdbg.emulate.request import LEAST_STEPS, EmulateRequest
+from prismdbg.emulate.steps_alike import AlikeSteps, steps_alike
+from prismdbg.emulate.turns import Turns
+from prismdbg.errors import UsageError
+from prismdbg.job_graph.builder import GraphRequest, build_graph
+from prismdbg.job_graph.cpu_waits import displaced
+from prismdbg.jobs.capture.agent_sockets import make_socket_dir
+from prismdbg.jobs.capture.capture import Say
+from prismdbg.jobs.record.launch_line import parse
+from prismdbg.jobs.storage.pass_errors import FILE_NAME
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.model.schedule import Schedule
+from prismdbg.settings.emulation import ClockKind
+from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.engine.arrivals import Arrivals
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.schedule import schedule_of
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.quantities import MILLION
+from prismdbg.simulate.report.rank_parts import ITERATION, RankParts, simulated_parts
+
+SHOWN_SHARE = 0.01
+PASSES = "passes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceRequest:
+    """`until`: the largest difference between a simulated and an emulated rank, of the iteration and of each of its
+    components, as a share of the iteration. passes: at most so many.
+
+    alike: as of `graph build`, where some ranks stand for others.
+    """
+
+    emulate: EmulateRequest
+    cluster: ClusterModel
+    clock: ClockKind = ClockKind.WALL
+    until: float = 0.01
+    passes: int = 4
+    alike: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """What can be known before anything runs."""
+        self.emulate.check()
+        for axis in self.alike:
+            self.emulate.mesh.axis(axis)
+        if 0 < self.emulate.steps < LEAST_STEPS:
+            raise UsageError(
+                f"--steps {self.emulate.steps} leaves no whole step after the first, in which a program starts up",
+                hint="give --steps 4 or more, so that peers are paced by a step that others are like",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPass:
+    """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's.
+
+    simulated, emulated: what it was made of; `emulated` is None where the log does not tell. displaced: in this share
+    of its time the rank stood in line for a processor, in the median step.
+    """
+
+    rank: int
+    simulated_ns: int
+    emulated_ns: int
+    steps: int
+    simulated: RankParts
+    emulated: RankParts | None
+    displaced: float = 0.0
+
+    @property
+    def difference(self) -> float:
+        """Signed share: positive where the emulated rank takes longer."""
+        return (self.emulated_ns - self.simulated_ns) / max(self.simulated_ns, 1)
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """By component, signed as `difference`, as shares of the simulated iteration."""
+        found = {ITERATION: self.difference}
+        if self.emulated is not None:
+            simulated, whole_ns = self.simulated.by_component, max(self.simulated_ns, 1)
+            for name, emulated_ns in self.emulated.by_component.items():
+                found[name] = (emulated_ns - simulated[name]) / whole_ns
+        return found
+
+    @property
+    def largest(self) -> tuple[str, float]:
+        """Component and difference."""
+        return max(self.differences.items(), key=lambda pair: abs(pair[1]))
+
+    def to_json(self) -> dict[str, Any]:
+        emulated = self.emulated.by_component if self.emulated is not None else {}
+        return {
+            "rank": self.rank,
+            "simulated_ns": self.simulated_ns,
+            "emulated_ns": self.emulated_ns,
+            "steps": self.steps,
+            "displaced": self.displaced,
+            "difference": self.difference,
+            "components": {
+                name: {"simulated_ns": self.simulated.by_component[name], "emulated_ns": emulated_ns}
+                for name, emulated_ns in emulated.items()
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """`iteration_ns`: of the whole job, simulated."""
+
+    number: int
+    iteration_ns: int
+    ranks: tuple[RankPass, ...]
+
+    @property
+    def largest(self) -> RankPass:
+        """The one with the largest difference of all components."""
+        return max(self.ranks, key=lambda each: abs(each.largest[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paces:
+    emulated: Emulated
+    passes: tuple[Pass, ...]
+    has_converged: bool
+
+
+def pace(request: PaceRequest, say: Say) -> Paces:
+    """All passes stay in RUN/passes; RUN/ranks holds the last one. Not to converge is a result, not an error."""
+    request.check()
+    emulated = emulate(request.emulate, say)
+    run = RunFolder.existing(request.emulate.output)
+    ranks = _sandbox(request.emulate, emulated)
+    done: list[Pass] = []
+    has_converged = False
+    steps = _steps_of(run, ranks)
+    graph = _first_graph(request, run, steps)
+    while not has_converged and len(done) < request.passes:
+        found = _pass(request, run, ranks, graph, steps, len(done) + 1, say)
+        done.append(found)
+        has_converged = abs(found.largest.largest[1]) <= request.until
+        for each in found.ranks:
+            say(_line(found.number, each))
+        _write(run, request, done, has_converged)
+        steps = _steps_of(run, ranks)
+        graph = _graph(request, run, steps)
+    return Paces(emulated=emulated, passes=tuple(done), has_converged=has_converged)
+
+
+def _sandbox(request: EmulateRequest, emulated: Emulated) -> tuple[int, ...]:
+    """The ranks that run again: those asked for, or the one of each class."""
+    if emulated.classes is not None:
+        return tuple(emulated.classes.kinds.bases())
+    return request.ranks
+
+
+def _steps_of(run: RunFolder, ranks: Sequence[int]) -> AlikeSteps:
+    return steps_alike([read_log(run.latest(rank)) for rank in ranks])
+
+
+def _first_graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> JobGraph:
+    try:
+        return _graph(request, run, steps)
+    except UsageError as error:
+        raise UsageError(
+            f"the ranks that ran make no graph of the whole job: {error}",
+            hint="let one rank of each role run: --classes finds them, or name them with --ranks and --alike AXES",
+        ) from error
+
+
+def _graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> JobGraph:
+    return build_graph(GraphRequest(run=run.path, alike=request.alike, step=steps.typical))
+
+
+def _pass(
+    request: PaceRequest,
+    run: RunFolder,
+    ranks: tuple[int, ...],
+    graph: JobGraph,
+    steps: AlikeSteps,
+    number: int,
+    say: Say,
+) -> Pass:
+    timeline = simulate(graph, _cluster(request, number), keep=Keep.ALL)
+    arrivals = Arrivals(timeline)
+    folder = run.path / PASSES / str(number)
+    folder.mkdir(parents=True)
+    schedules: dict[int, Schedule] = {}
+    simulated: dict[int, RankParts] = {}
+    for rank in ranks:
+        schedules[rank] = schedule_of(
+            timeline,
+            rank,
+            arrivals,
+            step=steps.typical,
+            first_step=steps.first,
+            last_step=steps.last,
+            contention_ppm=_contention_ppm(request.cluster),
+        )
+        schedules[rank].save(_schedule_file(folder, rank))
+        simulated[rank] = simulated_parts(timeline.of(rank), schedules[rank])
+    set_aside(run, number - 1)
+    files = {rank: _schedule_file(folder, rank) for rank in ranks}
+    run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=files), say)
+    found = []
+    for rank in ranks:
+        log = read_log(run.latest(rank))
+        taken = steps_alike([log], between=(steps.first, steps.last))
+        shares = [share for step, share in displaced(log).items() if steps.first <= step <= steps.last]
+        found.append(
+            RankPass(
+                rank=rank,
+                simulated_ns=schedules[rank].iteration_ns,
+                emulated_ns=taken.median_ns,
+                steps=taken.last - taken.first + 1,
+                simulated=simulated[rank],
+                emulated=emulated_parts(log, schedules[rank]),
+                displaced=median(shares) if shares else 0.0,
+            )
+        )
+    return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
+
+
+def _schedule_file(folder: Path, rank: int) -> Path:
+    return folder / f"schedule.{rank}.json"
+
+
+def _contention_ppm(cluster: ClusterModel) -> int:
+    """Of a transfer's own time, what it takes from the processor of a rank that computes meanwhile: where both become
+    slower by so much, it had this share of a longer transfer."""
+    share_ppm = MILLION - MILLION * MILLION // max(cluster.compute_overlap_ppm, MILLION)
+    return share_ppm * cluster.transfer_overlap_ppm // MILLION
+
+
+def _cluster(request: PaceRequest, number: int) -> ClusterModel:
+    """On the wall clock a paced rank feels what computation and transfer take from each other: it is added once."""
+    if request.clock is ClockKind.VIRTUAL:
+        return request.cluster
+    compute_overlap_ppm = request.cluster.compute_overlap_ppm if number == 1 else MILLION
+    return replace(request.cluster, compute_overlap_ppm=compute_overlap_ppm, transfer_overlap_ppm=MILLION)
+
+
+def set_aside(run: RunFolder, number: int) -> None:
+    """What RUN/ranks holds, as the pass of that number."""
+    folder = run.path / PASSES / str(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    traces = {path: path.resolve() for path in run.ranks.glob(f"*/{RANK_MEMORY}") if path.is_symlink()}
+    run.ranks.rename(folder / run.ranks.name)
+    for path, target in traces.items():
+        moved = folder / path.relative_to(run.path)
+        moved.unlink()
+        moved.symlink_to(os.path.relpath(target, moved.parent))
+    run.ranks.mkdir(mode=0o700)
+
+
+def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], paced: Paced, say: Say) -> None:
+    """One pass, into RUN/ranks."""
+    sockets = make_socket_dir()
+    again = replace(request, ranks=ranks, classes=None)
+    crew = EmulatedCrew(again, run, parse(again.command), sockets, say, paced)
+    try:
+        turns = Turns(crew.go)
+        for rank in ranks:
+            turns.complete(rank)
+    finally:
+        crew.close()
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _line(number: int, each: RankPass) -> str:
+    parts = ", ".join(f"{name} {share:+.2%}" for name, share in each.differences.items() if name != ITERATION)
+    return (
+        f"pass {number}: rank {each.rank}: an iteration takes {each.simulated_ns / 1e6:.3f} ms simulated, "
+        f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps}"
+        + (f"; {parts} of it" if parts else "")
+        + ")"
+        + (f"; for {each.displaced:.0%} of it others had the processor" if each.displaced >= SHOWN_SHARE else "")
+    )
+
+
+def _write(run: RunFolder, request: PaceRequest, done: Sequence[Pass], has_converged: bool) -> None:
+    write_json(
+        run.path / FILE_NAME,
+        {
+            "clock": str(request.clock),
+            "until": request.until,
+            "has_converged": has_converged,
+            "passes": [
+                {
+                    "number": each.number,
+                    "iteration_ns": each.iteration_ns,
+                    "ranks": [of_rank.to_json() for of_rank in each.ranks],
+                }
+                for each in done
+            ],
+        },
+    )

@@ -1,0 +1,74 @@
+"""What `prismdbg emulate` is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import UsageError
+from prismdbg.jobs.record.launch_line import parse
+from prismdbg.settings.emulation import WORLD, Rule
+from prismdbg.simulate.graph.class_finder import DEFAULT_CHECKS, MOST_BASES
+from prismdbg.simulate.graph.mesh import Mesh
+
+LEAST_STEPS = 2  # start-up belongs to the first one
+USUAL_STEPS = 5  # so that a median says what the others take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulateRequest:
+    """`steps`: 0 runs the program to its own end. `per_node`: 0 takes torchrun's, else at most 8.
+
+    donor: an earlier run, real or emulated, whose values peers may send. bound_s: for each run of a rank.
+    window_bytes: of what a rank received from others that ran; a replay makes everything else up again.
+    classes: not these ranks, but one of each class, and at most `checks` second members; the axes along which ranks
+    differ, empty where that is to be found out.
+    """
+
+    output: Path
+    command: tuple[str, ...]
+    world: int
+    mesh: Mesh
+    ranks: tuple[int, ...] = (0,)
+    classes: tuple[str, ...] | None = None
+    checks: int = DEFAULT_CHECKS
+    steps: int = 0
+    rules: tuple[Rule, ...] = ()
+    seed: int = 0
+    per_node: int = 0
+    donor: Path | None = None
+    donor_bytes: int = 1 << 30
+    window_bytes: int = 4 << 30
+    memory: bool = False
+    memory_cap: int = 0
+    bound_s: float = 3600.0
+    all_on_stderr: bool = False
+
+    def check(self) -> None:
+        self.mesh.check_world(self.world)
+        parse(self.command).check_world(self.world)
+        for rank in self.ranks:
+            self.mesh.check_rank(rank)
+        for axis in self.classes or ():
+            self.mesh.axis(axis)
+        if self.classes is not None and 0 < self.steps < LEAST_STEPS:
+            raise UsageError(
+                f"--steps {self.steps} leaves no whole step after the first, in which a program starts up",
+                hint=f"give --steps {LEAST_STEPS} or more, so that classes of ranks can be compared by a step",
+            )
+        for rule in self.rules:
+            for axis in rule.axis.split("+") if rule.axis not in ("", WORLD) else ():
+                self.mesh.axis(axis)
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Ranks whose run is wanted, as far as that is known beforehand: what peers send them is kept."""
+        if self.classes is None:
+            return self.ranks
+        axes = self.classes or self.mesh.names
+        along = {self.mesh.rank(**{axis: at}) for axis in axes for at in range(min(self.mesh.size(axis), MOST_BASES))}
+        return tuple(sorted(along))
+
+    @property
+    def axes(self) -> tuple[tuple[str, int], ...]:
+        return tuple((name, self.mesh.size(name)) for name in self.mesh.order)

@@ -1,0 +1,1 @@
+"""The execution graph of a job, from the logs of its ranks."""

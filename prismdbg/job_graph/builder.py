@@ -1,0 +1,185 @@
+"""The execution graph of one iteration from the logs of a run: of every rank, or of some that stand for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.errors import UsageError
+from prismdbg.job_graph import rank_end
+from prismdbg.job_graph.as_recorded import as_recorded
+from prismdbg.job_graph.cpu_waits import displaced
+from prismdbg.job_graph.origin import origin_of
+from prismdbg.job_graph.recorded_step import last_whole_step, recorded_step, traced_in
+from prismdbg.job_graph.slice_entries import Source, entries_of
+from prismdbg.job_graph.spreading import spread
+from prismdbg.jobs.storage.classes_file import read_classes
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.simulate.cluster.cluster import ideal
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.entries import Entries, Provenance
+from prismdbg.simulate.graph.folding import fold, fold_kinds, same_shape
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.graph.sharing import shared_out
+from prismdbg.simulate.graph.usual import Iteration, usual
+
+MOST_STEPS = 16  # that go into a median
+MOST_UNWAITED = 4  # that are named
+_ANY_SIZE = 1 << 62
+_PYTHON_CALLER = "/torch/distributed/distributed_c10d.py"  # what C++ waits for in its own ways is not always told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRequest:
+    """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one,
+    of an emulation with the medians of the whole ones before it.
+
+    as_recorded: every rank by itself, with the transfers that were recorded, on one clock.
+    """
+
+    run: Path
+    mesh: Mesh | None = None
+    alike: tuple[str, ...] = ()
+    step: int | None = None
+    as_recorded: bool = False
+
+
+def build_graph(request: GraphRequest) -> JobGraph:
+    """UsageError where ranks do not fit together, where they would wait for each other in a circle, and where a rank's
+    end cut the step short; an end after it is among the doubts of the graph's origin."""
+    run = RunFolder.existing(request.run)
+    emulated = read_json(run.run_json).get("emulated")
+    mesh = request.mesh or _mesh_of(run, emulated)
+    folders = {rank_of(folder): folder for folder in run.rank_folders()}  # a later attempt replaces an earlier
+    if not folders:
+        raise UsageError(f"{run.path} holds no rank's log", hint="give the folder that record or emulate wrote")
+    logs = {rank: read_log(folder) for rank, folder in folders.items()}
+    step = last_whole_step(logs.values()) if request.step is None else request.step
+    rank_end.check_whole(mesh, logs, step)
+    doubts = rank_end.doubts_of(mesh, logs, step)
+    if request.as_recorded:
+        recorded_graph = as_recorded(mesh, logs, step, folders)
+        return replace(recorded_graph, origin=replace(recorded_graph.origin, doubts=doubts))
+    provenance = Provenance.REAL if emulated else Provenance.RECORDED
+    classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
+    chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
+    first = max(min(1, step), step - MOST_STEPS + 1) if emulated and request.step is None else step
+    steps = range(first, step + 1)
+    told = {rank: _told(log, mesh, steps, provenance) for rank, log in chosen.items()}
+    recorded = {rank: _usual(chosen[rank], mesh, folders[rank], each, provenance) for rank, each in told.items()}
+    kinds = None if classes is None else classes.kinds
+
+    def of_all(by_rank: Mapping[int, Entries]) -> JobGraph:
+        return fold(mesh, spread(mesh, by_rank, request.alike)) if kinds is None else fold_kinds(kinds, by_rank)
+
+    graph = of_all(recorded)
+    check_it_ends(graph)
+    for before in steps[:-1]:
+        _check_step(before, told, recorded, of_all)
+    origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
+    never = never_waited_for(chosen, step) if emulated else ()
+    return replace(graph, origin=replace(origin, doubts=(*doubts, *islice(never, MOST_UNWAITED))))
+
+
+def check_it_ends(graph: JobGraph) -> None:
+    """UsageError where ranks wait for each other in a circle, even if no message waits for its receiver."""
+    simulate(graph, replace(ideal(), eager_bytes=_ANY_SIZE), keep=Keep.NONE)
+
+
+def never_waited_for(logs: Mapping[int, RankLog], step: int) -> Iterator[str]:
+    """Of emulated ranks, whose logs have each wait: what they issued in this step and never waited for."""
+    ranks: dict[str, list[int]] = {}
+    for rank, log in sorted(logs.items()):
+        for call in log.collectives:
+            in_python = bool(call.frames) and call.frames[0].filename.endswith(_PYTHON_CALLER)
+            may_be_waited_for = in_python and (call.is_async or call.is_p2p)
+            if call.moment.step == step and may_be_waited_for and call.time_waited_ns is None:
+                at = f" at {call.source}" if call.source is not None else ""
+                ranks.setdefault(f"{call.name}{at}", []).append(rank)
+    for what, found in ranks.items():
+        who = rank_end.say_ranks(found, "never waits", "never wait")
+        yield f"that what {what} gives is there when it is used: {who} for it, as far as the logs go"
+
+
+def _check_step(
+    step: int,
+    told: Mapping[int, Mapping[int, Iteration]],
+    recorded: Mapping[int, Entries],
+    of_all: Callable[[Mapping[int, Entries]], JobGraph],
+) -> None:
+    """An earlier step, where ranks issued something else in it than in the one that the graph is of."""
+    by_rank = {rank: each[step].entries for rank, each in told.items() if step in each}
+    if len(by_rank) < len(told) or all(same_shape(entries, recorded[rank]) for rank, entries in by_rank.items()):
+        return
+    try:
+        of_all(by_rank)
+    except UsageError as error:
+        raise UsageError(
+            f"in step {step}, before the one that the graph would be of: {error}",
+            hint=f"{error.hint}; --step takes one that is whole",
+        ) from error
+
+
+def _told(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance) -> dict[int, Iteration]:
+    """By step; the last one must be there."""
+    waits = displaced(log)
+    return {
+        each: Iteration(entries=iteration_of(log, mesh, each, provenance), displaced=waits.get(each, 0.0))
+        for each in steps
+        if each == steps[-1] or recorded_step(log, each) is not None
+    }
+
+
+def _usual(log: RankLog, mesh: Mesh, folder: Path, told: Mapping[int, Iteration], provenance: Provenance) -> Entries:
+    """The last of the steps as it usually goes, with its own operators and memory where they were traced."""
+    iterations = list(told.values())
+    times = usual(iterations)
+    if not is_trace(folder / RANK_MEMORY):
+        return times
+    parts = iteration_of(log, mesh, max(told), provenance, folder)
+    return parts if times is iterations[0].entries else shared_out(times, parts)
+
+
+def iteration_of(
+    log: RankLog,
+    mesh: Mesh,
+    step: int | None = None,
+    provenance: Provenance = Provenance.REAL,
+    folder: Path | None = None,
+) -> Entries:
+    """What one rank did in this step, in the last whole one if none is given. `folder`: with the operators and the
+    memory of the trace that lies in it, if one does."""
+    step = last_whole_step([log]) if step is None else step
+    recorded = recorded_step(log, step)
+    if recorded is None:
+        raise UsageError(
+            f"{mesh.say(log.rank)} issued nothing in step {step}: its log ends {rank_end.where_it_ended(log)}",
+            hint="choose a step that all ranks took, or let the program run longer: this rank ends early",
+        )
+    traced = None if folder is None else traced_in(folder / RANK_MEMORY, log, recorded)
+    source = Source(
+        computed=provenance, split=provenance, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced
+    )
+    return entries_of(recorded.graph, mesh, source)
+
+
+def _log_of(logs: Mapping[int, RankLog], base: int, run: RunFolder) -> RankLog:
+    if base not in logs:
+        raise UsageError(
+            f"{run.path} holds no log of rank {base}, which stands for others", hint="emulate it again, with --classes"
+        )
+    return logs[base]
+
+
+def _mesh_of(run: RunFolder, emulated: object) -> Mesh:
+    sizes = emulated.get("mesh") if isinstance(emulated, dict) else None
+    if not isinstance(sizes, dict):
+        raise UsageError(f"the mesh of {run.path} is not known", hint="give --mesh, as in --mesh pp=2,dp=4")
+    return Mesh.parse(",".join(f"{name}={size}" for name, size in sizes.items()))

@@ -1,0 +1,84 @@
+"""A whole job to be looked at: its graph, saved or made from an emulated run's logs, and which of its ranks ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.capsule import layout
+from prismdbg.errors import UsageError
+from prismdbg.job_graph.builder import GraphRequest, build_graph
+from prismdbg.jobs.capture.capture import Say
+from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
+from prismdbg.jobs.storage.pass_errors import Passed
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.cluster.cluster import ClusterModel, example
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Ints
+
+ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a rank between them are assumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobView:
+    """`ran`: ranks that really ran, of which there is a log. stands_for: by rank who ran for it, -1 where that is not
+    known. cluster_text: where the cluster's figures come from. passed: how far its paced ranks were off."""
+
+    name: str
+    graph: JobGraph
+    cluster: ClusterModel
+    cluster_text: str
+    ran: frozenset[int]
+    stands_for: Ints | None
+    passed: Passed | None = None
+
+
+def is_job(path: Path) -> bool:
+    """A saved graph, a folder with one, or an emulated run; a capsule is none, nor is a recorded run."""
+    if path.is_file():
+        return path.suffix == ".npz"
+    if not path.is_dir() or (path / layout.MANIFEST).is_file():
+        return False
+    return (path / graph_file.FILE_NAME).is_file() or _emulated(path) is not None
+
+
+def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
+    """Of what `is_job`. Where no graph was built it is made of the logs, and not kept."""
+    emulated = _emulated(path) if path.is_dir() else None
+    saved = path if path.is_file() else path / graph_file.FILE_NAME
+    if saved.is_file():
+        graph = graph_file.load(saved)
+    else:
+        say(f"no {graph_file.FILE_NAME} in {path}: making the graph from the logs")
+        graph = _built(path, emulated)
+    same = emulated is not None and emulated.mesh.world == graph.mesh.world
+    if cluster is None:
+        say(ASSUMED_CLUSTER)
+    return JobView(
+        name=path.name or str(path),
+        graph=graph,
+        cluster=example() if cluster is None else cluster_file.read(cluster),
+        cluster_text=ASSUMED_CLUSTER if cluster is None else str(cluster),
+        ran=frozenset(emulated.ran) if emulated is not None and same else frozenset(),
+        stands_for=emulated.standing_in() if emulated is not None and same else None,
+        passed=emulated.passed if emulated is not None else None,
+    )
+
+
+def _built(path: Path, emulated: EmulatedRun | None) -> JobGraph:
+    try:
+        return build_graph(GraphRequest(run=path))
+    except UsageError as error:
+        ran = emulated.ran if emulated is not None else ()
+        one = f"one rank: prismdbg open {path} --rank {ran[0]}; " if ran else ""
+        raise UsageError(
+            f"the logs do not make a graph of all ranks: {error}",
+            hint=f"{one}all: emulate with --classes, or prismdbg graph build {path} --alike AXES",
+        ) from error
+
+
+def _emulated(path: Path) -> EmulatedRun | None:
+    run = RunFolder(path)
+    return read_emulated(RunFolder.existing(path)) if run.run_json.is_file() else None

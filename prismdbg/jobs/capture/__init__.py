@@ -1,0 +1,1 @@
+"""A capsule is made of a rank."""

@@ -1,0 +1,97 @@
+"""Where the agents of one job listen: a folder with a short path, for a Unix socket's path ends at 108 bytes.
+
+The folder's name says which process made it: its PID and start, as PID namespace and boot count them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+
+from prismdbg.errors import FacilityError, RankLost, UsageError
+from prismdbg.jobs.capture.rank_lock import alone_with_rank
+from prismdbg.jobs.storage.ranks_alive import start_ticks
+
+HOMES = (Path("/run"), Path("/tmp"))  # the first one that its user may write to holds the folders
+KEPT_S = 3600.0  # where it cannot be known whether the maker lives
+_UNKNOWN = "unknown"
+
+
+def make_socket_dir() -> Path:
+    """A new one. Its maker removes it at the job's end; where that was killed, the next command does."""
+    home = next((home for home in HOMES if os.access(home, os.W_OK)), HOMES[-1])
+    base = home / f"prismdbg-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.is_symlink() or base.stat().st_uid != os.getuid():
+        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, the ranks' agents need it")
+    remove_dead(base)
+    folder = base / f"{_here()}-{os.getpid()}-{start_ticks(os.getpid())}-{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def remove_dead_sockets() -> None:
+    """What supervisors of this user that were killed have left. Whatever cannot be removed stays."""
+    for home in HOMES:
+        base = home / f"prismdbg-{os.getuid()}"
+        with contextlib.suppress(OSError):
+            if not base.is_symlink() and base.stat().st_uid == os.getuid():
+                remove_dead(base)
+
+
+def remove_dead(base: Path) -> None:
+    """Folders in which no agent answers and whose maker is gone, or made them long ago.
+
+    Ranks outlive a supervisor that is killed, and one that begins afterwards makes its folder again: only what was
+    seen to be dead goes.
+    """
+    for folder in base.iterdir():
+        with contextlib.suppress(OSError):
+            sockets = list(folder.glob("*.sock"))
+            if _is_abandoned(folder) and not any(map(answers, sockets)):
+                for path in (*sockets, *folder.glob("*.lock")):
+                    path.unlink(missing_ok=True)
+                folder.rmdir()
+
+
+def _is_abandoned(folder: Path) -> bool:
+    match folder.name.split("-"):
+        case [here, pid, ticks, _] if here == _here() != _UNKNOWN and pid.isdecimal():
+            return str(start_ticks(int(pid))) != ticks
+    return time.time() - folder.stat().st_mtime > KEPT_S
+
+
+def _here() -> str:
+    """Where a PID means the same process: this boot of this machine, this PID namespace."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        return f"{boot}.{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:  # a sandbox that shows neither
+        return _UNKNOWN
+
+
+def answers(path: Path) -> bool:
+    """Whether an agent listens there. A rank that is being captured does, though nobody may ask it now."""
+    try:
+        with alone_with_rank(path, bound_s=0):
+            return _listens(path)
+    except UsageError:
+        return True
+    except RankLost:
+        return False
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(1.0)
+        try:
+            client.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # it is there, and has more to do than it can
+            return True
+    return True

@@ -1,0 +1,234 @@
+"""Makes a capsule of one rank out of its log, its origin, and the files it needs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from prismdbg.capsule import layout
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
+from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, span_of
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Incident, Manifest, Origin
+from prismdbg.capsule.rank_json import RankJson, required
+from prismdbg.capsule.transfer import Transfer
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
+from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.graph.slice import build_slice
+from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.capture.packed_memory import add_trace
+from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
+from prismdbg.jobs.capture.redaction import Redaction, homes_of
+from prismdbg.jobs.capture.secret_search import Search, to_json
+from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
+from prismdbg.jobs.storage.peak import peak_of
+from prismdbg.jobs.storage.run_environment import environment_of
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
+from prismdbg.model.collective import runs_of
+from prismdbg.model.moment import Moment
+from prismdbg.runtime.environment import Environment
+from prismdbg.settings.rank_config import RANK_MEMORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
+    `images`: of a process image, taken over. `emulated`: the mesh of a world that was not there. `died_with`: the exit
+    code of a rank that died without a word, where it is known."""
+
+    run: RunFolder
+    folder: Path
+    output: Path
+    origin: Origin
+    incident: Incident
+    past_records: int = 0
+    in_flight: tuple[int, ...] = ()
+    images: Path | None = None
+    keep_images: bool = False
+    last_moment: Moment | None = None
+    notes: tuple[str, ...] = ()
+    emulated: str = ""
+    died_with: int | None = None
+
+
+_NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
+
+
+def assemble(parts: Ingredients) -> Capsule:
+    """Writes the capsule whole or not at all. Segments that the live rank still writes are copied as they are.
+
+    `NotReplayable` where a replay from the start moment is impossible: what there is stands under another name then.
+    """
+    rank = read_json(parts.folder / "rank.json")
+    if not rank:
+        raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
+    required(cast(RankJson, rank), *_NEEDED)
+    with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
+        log = _add_events(writer, parts.folder)
+        span = span_of(log, StartPoint(past_records=parts.past_records, in_flight=parts.in_flight), parts.last_moment)
+        origin: dict[str, Any] = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
+        origin |= {"peak_bytes": peak} if (peak := peak_of(parts.folder)) else {}
+        a, b = _ends(log, span)
+        paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
+        there: dict[str, Any] = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
+        if parts.died_with is not None:
+            there["died_with"] = parts.died_with
+        began_ns = (parts.folder / "rank.json").stat().st_mtime_ns
+        a_ns = _began_ns(log, span) if parts.origin is Origin.IMAGE else None
+        maybe = [path for path in changed_after_read(log, rank, began_ns, COARSE_NS) if path in paths.files]
+        as_read = copies_as_read(log, parts.run.overwritten, maybe, a_ns)
+        changed = (path for path in changed_after_read(log, rank, began_ns) if path in paths.files)
+        there["changed"] = [path for path in changed if path not in as_read and Path(path).exists()]
+        environment_files = environment_of(parts.run, parts.folder)
+        files = add_files(
+            writer,
+            [*paths.files, *_files_of_image(parts.images, environment_files)],
+            homes=homes_of(rank["environment"]),
+            as_read=as_read,
+        )
+        secrets = Redaction.of(rank, files, log)
+        writer.add_json(layout.RANK, {**secrets.describe(rank), **origin, **there})
+        for path in sorted((writer.folder / layout.LOG).glob("events.*.seg")):  # a live rank begins further ones
+            writer.edit(f"{layout.LOG}/{path.name}", secrets.mask)
+        ends = _add_payloads(writer, parts.folder, span)
+        of_it = parts.incident.kind in TAKEN_FOR
+        if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
+            writer.add_json(layout.STACKS, taken.to_json())
+        writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
+        writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
+        if parts.images is not None:
+            writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
+        writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
+        after_b = min((r.moment for r in log.collectives if r.moment > b), default=None)
+        left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
+        notes = (*parts.notes, left_out) if left_out else parts.notes
+        whole_from = replayable_from(log, span, a, lambda ref: ends.get(ref.segment, 0) >= ref.offset + ref.size_bytes)
+        manifest = _manifest(replace(parts, notes=notes), log, rank, span, (a, b, whole_from))
+        manifest, findings = secrets.of_manifest(manifest)
+        hits = Search(writer.folder, files, replace(log, collectives=list(span.records)), secrets.known).hits()
+        found = [*secrets.findings, *findings, *(hit.finding for hit in hits)]
+        writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
+        capsule = writer.finish(manifest)
+    return _require_replayable(capsule)
+
+
+def _require_replayable(capsule: Capsule) -> Capsule:
+    lack = capsule.manifest.not_replayable
+    if not lack:
+        return capsule
+    kept = _evidence_name(capsule.path)
+    capsule.path.rename(kept)
+    raise NotReplayable(
+        f"evidence kept in {kept}, which cannot be replayed: {lack}",
+        hint="`prismdbg open` reads it; record with a larger --window or --window-bytes, or with --checkpoint-every",
+        evidence=kept,
+    )
+
+
+def _seeds(rank: dict[str, Any], log: RankLog) -> dict[str, Any]:
+    """What random generators began with; those of modules that were imported late stand in the log."""
+    return {**rank.get("seeds", {}), **{n.data["name"]: n.data["state"] for n in log.notes if n.kind == "seed"}}
+
+
+def _evidence_name(path: Path) -> Path:
+    kept, number = path.with_name(f"{path.name}.evidence"), 1
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.evidence-{number}")
+    return kept
+
+
+def _ends(log: RankLog, span: Span) -> tuple[Moment, Moment]:
+    """The start and the end moment."""
+    if span.records:
+        return span.records[0].moment, span.records[-1].moment
+    past = [r.moment for r in log.collectives if r.record_id < span.past_records]
+    here = past[-1] if past else Moment(0)
+    return here, here
+
+
+def _began_ns(log: RankLog, span: Span) -> int:
+    """The start moment since the epoch."""
+    first = min((record.time_created_ns for record in span.records), default=0)
+    return first + log.wall_offset_ns if first else 0
+
+
+def _add_events(writer: CapsuleWriter, folder: Path) -> RankLog:
+    """All event segments, for they define each other's texts. What they hold then is the capsule's log: a live rank
+    writes on."""
+    for path in sorted(folder.glob("events.*.seg")):
+        writer.add_file(f"{layout.LOG}/{path.name}", path)
+    return read_log(writer.folder / layout.LOG)
+
+
+def _add_payloads(writer: CapsuleWriter, folder: Path, span: Span) -> dict[int, int]:
+    """The payload segments that a replay needs. Gives the size of those in the capsule: of a live rank one may
+    leave the window meanwhile."""
+    sizes = {}
+    for segment in sorted({r.payload.segment for r in (*span.in_flight, *span.records) if r.payload is not None}):
+        path = folder / fmt.payload_segment(segment)
+        with contextlib.suppress(FileNotFoundError):
+            sizes[segment] = writer.add_file(f"{layout.LOG}/{path.name}", path).size_bytes
+    return sizes
+
+
+def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
+    """Files that a restore wants, each as long as it was: those open at the dump, and those mapped that are not
+    installed. Of a large one that is only written to, a log for instance, nothing but the length matters, and that is
+    in the image."""
+    if images is None:
+        return []
+    installed = {file.path for file in environment.files}
+    return [
+        file.path
+        for file in process_images.read(bundle.find(), images).files
+        if file.path not in installed and not (file.is_written and file.size_bytes > SMALL_FILE_BYTES)
+    ]
+
+
+def kept_from_the_start(log: RankLog, folder: Path) -> bool:
+    """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
+    for record in sorted(log.collectives, key=lambda record: record.record_id):
+        if needs_payload(record, log):
+            return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
+    return bool(log.collectives)
+
+
+def _manifest(
+    parts: Ingredients,
+    log: RankLog,
+    rank: dict[str, Any],
+    span: Span,
+    moments: tuple[Moment, Moment, Moment],
+) -> Manifest:
+    """`moments`: the start, the end, and from where on it can be replayed."""
+    a, b, whole_from = moments
+    notes = list(parts.notes)
+    if whole_from > a:
+        where = "" if whole_from > b else f" before {whole_from}"
+        notes.append(f"not replayable{where}: what the rank received until then fell out of the window")
+    devices = {t.device.split(":")[0] for r in span.records for t, _ in (*runs_of(r.inputs), *runs_of(r.outputs))}
+    return Manifest(
+        created_ns=time.time_ns(),
+        job=parts.run.path.name,
+        rank=log.rank,
+        world_size=max(int(rank["world_size"]), log.rank + 1),
+        moment_a=a,
+        moment_b=b,
+        incident=parts.incident,
+        origin=parts.origin,
+        contains_raw_memory=parts.origin is Origin.IMAGE,
+        replayable_from=whole_from,
+        groups=tuple(log.groups.values()),
+        device_kinds=tuple(sorted(devices)) or ("cpu",),
+        versions={k: str(v) for k, v in rank["versions"].items()},
+        hardware={k: str(v) for k, v in rank["hardware"].items()},
+        notes=tuple(notes),
+        emulated=parts.emulated,
+    )

@@ -1,0 +1,407 @@
+"""`prismdbg capture`: a live rank's process image at moment A, while the job goes on, and the log that follows it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import LogReader, StepMark, read_log
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
+from prismdbg.checkpoint.bundle import Criu
+from prismdbg.checkpoint.criu import DumpReport, dump_only, report
+from prismdbg.errors import CapsuleError, CriuError, FacilityError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
+from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
+from prismdbg.jobs.capture.costs import predict_image
+from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
+from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.model.counted import counted
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentClient
+from prismdbg.settings.rank_config import RankConfig
+
+LEASE_S = 120.0
+LEFTOVER = ".images-"
+DUMP_BOUND_S = 90.0
+HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
+POLL_S = 0.005
+ENDING_S = 2.0
+STARTING_S = 10.0
+PROGRESS_S = 1.0
+UNMARKED_S = 3.0  # so long without any step, and it is said that there may never be one
+SHOWN = 4
+ENDED_HINT = "`prismdbg why RUN` reads its log; a live rank can be captured"
+ENDED_ERRNOS = (errno.ENOENT, errno.ESRCH, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a rank is given to come to its next collective, and works in flight to complete."""
+
+    park_s: float
+    drain_s: float
+
+
+PATIENT = Patience(park_s=60.0, drain_s=10.0)
+HUNG = Patience(park_s=2.0, drain_s=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A process image and where it was taken. `paused_ns`: how long the rank was held."""
+
+    images: Path
+    moment: Moment
+    past_records: int
+    in_flight: tuple[int, ...]
+    report: DumpReport
+    paused_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRequest:
+    """`window_steps`: how many whole steps of the log complete the capsule."""
+
+    run: RunFolder
+    rank: int
+    output: Path
+    window_steps: int = 1
+    origin: Origin = Origin.IMAGE
+    timeout_s: float = 600.0
+    incident: Incident | None = None
+    patience: Patience = PATIENT
+
+
+def capture(request: CaptureRequest, say: Say) -> Capsule:
+    """Takes the image, lets the rank go, waits for the window, writes the capsule."""
+    if request.output.exists():
+        raise UsageError(f"{request.output} exists", hint="give a new name")
+    folder = request.run.latest(request.rank)
+    incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
+    if request.origin is Origin.START:
+        return _capture_from_start(request, folder, incident)
+    images = request.run.path / f"{LEFTOVER}{os.getpid()}-{secrets.token_hex(4)}"
+    await_agent(folder, say)  # first: a rank out of reach is named as such
+    remove_leftovers(request.run)
+    config = RankConfig.load(request.run.config)
+    holder = new_holder()
+    with told_of_its_end(folder):
+        say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
+        with agent_of(folder) as agent:  # refused while another capture has the window
+            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **holder)
+    try:
+        taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
+        end = _follow(folder, taken, request, say)
+        return assemble(
+            Ingredients(
+                run=request.run,
+                folder=folder,
+                output=request.output,
+                origin=Origin.IMAGE,
+                incident=incident,
+                past_records=taken.past_records,
+                in_flight=taken.in_flight,
+                images=images,
+                last_moment=end,
+            )
+        )
+    finally:  # not before the capsule is written: a smaller window drops what it holds
+        _window_back(folder, config, holder)
+        shutil.rmtree(images, ignore_errors=True)
+
+
+def remove_leftovers(run: RunFolder) -> None:
+    """Images of captures, halves of checkpoints, and agents' sockets, whose process was killed."""
+    if not is_alive(int(read_json(run.run_json).get("supervisor_pid", 0)) or os.getpid()):
+        for path in run.checkpoints.glob("*/.partial-*"):
+            shutil.rmtree(path, ignore_errors=True)
+    remove_dead_sockets()
+    for path in run.path.glob(f"{LEFTOVER}*"):
+        if not is_alive(int(path.name.removeprefix(LEFTOVER).split("-")[0])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:
+    if not kept_from_the_start(read_log(folder), folder):
+        raise CapsuleError(
+            f"rank {folder.name} cannot be replayed from the program's start: what it received was not all kept",
+            hint="record with --window all, or capture a process image",
+        )
+    return assemble(
+        Ingredients(run=request.run, folder=folder, output=request.output, origin=Origin.START, incident=incident)
+    )
+
+
+def socket_of(folder: Path) -> Path:
+    """Where the agent of the rank in this log folder listens. `RankLost` where the process has ended."""
+    rank = read_json(folder / "rank.json")
+    if not rank:
+        raise RankLost(
+            f"rank {folder.name} is not described: its rank.json is missing",
+            hint="its recorder failed as it started, or the rank was killed then; capture another rank",
+        )
+    _refuse_out_of_reach(folder.name, rank)
+    if not still_runs(rank):
+        raise RankLost(f"rank {folder.name} has ended", hint=ENDED_HINT)
+    return Path(rank["socket"])
+
+
+def await_agent(folder: Path, say: Say) -> None:
+    """Waits until the rank's agent answers: a rank that has just started has its folder first, then rank.json, then
+    its agent. Raises as `socket_of` does; an agent that does not answer in time is the next request's error."""
+    began, said = time.monotonic(), False
+    while not _answers(folder) and time.monotonic() - began < STARTING_S:
+        if not said and time.monotonic() - began > PROGRESS_S:
+            said = True
+            say(f"rank {folder.name} has just started; waiting up to {STARTING_S:g} s for its agent")
+        time.sleep(POLL_S)
+    socket_of(folder)
+
+
+def _answers(folder: Path) -> bool:
+    return bool(read_json(folder / "rank.json")) and answers(socket_of(folder))
+
+
+@contextmanager
+def agent_of(folder: Path, *, bound_s: float = BOUND_S) -> Iterator[AgentClient]:
+    """A connection to the rank's agent, while nobody else has one."""
+    socket = socket_of(folder)
+    with alone_with_rank(socket, bound_s=bound_s), AgentClient(socket) as agent:
+        yield agent
+
+
+@contextmanager
+def told_of_its_end(folder: Path) -> Iterator[None]:
+    """What fails in here because the rank's process has ended is told as that, not as what broke at the moment."""
+    try:
+        yield
+    except (RankLost, CriuError, WaitTimeout, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in ENDED_ERRNOS:
+            raise
+        if _ends_now(folder):
+            raise RankLost(f"rank {folder.name} has ended while it was being captured", hint=ENDED_HINT) from error
+        raise
+
+
+def _ends_now(folder: Path) -> bool:
+    """A process that ends lets go of its socket a little before it is gone."""
+    deadline = time.monotonic() + ENDING_S
+    while still_runs(rank := read_json(folder / "rank.json")):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return bool(rank)
+
+
+def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
+    """A rank on another node, in a container or of another user is named as such, with what works instead."""
+    node, here = str(rank["hardware"]["node"]), platform.node()
+    instead = "or record with --window all and capture with --origin start: that needs the run folder only"
+    if node != here:
+        raise FacilityError(
+            f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
+        )
+    if rank["pid_namespace"] != Path("/proc/self/ns/pid").stat().st_ino:
+        raise FacilityError(
+            f"rank {name} runs in a container", hint=f"run the capture inside that container, {instead}"
+        )
+    if rank["uid"] != os.getuid() and os.getuid() != 0:
+        hint = f"run the capture as that user or as root, {instead}"
+        raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
+
+
+def take_image(
+    folder: Path,
+    images: Path,
+    say: Say,
+    patience: Patience = PATIENT,
+    *,
+    window_steps: int = 0,
+    holder: Mapping[str, Any] | None = None,
+) -> Taken:
+    """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails.
+
+    `window_steps`: the parameters' hash is wanted that many whole steps later; asked for while the rank stands, for it
+    may come there before anybody could ask. `holder`: who captures, from `new_holder`. An image that no runtime could
+    restore is taken once more, and then refused.
+    """
+    held_by, criu = holder or new_holder(), bundle.find()
+    with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
+        taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
+    if left := process_images.unrestorable(criu, images):
+        say(f"rank {folder.name}: the image holds {left[0]}, which no replay can restore; it is taken once more")
+        shutil.rmtree(images)
+        with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
+            taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
+        left = process_images.unrestorable(criu, images)
+    if left:
+        shutil.rmtree(images)
+        raise CriuError(
+            f"the process of rank {folder.name} cannot be checkpointed: it holds {', '.join(map(str, left[:SHOWN]))} "
+            "open, and no replay can open that again",
+            hint="close it in the program before the capture, or record with --window all and capture with "
+            "--origin start",
+        )
+    return taken
+
+
+def _take_once(
+    criu: Criu,
+    folder: Path,
+    images: Path,
+    say: Say,
+    patience: Patience,
+    window_steps: int,
+    holder: Mapping[str, Any],
+) -> Taken:
+    pid = int(read_json(folder / "rank.json")["pid"])
+    with AgentClient(socket_of(folder)) as agent:
+        agent.ask("park", lease_s=LEASE_S, **holder)
+        try:
+            in_flight, is_parked = _wait_parked(agent, say, patience)
+            stands_since = time.monotonic_ns()
+            where = agent.ask("close_log", **holder)
+            moment = Moment(int(where["step"]), int(where["collective"]))
+            if window_steps:
+                agent.ask("hash_at", step=step_after(moment, window_steps))
+        except BaseException:
+            with suppress(RankLost):  # it ended: what was in hand says so
+                agent.ask("release", **holder)
+            raise
+        agent.leave()  # nothing of this connection is in the image
+    try:
+        dump_only(criu, pid, images, leave_running=True, timeout_s=DUMP_BOUND_S)
+    finally:
+        _release(folder, holder)
+    paused = time.monotonic_ns() - stands_since
+    cost = report(criu, images)
+    now = "the job goes on" if is_parked and not in_flight else "the rank goes on as it was"
+    say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; {now}")
+    return Taken(
+        images=images,
+        moment=moment,
+        past_records=int(where["record_id"]),
+        in_flight=tuple(in_flight),
+        report=cost,
+        paused_ns=paused,
+    )
+
+
+def _release(folder: Path, holder: Mapping[str, Any]) -> None:
+    """A rank that has ended needs none, and its image may be whole."""
+    try:
+        with AgentClient(socket_of(folder)) as agent:
+            agent.ask("release", **holder)
+    except RankLost:
+        if not _ends_now(folder):
+            raise
+
+
+def new_holder() -> dict[str, Any]:
+    """For whom the rank is held, and payloads are kept: when this process is gone, it goes on as before. `token` tells
+    one capture from another."""
+    return {"holder": os.getpid(), "holder_ticks": start_ticks(os.getpid()), "token": secrets.token_hex(8)}
+
+
+def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list[int], bool]:
+    """Until a thread is parked, none is on its way into a collective and nothing is in flight; what does not drain is
+    captured in flight, as a hang is.
+
+    What is in flight, and whether a thread is parked: a rank that hangs elsewhere comes to no collective.
+    """
+    deadline = time.monotonic() + patience.park_s
+    drained_by = 0.0
+    while True:
+        status = agent.ask("status")
+        in_flight, on_its_way = list(status["in_flight"]), int(status.get("entering", 0))
+        now = time.monotonic()
+        if status["parked"] and not in_flight and not on_its_way:
+            return [], True
+        if in_flight and not on_its_way:
+            drained_by = drained_by or now + patience.drain_s
+            if now > drained_by:
+                say(f"not completed: {counted(len(in_flight), 'collective')}; captured in flight")
+                return in_flight, bool(status["parked"])
+        if now > deadline and on_its_way:
+            raise WaitTimeout(
+                f"waited {patience.park_s:g} s for {counted(on_its_way, 'thread')} on the way into a collective",
+                hint="the rank is still hashing what it sends; capture it again",
+            )
+        if now > deadline:
+            say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")
+            return in_flight, bool(status["parked"])
+        time.sleep(POLL_S)
+
+
+def step_after(moment: Moment, whole_steps: int) -> int:
+    """The step that begins once so many whole steps have passed: one that is under way at `moment` is none."""
+    return moment.step + (moment.collective > 0) + whole_steps
+
+
+def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Moment | None:
+    """Waits until the window's steps are in the log, or the rank ends; gives the last moment that belongs to it."""
+    if request.window_steps == 0 or (taken.in_flight and request.incident is not None):
+        return None
+    target = step_after(taken.moment, request.window_steps)
+    say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
+    began, moved, marked = time.monotonic(), False, taken.moment.step > 0
+    reader, deadline = LogReader(folder), began + request.timeout_s
+    pid = int(read_json(folder / "rank.json")["pid"])
+    while True:
+        alive = is_alive(pid)  # a zombie is not
+        steps = [event.step for event in reader.poll() if isinstance(event, StepMark)]
+        if not (marked := marked or bool(steps)) and time.monotonic() > began + UNMARKED_S:
+            marked = True
+            say(_unmarked(folder, target, request))
+        moved = moved or any(step > taken.moment.step for step in steps)
+        if any(step >= target for step in steps):
+            return Moment(target - 1, 1 << 60)
+        if not alive and all(r.record_id < taken.past_records for r in read_log(folder).collectives):
+            raise RankLost(f"rank {folder.name} has ended where its image was taken: nothing follows", hint=ENDED_HINT)
+        if not alive:
+            say(f"rank {folder.name} ended before step {target}; the capsule ends there")
+            return None
+        if taken.in_flight and time.monotonic() > began + HANGS_S and not moved:
+            say(f"rank {folder.name} takes no step: it hangs; the capsule holds what there is")
+            return None
+        if time.monotonic() > deadline and request.incident is not None:  # nobody is there to ask again
+            say(f"rank {folder.name} did not come to step {target}; the capsule holds what there is")
+            return None
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"waited {request.timeout_s:g} s for step {target} of rank {folder.name}",
+                hint="the job is slow or hangs; give a longer --timeout, or --window 0 for what there is",
+            )
+        time.sleep(0.05)
+
+
+def _unmarked(folder: Path, target: int, request: CaptureRequest) -> str:
+    return (
+        f"rank {folder.name} has marked no step so far; waiting up to {request.timeout_s:g} s for step {target}. "
+        "A job marks its steps with an optimizer; for one without: Ctrl-C, then --window 0 captures what there is"
+    )
+
+
+def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) -> None:
+    """Payloads again as `record` was told."""
+    on, steps, size_bytes = config.payload_window
+    try:
+        with agent_of(folder, bound_s=LEASE_S) as agent:
+            agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
+    except RankLost:
+        return  # it ended by itself: nothing to put back

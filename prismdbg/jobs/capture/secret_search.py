@@ -1,0 +1,366 @@
+"""Looks for secrets in the parts of a capsule that a replay needs as they are: files, received objects, raw memory.
+
+What is found there is kept, and told by place. What could be taken out was taken out when the capsule was made, and
+stands in its `secrets.json`. Nothing here unpickles anything: a pickle is read as a list of its texts.
+"""
+
+from __future__ import annotations
+
+import io
+import pickletools
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.secrets import Found, is_secret_setting
+from prismdbg.jobs.capture.secret_rules import find
+from prismdbg.model.collective import Collective
+
+TEXT_BYTES = 1 << 20  # of one file; what lies behind is searched for known values only
+TEXTS_BYTES = 16 << 20  # of all files, the small ones first: a program and its settings come before its data
+PAYLOAD_BYTES = 4 << 20  # of one collective: objects are smaller
+PAYLOADS_BYTES = 16 << 20
+MEMORY_CHUNK = 16 << 20
+MEMORY_WINDOW = 512
+PICKLES = 1000  # of one payload
+KNOWN = "a value that was taken out elsewhere"
+RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
+_BYTES = ("uint8", "int8")
+_PREFIXES = tuple(
+    prefix.encode()
+    for prefix in (
+        "AKIA", "ASIA", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "hf_", "sk-", "sk_live_", "xoxb-", "xoxp-",
+        "AIza", "PRIVATE KEY-----", "hooks.slack.com/services/", "AGE-SECRET-KEY-1", "uthorization: ", "nvapi-",
+    )
+)  # fmt: skip
+
+
+class State(StrEnum):
+    """REDACTED: not in the capsule. KEPT: in it, word for word."""
+
+    REDACTED = "redacted"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A secret by its place and its kind, never by its value."""
+
+    place: str
+    what: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A secret that is kept: bytes `start` to `stop` of the capsule's file `part`."""
+
+    part: str
+    start: int
+    stop: int
+    place: str
+    what: str
+
+    @property
+    def finding(self) -> Finding:
+        return Finding(place=self.place, what=self.what, state=State.KEPT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """`unsearched`: sentences on what was not searched, or not whole."""
+
+    findings: tuple[Finding, ...]
+    hits: tuple[Hit, ...]
+    unsearched: tuple[str, ...]
+
+    @property
+    def kept(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.state is State.KEPT)
+
+
+class Search:
+    """Of one capsule's folder, which need not be whole yet. `known`: values to look for beside the rules.
+
+    `unsearched` is complete when `hits` has ended.
+    """
+
+    def __init__(self, folder: Path, files: tuple[RankFile, ...], log: RankLog, known: tuple[str, ...] = ()) -> None:
+        self.folder, self._files, self._log, self._known = folder, files, log, known
+        self.unsearched: list[str] = []
+
+    def hits(self) -> Iterator[Hit]:
+        yield from self._in_files()
+        yield from self._in_payloads()
+
+    def _in_files(self) -> Iterator[Hit]:
+        left = TEXTS_BYTES
+        done: set[str] = set()
+        for file in sorted(self._files, key=lambda file: file.size_bytes):
+            if file.place is not Place.INSIDE or file.sha256 in done:
+                continue
+            done.add(file.sha256)
+            part = layout.content(file.sha256)
+            if file.size_bytes > SMALL_FILE_BYTES:
+                self.unsearched.append(f"file {file.path}: {file.size_bytes} bytes")
+                continue
+            data = _read(self.folder / part, 0, file.size_bytes)
+            most = min(left, TEXT_BYTES) if _is_text(data) else 0
+            if most < len(data):
+                how = f"only its first {most} bytes were searched by rules" if most else "it is no text"
+                self.unsearched.append(f"file {file.path}: {how}")
+            left -= min(most, len(data))
+            lines = _line_starts(data)
+            rest = _spans_in_bytes(data, most)
+            for start, stop, what in (*_spans(data[:most], data, self._known), *rest):
+                yield Hit(
+                    part=part, start=start, stop=stop, what=what, place=f"file {file.path}:{bisect_right(lines, start)}"
+                )
+
+    def _in_payloads(self) -> Iterator[Hit]:
+        left = PAYLOADS_BYTES
+        for record in self._log.collectives:
+            ref = record.payload
+            if ref is None or not _holds_bytes(record):
+                continue
+            part = f"{layout.LOG}/{fmt.payload_segment(ref.segment)}"
+            place = f"payload of {record.moment} ({record.op.removeprefix('c10d::').strip('_')})"
+            if ref.size_bytes > min(left, PAYLOAD_BYTES):
+                self.unsearched.append(f"{place}: {ref.size_bytes} bytes")
+                continue
+            left -= ref.size_bytes
+            for start, stop, what in _received(_read(self.folder / part, ref.offset, ref.size_bytes), self._known):
+                yield Hit(part=part, start=ref.offset + start, stop=ref.offset + stop, what=what, place=place)
+
+
+def report(capsule: Capsule) -> Report:
+    """All that is known and all that is found now, raw memory among it."""
+    search = Search(capsule.path, read_files(capsule), read_log(capsule.log))
+    hits = tuple(search.hits())
+    found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule)]
+    if capsule.manifest.contains_raw_memory:
+        found += _in_memory(capsule)
+    return Report(findings=tuple(dict.fromkeys(found)), hits=hits, unsearched=tuple(search.unsearched))
+
+
+def recorded(capsule: Capsule) -> Iterator[Finding]:
+    """What was said when the capsule was made; of a capsule without that, names alone."""
+    if layout.SECRETS in capsule.manifest.files:
+        fields = json_border.read(capsule.path / layout.SECRETS)
+        for entry in fields.objects("findings"):
+            state = entry.text("state")
+            if state not in tuple(State):
+                entry.fail("state", f"is {state[:40]!r}")
+            yield Finding(place=entry.text("place"), what=entry.text("what"), state=State(state))
+        return
+    yield from taken_out(capsule.rank())
+    for file in read_files(capsule):
+        if file.place is Place.REDACTED:
+            yield of_file(file)
+
+
+def taken_out(rank: Mapping[str, object]) -> Iterator[Finding]:
+    """Of rank.json: variables and arguments."""
+    for key, place in (("redacted", "variable"), ("redacted_arguments", "argument")):
+        names = rank.get(key)
+        for name in names if isinstance(names, list) else ():
+            shown = str(name)[:200].removeprefix(f"{place} ")
+            yield Finding(place=f"{place} {shown}", what="looks like a secret", state=State.REDACTED)
+
+
+def of_file(file: RankFile) -> Finding:
+    what = f"credentials, {file.size_bytes} bytes, sha256 {file.sha256}"
+    return Finding(place=f"file {file.path}", what=what, state=State.REDACTED)
+
+
+def to_json(findings: Iterable[Finding]) -> list[dict[str, str]]:
+    return [{"place": f.place, "what": f.what, "state": f.state} for f in findings]
+
+
+def texts_of(manifest: Manifest) -> dict[str, str]:
+    """The free texts of a manifest, by place."""
+    notes = {f"manifest: note {number}": text for number, text in enumerate(manifest.notes, start=1)}
+    return {"manifest: incident": manifest.incident.text, "manifest: job": manifest.job, **notes}
+
+
+def note_texts(log: RankLog) -> Iterator[tuple[str, str]]:
+    """Place and text of what the rank noted in words; paths are none."""
+    for note in log.notes:
+        if note.kind not in ("file", "folder", "made"):
+            for text in _strings(note.data):
+                yield f"log: note {note.kind[:40]!r}", text
+
+
+def _in_texts(capsule: Capsule) -> Iterator[Finding]:
+    rank = capsule.rank()
+    for place, text in (*texts_of(capsule.manifest).items(), *note_texts(read_log(capsule.log))):
+        yield from (Finding(place=place, what=found.what, state=State.KEPT) for found in find(text))
+    environment = rank.get("environment")
+    for name, value in environment.items() if isinstance(environment, dict) else ():
+        if any(find(str(value))) or is_secret_setting(str(name), str(value)):
+            yield Finding(place=f"variable {str(name)[:200]}", what="looks like a secret", state=State.KEPT)
+    for found in find("\n".join(_strings(rank.get("orig_argv", [])))):
+        yield Finding(place="argument", what=found.what, state=State.KEPT)
+
+
+def _in_memory(capsule: Capsule) -> Iterator[Finding]:
+    """Pages that hold what the environment block or a token looks like; each kind once a file."""
+    yield Finding(place=layout.CHECKPOINT, what=RAW_MEMORY, state=State.KEPT)
+    redacted = capsule.rank().get("redacted")
+    names = [str(name) for name in redacted if name] if isinstance(redacted, list) else []
+    for path in sorted(capsule.checkpoint.glob("*.img")):
+        found: set[str] = set()
+        for chunk in _chunks(path):
+            found |= {f"variable {name[:200]}" for name in names if f"\0{name}=".encode() in chunk}
+            found |= {item.what for window in _windows(chunk) for item in find(window)}
+        for what in sorted(found):
+            yield Finding(place=f"{layout.CHECKPOINT}/{path.name}", what=what, state=State.KEPT)
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """Overlapping ones."""
+    tail = b""
+    with transfer.open_plain(path) as file:
+        while chunk := file.read(MEMORY_CHUNK):
+            yield tail + chunk
+            tail = chunk[-MEMORY_WINDOW:]
+
+
+def _windows(chunk: bytes) -> Iterator[str]:
+    for prefix in _PREFIXES:
+        at = chunk.find(prefix)
+        while at >= 0:
+            yield chunk[max(at - 64, 0) : at + MEMORY_WINDOW].decode("latin-1")
+            at = chunk.find(prefix, at + MEMORY_WINDOW)
+
+
+def _spans_in_bytes(data: bytes, start: int) -> list[tuple[int, int, str]]:
+    """As `_spans`, of what is no text or too long to be searched whole: tokens that begin as many do."""
+    found = set()
+    for prefix in _PREFIXES:
+        at = data.find(prefix, start)
+        while at >= 0:
+            begin = max(at - 64, start)
+            window = data[begin : at + MEMORY_WINDOW].decode("latin-1")
+            for item in find(window):
+                found |= {(begin + a, begin + b, what) for a, b, what in _places(window, item)}
+            at = data.find(prefix, at + MEMORY_WINDOW)
+    return sorted(found)
+
+
+def _spans(text: bytes, whole: bytes, known: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    """Start, stop and kind of each secret: by rules in `text`, by value in `whole`, which begins with it."""
+    shown = text.decode("latin-1")  # one character a byte
+    for found in find(shown):
+        yield from _places(shown, found)
+    for value in known:
+        data = value.encode()
+        at = whole.find(data)
+        while at >= 0:
+            yield at, at + len(data), KNOWN
+            at = whole.find(data, at + len(data))
+
+
+def _places(text: str, found: Found) -> Iterator[tuple[int, int, str]]:
+    start = found.start if found.start >= 0 else text.find(found.value)
+    if start >= 0:
+        yield start, start + len(found.value), found.what
+
+
+def _received(data: bytes, known: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    yield from _spans(data, data, known)
+    before = ""
+    for start, text in pickled_texts(data):
+        encoded = text.encode("utf-8", "surrogatepass")
+        if is_secret_setting(before, text) and "\n" not in text:
+            yield start, start + len(encoded), f"value of {before[:60]!r}"
+        for found in find(encoded.decode("latin-1")):
+            yield from ((start + a, start + b, what) for a, b, what in _places(encoded.decode("latin-1"), found))
+        before = text
+
+
+def pickled_texts(data: bytes) -> Iterator[tuple[int, str]]:
+    """Offset and value of each text in the pickles that lie in `data`, one that stands for another among them."""
+    at = 0
+    for _ in range(PICKLES):
+        at = data.find(b"\x80", at)
+        if at < 0:
+            return
+        at = yield from _texts_of_one(data, at)
+
+
+def _texts_of_one(data: bytes, start: int) -> Generator[tuple[int, str], None, int]:
+    """Returns where to look for the next one."""
+    file = io.BytesIO(data)
+    file.seek(start)
+    memo: dict[int, tuple[int, str] | None] = {}
+    last: tuple[int, str] | None = None
+    end = start + 1
+    try:
+        for code, argument, _ in pickletools.genops(file):
+            end = file.tell()
+            if code.name == "MEMOIZE":
+                memo[len(memo)] = last
+            elif code.name in ("BINPUT", "LONG_BINPUT"):
+                memo[int(str(argument))] = last
+            elif code.name in ("BINGET", "LONG_BINGET"):
+                if (again := memo.get(int(str(argument)))) is not None:
+                    yield again
+            else:
+                text = _text(argument)
+                last = None if text is None else (end - len(text.encode("utf-8", "surrogatepass")), text)
+                if last is not None:
+                    yield last
+    except Exception:  # whatever these bytes are, they are no pickle
+        pass
+    return end  # nothing is read twice
+
+
+def _text(argument: object) -> str | None:
+    if isinstance(argument, bytes):
+        return argument.decode("utf-8", "ignore") if argument.isascii() else None
+    return argument if isinstance(argument, str) else None
+
+
+def _holds_bytes(record: Collective) -> bool:
+    return any(meta.dtype in _BYTES for meta in record.outputs)
+
+
+def _read(path: Path, offset: int, size: int) -> bytes:
+    try:
+        with transfer.open_plain(path) as file:
+            file.seek(offset)
+            return file.read(size)
+    except FileNotFoundError:  # it fell out of the window
+        return b""
+
+
+def _is_text(data: bytes) -> bool:
+    return b"\0" not in data[:8192]
+
+
+def _line_starts(data: bytes) -> list[int]:
+    starts, at = [0], data.find(b"\n")
+    while at >= 0 and at < TEXT_BYTES:
+        starts.append(at + 1)
+        at = data.find(b"\n", at + 1)
+    return starts
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)

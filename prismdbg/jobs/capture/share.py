@@ -1,0 +1,100 @@
+"""A capsule for others: refused while secrets are kept in it, or copied with every one of them masked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.files import Place, RankFile, add_index, read_files
+from prismdbg.capsule.transfer import Transfer
+from prismdbg.errors import PrismError
+from prismdbg.jobs.capture.secret_search import Finding, Hit, Report, State, to_json
+from prismdbg.model.counted import counted
+
+SHOWN = 20
+
+
+class SecretsKept(PrismError):
+    """Not packed for others: they would read what nobody meant them to."""
+
+
+def require_shareable(capsule: Capsule, found: Report) -> None:
+    """`SecretsKept` where anything is kept that looks like a secret, with its places."""
+    if not found.kept:
+        return
+    lines = [f"{finding.place}: {finding.what}" for finding in found.kept[:SHOWN]]
+    if len(found.kept) > SHOWN:
+        lines.append(f"and {len(found.kept) - SHOWN} more: prismdbg inspect --secrets {capsule.path.name}")
+    hint = "--redact masks what it can, --share-anyway packs it as it is"
+    if capsule.manifest.contains_raw_memory:
+        hint = "capture with --origin start, which holds no memory; --share-anyway packs it as it is"
+    raise SecretsKept(
+        "\n".join([f"{capsule.path} holds {counted(len(found.kept), 'secret')} or places of one:", *lines]), hint=hint
+    )
+
+
+@contextmanager
+def masked(capsule: Capsule, found: Report) -> Iterator[Capsule]:
+    """A copy in which each byte of what was found is an asterisk; as it is where nothing can be masked.
+
+    A file or an object that is masked is another one: a program that uses the value takes another way in a replay.
+    """
+    if not found.hits:
+        yield capsule
+        return
+    with TemporaryDirectory(prefix=".prismdbg-masked-", dir=capsule.path.parent) as folder:
+        yield _copy(capsule, found, Path(folder) / capsule.path.name)
+
+
+def _copy(capsule: Capsule, found: Report, target: Path) -> Capsule:
+    by_part: dict[str, list[Hit]] = defaultdict(list)
+    for hit in found.hits:
+        by_part[hit.part].append(hit)
+    written = {layout.CONFIG_DUMP, layout.SPEC_DUMP, layout.FILES_INDEX, layout.SECRETS}
+    files = {file.sha256: file for file in read_files(capsule) if file.place is Place.INSIDE}
+    renamed: dict[str, RankFile] = {}
+    with CapsuleWriter(target) as writer:
+        for name in sorted(capsule.manifest.files.keys() - written):
+            source = capsule.path / name
+            if name not in by_part:
+                writer.add_file(name, source, Transfer.LINK)
+            elif (file := files.get(name.rpartition("/")[2])) is not None:
+                data = _mask(by_part[name], source.read_bytes())
+                renamed[file.sha256] = _add_content(writer, file, data)
+            else:
+                writer.add_edited(name, source, partial(_mask, by_part[name]))
+        add_index(writer, [_renamed(file, renamed) for file in read_files(capsule)])
+        findings = [replace(f, state=State.REDACTED) if _is_of(f, found.hits) else f for f in found.findings]
+        writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(findings))})
+        return writer.finish(replace(capsule.manifest, files={}))
+
+
+def _mask(hits: list[Hit], data: bytes) -> bytes:
+    edited = bytearray(data)
+    for hit in hits:
+        edited[hit.start : hit.stop] = b"*" * (hit.stop - hit.start)
+    return bytes(edited)
+
+
+def _add_content(writer: CapsuleWriter, file: RankFile, data: bytes) -> RankFile:
+    digest = sha256(data).hexdigest()
+    if not writer.holds(layout.content(digest)):
+        writer.add_bytes(layout.content(digest), data)
+    return replace(file, sha256=digest)
+
+
+def _renamed(file: RankFile, renamed: dict[str, RankFile]) -> RankFile:
+    masked_file = renamed.get(file.sha256) if file.place is Place.INSIDE else None
+    return file if masked_file is None else replace(file, sha256=masked_file.sha256)
+
+
+def _is_of(finding: Finding, hits: tuple[Hit, ...]) -> bool:
+    return any(finding == hit.finding for hit in hits)

@@ -1,0 +1,247 @@
+"""Gathers what a run folder holds for a diagnosis. Nothing is required of it but one readable log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import LogReader, RankLog, fold
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.stacks import JobStacks, capsule_stacks
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.errors import CapsuleError, PrismError, UsageError
+from prismdbg.jobs.record.deaths import likely_first, perhaps_first
+from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
+from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.kept_stacks import last_stacks
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.run_files import whole_incidents
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
+from prismdbg.model.collective import Collective, State
+from prismdbg.model.moment import Moment
+
+
+def gather(path: Path, keys: Keys = NO_KEYS) -> Evidence:
+    """Of a run folder, of a folder with logs, or of a capsule. `CapsuleError` where no log is there."""
+    if path.is_file() or (path / layout.MANIFEST).is_file():
+        with opened(path, keys) as capsule:
+            return of_capsule(capsule)
+    return _of_run(path)
+
+
+def of_capsule(capsule: Capsule) -> Evidence:
+    """One rank's log, and the stacks of all where a hang was seen."""
+    manifest, taken = capsule.manifest, capsule_stacks(capsule)
+    log, damage = _read(capsule.log)
+    incident = manifest.incident
+    lost = frozenset({manifest.rank} if incident.kind is IncidentKind.LOST else ())
+    return Evidence(
+        logs={manifest.rank: log} if log is not None else {},
+        world_size=manifest.world_size,
+        damaged={manifest.rank: damage} if damage else {},
+        silent=lost,
+        died_first=manifest.rank if lost else None,
+        ended_wall_ns=manifest.created_ns,
+        gaps=() if manifest.emulated else (f"a capsule holds the log of its own rank alone, here of {manifest.rank}",),
+        emulated=manifest.emulated,
+        incidents=(SeenIncident(incident=incident, ranks=(manifest.rank,), attempt=0),),
+        stacks=taken.ranks if taken is not None else {},
+        stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
+        of_capsule=True,
+    )
+
+
+def _of_run(path: Path) -> Evidence:
+    run = RunFolder(path.resolve())
+    folders = _last_attempt(run.rank_folders())
+    attempt = max((attempt_of(folder.name) for folder in folders), default=0)
+    logs: dict[int, RankLog] = {}
+    damaged: dict[int, str] = {}
+    for folder in folders:
+        log, damage = _read(folder)
+        if log is not None:
+            logs[rank_of(folder)] = log
+        if damage:
+            damaged[rank_of(folder)] = damage
+    supervisor = _json(run.supervisor_json)
+    if not folders:
+        raise _no_log(run, supervisor)
+    emulated = _emulated(run)
+    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _may_be_alive(folder)}
+    told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
+    if told_to_end is not None:
+        logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
+    silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
+    incidents = tuple(_incidents(supervisor))
+    if told_to_end is not None:
+        gone_before = {rank for rank, death in deaths_of(supervisor, attempt).items() if death.wall_ns < told_to_end}
+        silent &= gone_before
+        incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
+    taken = _stacks(run, attempt)
+    died_first, seen_late = _died_first(supervisor, silent, attempt)
+    return Evidence(
+        logs=logs,
+        world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
+        damaged=damaged,
+        silent=silent,
+        died_first=died_first,
+        deaths_seen_late=seen_late,
+        is_running=bool(alive),
+        ended_wall_ns=time.time_ns() if alive else told_to_end or int(supervisor.get("ended_wall_ns", 0)),
+        asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
+        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(alive), told_to_end is not None)),
+        emulated=emulated,
+        attempt=attempt,
+        incidents=incidents,
+        stacks=taken.ranks if taken is not None else {},
+        stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
+        interrupted=told_to_end is not None,
+    )
+
+
+def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
+    if not run.run_json.exists():
+        hint = "give the folder that `prismdbg record -o` made, or a capsule"
+        return UsageError(f"{run.path} holds no log", hint=hint)
+    ended = f", and the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
+    return CapsuleError(
+        f"{run.path} holds no log of any rank: none issued a collective or an optimizer step{ended}",
+        hint="read the job's own output; recorded are processes that import torch.distributed",
+    )
+
+
+def _stacks(run: RunFolder, attempt: int) -> JobStacks | None:
+    """None where they are damaged: the logs speak without them."""
+    try:
+        return last_stacks(run, attempt)
+    except CapsuleError:
+        return None
+
+
+def _before(log: RankLog, wall_ns: int) -> RankLog:
+    """As it was then: what was complete, and what the rank had said."""
+    end_ns = wall_ns - log.wall_offset_ns
+    return replace(
+        log,
+        collectives=[_then(call, end_ns) for call in log.collectives if call.time_created_ns < end_ns],
+        steps=[mark for mark in log.steps if mark.time_ns < end_ns],
+        notes=[note for note in log.notes if note.time_ns < end_ns],
+    )
+
+
+def _then(call: Collective, end_ns: int) -> Collective:
+    if call.time_completed_ns is None or call.time_completed_ns < end_ns:
+        return call
+    return replace(call, state=State.SCHEDULED, time_completed_ns=None, failure=None, received_nonfinite=False)
+
+
+def _was_told(seen: SeenIncident, attempt: int, gone_before: Set[int]) -> bool:
+    """Of a rank that is said to have died, but only when the job was told to end."""
+    return seen.incident.kind is IncidentKind.LOST and seen.attempt == attempt and gone_before.isdisjoint(seen.ranks)
+
+
+def _incidents(supervisor: Mapping[str, Any]) -> Iterator[SeenIncident]:
+    """Those that can be read."""
+    for entry in whole_incidents(supervisor):
+        try:
+            moment = Moment.parse(str(entry["moment"])) if entry.get("moment") else None
+            incident = Incident(kind=IncidentKind(entry["kind"]), text=str(entry.get("text", "")), moment=moment)
+            ranks = tuple(map(int, entry["ranks"]))
+            yield SeenIncident(incident=incident, ranks=ranks, attempt=int(entry.get("attempt", 0)))
+        except (KeyError, ValueError, TypeError, AttributeError, UsageError):
+            continue
+
+
+def _emulated(run: RunFolder) -> str:
+    """The mesh; empty for a run that was recorded, or of which that is not known."""
+    try:
+        found = read_emulated(run)
+    except (UsageError, CapsuleError):
+        return "a world that was not there"
+    return str(found.mesh) if found is not None else ""
+
+
+def _gaps(run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrupted: bool) -> Iterator[str]:
+    """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
+    if not run.run_json.exists():
+        return
+    if before := max((attempt_of(folder.name) for folder in run.rank_folders()), default=0):
+        yield f"this is attempt {before + 1}: those before it are not looked at"
+    if interrupted:
+        yield "the job was told to end (Ctrl-C, kill, or its scheduler): how its ranks ended then is not looked at"
+    if not supervisor:
+        yield "what the supervisor saw (supervisor.json) is missing or damaged: who died first is not known"
+    elif "exit_code" not in supervisor and not is_running:
+        yield "the supervisor did not see the job's end: who died first is not known"
+    if not _json(run.config).get("nan_check", True):
+        yield "NaN and Inf were not looked for: recorded without the trigger nan"
+
+
+def _last_attempt(folders: Iterable[Path]) -> list[Path]:
+    """A launcher restarts all ranks together: those without a folder of the last attempt were not recorded in it."""
+    attempts: dict[int, list[Path]] = {}
+    for folder in folders:
+        attempts.setdefault(attempt_of(folder.name), []).append(folder)
+    return attempts[max(attempts)] if attempts else []
+
+
+def _read(folder: Path) -> tuple[RankLog | None, str]:
+    """What there is up to the first damage, and the damage."""
+    reader = LogReader(folder)
+    try:
+        events = reader.poll()
+    except CapsuleError as error:
+        return None, str(error)
+    if reader.rank < 0:
+        return None, "it is empty"
+    log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
+    fold(log, events)
+    return log, str(reader.damage or "")
+
+
+def _may_be_alive(folder: Path) -> bool:
+    """Also where nobody can see from here whether it is."""
+    try:
+        process = RankProcess(folder)
+        return process.is_out_of_sight or process.is_alive()
+    except CapsuleError:  # a damaged rank.json, or half of one
+        return False
+
+
+def _has_said_its_end(log: RankLog) -> bool:
+    return any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes)
+
+
+def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:
+    """Whom the supervisor saw die before any other, else as the attempt's first incident; and whether it saw that too
+    late to be sure."""
+    deaths = [death for rank, death in deaths_of(supervisor, attempt).items() if rank in silent]
+    if deaths and supervisor.get("deaths"):
+        first = likely_first(deaths, {})
+        return _rank(first.name), first.signal is None or len(perhaps_first(deaths)) > 1
+    for name in map(str, supervisor.get("deaths", [])):
+        if attempt_of(name) == attempt and _rank(name) in silent:
+            return _rank(name), False
+    seen = next((seen for seen in _incidents(supervisor) if seen.attempt == attempt), None)
+    if seen is not None and seen.incident.kind is IncidentKind.LOST and seen.ranks and seen.ranks[0] in silent:
+        return seen.ranks[0], False
+    return None, False
+
+
+def _rank(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Empty where it is missing or damaged: the logs speak without it."""
+    try:
+        return read_json(path)
+    except CapsuleError:
+        return {}

@@ -1,0 +1,156 @@
+"""The capsule of one rank of a run: the newest that is there, or one made of what was kept since the rank's start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_notes import moment_of
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.errors import CapsuleError, PrismError, RankLost, UsageError
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.capture.capture import Say
+from prismdbg.jobs.capture.rank_paths import changed_after_read
+from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
+from prismdbg.jobs.storage.emulated_run import OWN_NAME, SHOWN, EmulatedRun, read_emulated
+from prismdbg.jobs.storage.inventory import disk_bytes
+from prismdbg.jobs.storage.pack import read_manifest
+from prismdbg.jobs.storage.ranks_alive import RankProcess, still_runs
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.model.sizes import size
+
+ASSUMED = "emulated: what its peers sent is made up, so what values are is said of this run alone"
+
+
+def capsule_of(path: Path, rank: int | None, say: Say) -> Path:
+    """`path` itself where it is no run. `UsageError` says what is there instead, and how to come by more."""
+    if not RunFolder(path).run_json.is_file():
+        if rank is not None:
+            raise UsageError(f"{path} is no run, and --rank chooses a rank of one", hint="leave --rank out")
+        return path
+    run = RunFolder.existing(path)
+    emulated = read_emulated(run)
+    return _recorded(run, rank, say) if emulated is None else _emulated(emulated, rank, say)
+
+
+def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
+    if rank is None:
+        rank = _only(world.ran, world.run)
+    world.require_ran(rank)
+    folder = world.run.latest(rank)
+    if still_runs(read_json(folder / "rank.json")):
+        raise UsageError(f"rank {rank} still runs", hint="wait until `prismdbg emulate` has ended")
+    path = world.run.capsules / f"{OWN_NAME}{folder.name}"
+    if _is_current(path, folder):
+        return path
+    if path.exists():
+        shutil.rmtree(path)  # ours, of an earlier run of this rank
+    say(f"making the capsule of rank {rank} in {path}")
+    return _made(world, rank, folder, path).path
+
+
+def _made(world: EmulatedRun, rank: int, folder: Path, path: Path) -> Capsule:
+    log = read_log(folder)
+    if not log.collectives:
+        raise UsageError(f"rank {rank} issued no collective: there is nothing to replay", hint="run it for more steps")
+    if changed := changed_since(log, folder):
+        raise CapsuleError(
+            f"{changed} was changed after rank {rank} ran: what would be run now is another program",
+            hint=f"put it back as it was, or run the rank again: {world.command_for(rank)}",
+        )
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    parts = Ingredients(
+        run=world.run,
+        folder=folder,
+        output=path,
+        origin=Origin.START,
+        incident=incident_of(log, f"{world.mesh.say(rank)} of {world.mesh}"),
+        emulated=str(world.mesh),
+        notes=(ASSUMED,),
+    )
+    return assemble(parts)
+
+
+def _is_current(path: Path, folder: Path) -> bool:
+    """Whether the capsule there is of what the rank's folder holds now."""
+    try:
+        made_ns = read_manifest(path).created_ns
+    except (PrismError, OSError):
+        return False
+    return all(file.stat().st_mtime_ns <= made_ns for file in folder.iterdir() if file.is_file())
+
+
+def incident_of(log: RankLog, otherwise: str) -> Incident:
+    """What ended the program; a request where nothing went wrong."""
+    raised = [note for note in log.notes if note.kind == "incident" and not note.data.get("thread")]
+    if not raised:
+        return Incident(kind=IncidentKind.REQUEST, text=otherwise)
+    data = raised[-1].data
+    return Incident(
+        kind=IncidentKind(str(data.get("incident", IncidentKind.EXCEPTION))),
+        text=f"{data.get('type')}: {data.get('text')}",
+        moment=moment_of(data),
+    )
+
+
+def changed_since(log: RankLog, folder: Path) -> str:
+    """A file that the program read and that was written to after that; empty where there is none."""
+    rank = read_json(folder / "rank.json")
+    if not rank:
+        return ""  # which is said when the capsule is made
+    began_ns = (folder / "rank.json").stat().st_mtime_ns
+    return next(changed_after_read(log, rank, began_ns), "")
+
+
+def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:
+    there = _newest_by_rank(run)
+    if rank is None:
+        rank = _only(tuple(sorted(there)), run)
+    if rank in there:
+        say(f"rank {rank}: {there[rank]}")
+        return there[rank]
+    folder = run.latest(rank)
+    if has_past(run, folder):
+        say(f"rank {rank} has no capsule yet: making one in {run.capsules}")
+        capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="asked for by --rank")))
+        say(f"rank {rank}: {capsule.path}, {size(disk_bytes(capsule.path))} (`prismdbg rm` removes it)")
+        return capsule.path
+    here = os.path.relpath(run.path)
+    process = RankProcess(folder)
+    if process.is_alive() or process.is_out_of_sight:
+        raise UsageError(
+            f"there is no capsule of rank {rank} in {run.capsules}",
+            hint=f"capture it: prismdbg capture {here} --rank {rank} -o CAPSULE",
+        )
+    raise RankLost(
+        f"rank {rank} has ended, and nothing was kept from which it could be run again",
+        hint="record with --checkpoint-every STEPS or --window all; what happened: prismdbg why",
+    )
+
+
+def _newest_by_rank(run: RunFolder) -> dict[int, Path]:
+    found: dict[int, tuple[int, Path]] = {}
+    for path in sorted(run.capsules.iterdir()) if run.capsules.is_dir() else ():
+        try:
+            manifest = read_manifest(path)
+        except (PrismError, OSError):
+            continue  # a partial one; `list` names those
+        if manifest.not_replayable:
+            continue  # evidence
+        found[manifest.rank] = max(found.get(manifest.rank, (0, path)), (manifest.created_ns, path))
+    return {rank: path for rank, (_, path) in found.items()}
+
+
+def _only(ranks: tuple[int, ...], run: RunFolder) -> int:
+    if len(ranks) == 1:
+        return ranks[0]
+    shown = ", ".join(map(str, ranks[:SHOWN])) + (", ..." if len(ranks) > SHOWN else "")
+    if ranks:
+        raise UsageError(f"{run.path} holds more than one rank", hint=f"choose one with --rank: {shown}")
+    known = sorted({rank_of(folder) for folder in run.rank_folders()})
+    raise UsageError(
+        f"{run.path} holds no capsule", hint=f"say which rank it is about with --rank, one of {known[:SHOWN]}"
+    )

@@ -1,0 +1,1 @@
+"""A job that is recorded, and its supervisor."""

@@ -1,0 +1,262 @@
+"""`prismdbg calibrate`: measures collectives in a job of its own under torchrun, and makes a cluster model of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from prismdbg.capsule import json_border
+from prismdbg.checkpoint.bounded import Finished, run_bounded
+from prismdbg.errors import FacilityError, UsageError, WaitTimeout
+from prismdbg.jobs.capture.capture import Say
+from prismdbg.model.counted import counted
+from prismdbg.simulate import quantities
+from prismdbg.simulate.cluster import cluster_text
+from prismdbg.simulate.cluster.calibration import Calibrated, Sample, calibrate_model
+from prismdbg.simulate.cluster.cluster import Calibration
+from prismdbg.simulate.cluster.transfer import OPS, SEND, Geometry
+
+BACKENDS = ("gloo", "nccl")
+SIZES = tuple(256 << shift for shift in range(0, 20, 2))  # to 64 MiB
+QUICK_SIZES = tuple(1 << shift for shift in range(10, 23, 4))  # to 4 MiB
+ROUNDS, QUICK_ROUNDS = 25, 5
+BOUND_S, QUICK_BOUND_S = 60.0, 10.0
+START_BOUND_S = 120.0
+STEADY = 0.1
+MOST_PER_PROCESSOR = 32
+INSIDE, BETWEEN = "node", "network"
+_PROGRAM = "prismdbg.rank.calibration"
+_DROPPED = ("PRISMDBG", "PYTEST", "RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC", "GROUP_", "ROLE_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateRequest:
+    """`groups`: ranks on this node that measure together. sizes: of messages in bytes. bound_s: for the measuring.
+
+    pin: a processor for each rank. nodes, node_rank, head: as torchrun has them; each node is told the same.
+    """
+
+    backend: str = "gloo"
+    groups: tuple[int, ...] = (2, 4)
+    sizes: tuple[int, ...] = SIZES
+    ops: tuple[str, ...] = (*sorted(OPS), SEND)
+    rounds: int = ROUNDS
+    bound_s: float = BOUND_S
+    pin: bool = False
+    nodes: int = 1
+    node_rank: int = 0
+    head: str = ""
+
+    def check(self) -> None:
+        if self.backend not in BACKENDS:
+            raise UsageError(f"{self.backend!r} is no backend", hint=f"one of: {', '.join(BACKENDS)}")
+        if not self.groups or min(self.groups) < 2:
+            raise UsageError("a group needs two ranks", hint="as in --ranks 2,4")
+        if not self.sizes or min(self.sizes) < 1:
+            raise UsageError("a message needs a size", hint="as in --sizes 1KiB,64KiB,4MiB")
+        if unknown := set(self.ops) - OPS - {SEND}:
+            raise UsageError(
+                f"{sorted(unknown)[0]!r} is no collective", hint=f"some of: {SEND}, {', '.join(sorted(OPS))}"
+            )
+        if not 0 <= self.node_rank < self.nodes:
+            raise UsageError(f"there is no node {self.node_rank} of {self.nodes}", hint="nodes count from 0")
+        if (self.nodes > 1) != bool(self.head):
+            raise UsageError("several nodes meet at one", hint="give --nodes and --head HOST:PORT, the same on each")
+        host, _, port = self.head.rpartition(":")
+        if self.head and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16):
+            raise UsageError(
+                f"--head {self.head!r} is no place to meet", hint="give the host of node 0 and a port: node0:29501"
+            )
+        self._check_machine()
+
+    def _check_machine(self) -> None:
+        """A slip of the keyboard must not take the machine down."""
+        most = MOST_PER_PROCESSOR * (os.cpu_count() or 1)
+        if self.per_node > most:
+            raise UsageError(
+                f"{counted(self.per_node, 'rank')} are too many for this machine: at most {most} are measured here",
+                hint="measure groups of a few ranks; a cluster file is made for a world of any size",
+            )
+        needed_bytes = max(self.sizes) * self.per_node**2  # each holds what it gathers of all
+        if needed_bytes > psutil.virtual_memory().total:
+            raise UsageError(
+                f"messages of {quantities.say_size(max(self.sizes))} among {counted(self.per_node, 'rank')} do not fit "
+                "into this machine's memory",
+                hint="give smaller --sizes",
+            )
+
+    @property
+    def per_node(self) -> int:
+        return max(self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """`unsupported`: operations that the backend refused, with what it said. rounds: that were counted."""
+
+    calibrated: Calibrated
+    rounds: int
+    taken_s: float
+    unsupported: Mapping[str, str]
+
+    @property
+    def again(self) -> float:
+        """How far every other measurement and the rest are apart, in the median."""
+        return median(compared.sample.again for compared in self.calibrated.compared)
+
+    @property
+    def unrest(self) -> str:
+        """Empty where measurements agree among themselves."""
+        if self.again <= STEADY:
+            return ""
+        return f"measurements differ among themselves by {self.again:.0%}: had the machine something else to do?"
+
+    def text(self) -> str:
+        """As a cluster file."""
+        notes = [
+            *([self.unrest] if self.unrest else []),
+            f"{counted(self.rounds, 'round')} in {self.taken_s:.0f} s.",
+            "Latency and bandwidth are the formula's that come closest;",
+            "operations it does not describe to 10 % have their measured times below, which count first.",
+            "errors: of the formula against the measured; of a table, each size guessed from its neighbours.",
+            *(f"not measured: {op}: {why}" for op, why in self.unsupported.items()),
+        ]
+        return cluster_text.write(self.calibrated.cluster, notes)
+
+
+def calibrate(request: CalibrateRequest, say: Say) -> Measurement | None:
+    """None on every node but the first. `FacilityError` where torch, the backend or the job fails."""
+    request.check()
+    if find_spec("torch") is None:
+        raise FacilityError(f"{sys.executable} has no torch", hint="install torch beside prismdbg")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="prismdbg-calibrate-") as folder:
+        result = Path(folder) / "result.json"
+        plan = Path(folder) / "plan.json"
+        plan.write_text(json.dumps(_plan(request, result)))
+        operations = counted(len(request.ops), "operation")
+        say(f"measuring {operations} over {request.backend}, {request.bound_s:g} s or a little more")
+        ended = _ended(request, plan)
+        if request.node_rank and not ended.returncode:
+            return None
+        found = json_border.read(result) if result.exists() else None
+    if found is None or found.has("error") or ended.returncode:
+        raise _failure(found, ended)
+    return _measurement(request, found, time.monotonic() - began)
+
+
+def _ended(request: CalibrateRequest, plan: Path) -> Finished:
+    try:
+        return run_bounded(
+            _command(request, plan),
+            timeout_s=START_BOUND_S + 3 * request.bound_s,
+            what="the job that measures collectives",
+            environment=_environment(),
+        )
+    except WaitTimeout as error:
+        together = f"start all {request.nodes} nodes at once; does {request.head} lead to node 0 from each of them? "
+        hint = f"{together if request.nodes > 1 else ''}--quick takes less"
+        raise WaitTimeout(str(error), hint=hint) from error
+
+
+def _plan(request: CalibrateRequest, result: Path) -> dict[str, Any]:
+    return {
+        "backend": request.backend,
+        "ops": list(request.ops),
+        "groups": sorted(request.groups),
+        "sizes": sorted(set(request.sizes)),
+        "nodes": request.nodes,
+        "rounds": request.rounds,
+        "bound_s": request.bound_s,
+        "pin": request.pin,
+        "result": str(result),
+    }
+
+
+def _command(request: CalibrateRequest, plan: Path) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(request.per_node)]
+    if request.nodes > 1:
+        host, _, port = request.head.rpartition(":")
+        launcher += ["--nnodes", str(request.nodes), "--node-rank", str(request.node_rank)]
+        launcher += ["--master-addr", host, "--master-port", port]
+    else:
+        launcher += ["--standalone"]
+    return [*launcher, "-m", _PROGRAM, str(plan)]
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of a job that we may be part of."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
+    return {**kept, "OMP_NUM_THREADS": "1", "TORCH_NCCL_BLOCKING_WAIT": "1"}
+
+
+def _failure(found: json_border.Fields | None, ended: Finished) -> FacilityError:
+    if found is not None and found.has("error"):
+        return FacilityError(f"collectives cannot be measured: {found.text('error')}", hint=found.text("hint"))
+    said, _, _ = ended.output.partition("failed (exitcode")  # then torchrun reports at length
+    lines = [line.strip() for line in said.splitlines()[:-1] if line.strip()] or ["nothing was said"]
+    telling = [line for line in lines if "Error" in line]
+    said = (telling or lines)[-1]
+    return FacilityError(
+        f"the job that measures collectives ended with code {ended.returncode}: {said[:300]}",
+        hint="does a job of yours run over this backend here? try --ranks 2 --quick",
+    )
+
+
+def _measurement(request: CalibrateRequest, found: json_border.Fields, taken_s: float) -> Measurement:
+    per_node = found.integer("per_node", least=1)
+    samples = [_sample(case, per_node) for case in found.objects("cases")]
+    if not samples:
+        raise FacilityError(f"{request.backend} refused every operation", hint="choose another --backend")
+    tiers = [(INSIDE, per_node), (BETWEEN, 0)] if request.nodes > 1 else [(INSIDE, 0)]
+    origin = Calibration(
+        machine=_machine(found.text("device"), found.text("torch"), request),
+        backend=request.backend,
+        date=time.strftime("%Y-%m-%d"),
+        fits={},
+    )
+    eager_bytes = found.integer("eager_bytes")
+    return Measurement(
+        calibrated=calibrate_model(samples, tiers, per_node, origin=origin, eager_bytes=eager_bytes),
+        rounds=found.integer("rounds"),
+        taken_s=taken_s,
+        unsupported=found.text_map("unsupported"),
+    )
+
+
+def _sample(case: json_border.Fields, per_node: int) -> Sample:
+    nodes = [rank // per_node for rank in case.integers("ranks")]
+    where = Geometry(
+        members=len(nodes),
+        tier=int(len(set(nodes)) > 1),
+        nodes=len(set(nodes)),
+        local=max(map(nodes.count, nodes)),
+        sharing=0,
+    )
+    return Sample(
+        op=case.text("op"), where=where, size_bytes=case.integer("size_bytes"), times_ns=case.integers("times_ns")
+    )
+
+
+def _machine(device: str, torch: str, request: CalibrateRequest) -> str:
+    ranks = f"{request.per_node} ranks" + (f" on each of {request.nodes} nodes" if request.nodes > 1 else "")
+    pinned = ", pinned" if request.pin else ""
+    return f"{device or _processor()}, {os.cpu_count()} processors, {ranks}{pinned}, torch {torch}"
+
+
+def _processor() -> str:
+    """As Linux names it."""
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,92 @@
+"""The images of `--checkpoint-every`: the newest two of a rank, and what it takes to replay a whole step before now."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.jobs.capture.capture import PATIENT, Patience, Say, Taken, agent_of, take_image, told_of_its_end
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.model.moment import Moment
+
+KEPT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One whole image on disk. `past_records`: collectives the rank had issued."""
+
+    path: Path
+    moment: Moment
+    past_records: int
+    in_flight: tuple[int, ...]
+    paused_ns: int
+    images_bytes: int
+
+    @property
+    def images(self) -> Path:
+        return self.path / "images"
+
+    def leads_to(self, step: int) -> bool:
+        """Whether a replay from here goes through a whole step before `step`."""
+        return self.moment.step + (self.moment.collective > 0) < step
+
+
+def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
+    """Of one rank's attempt, oldest first."""
+    found = []
+    for path in (run.checkpoints / folder.name).glob("*/checkpoint.json"):
+        data = read_json(path)
+        found.append(
+            Checkpoint(
+                path=path.parent,
+                moment=Moment.parse(data["moment"]),
+                past_records=int(data["past_records"]),
+                in_flight=tuple(data["in_flight"]),
+                paused_ns=int(data["paused_ns"]),
+                images_bytes=int(data["images_bytes"]),
+            )
+        )
+    return sorted(found, key=lambda checkpoint: checkpoint.past_records)
+
+
+def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -> Checkpoint:
+    """A new checkpoint of a live rank; whole or not there. Drops the older ones that no incident needs."""
+    home = run.checkpoints / folder.name
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = home / f".partial-{secrets.token_hex(4)}"
+    try:
+        taken = take_image(folder, partial / "images", say, patience)
+        write_json(partial / "checkpoint.json", _describe(taken))
+        whole = home / str(taken.moment)
+        shutil.rmtree(whole, ignore_errors=True)  # taken there before: a rank that waits does not get on
+        partial.rename(whole)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    kept = _drop_old(run, folder)
+    with told_of_its_end(folder), agent_of(folder) as agent:
+        agent.ask("keep_from", step=kept[0].moment.step)
+    return kept[-1]
+
+
+def _describe(taken: Taken) -> dict[str, object]:
+    return {
+        "moment": str(taken.moment),
+        "past_records": taken.past_records,
+        "in_flight": list(taken.in_flight),
+        "paused_ns": taken.paused_ns,
+        "frozen_ns": taken.report.frozen_ns,
+        "images_bytes": taken.report.images_bytes,
+    }
+
+
+def _drop_old(run: RunFolder, folder: Path) -> list[Checkpoint]:
+    """Gives those that stay: an incident in the step of the newest one still has a whole step before it."""
+    known = list_checkpoints(run, folder)
+    lead = [number for number, one in enumerate(known) if one.leads_to(known[-1].moment.step)]
+    first = min(max(len(known) - KEPT, 0), max(lead, default=0))
+    for checkpoint in known[:first]:
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    return known[first:]

@@ -1,0 +1,84 @@
+"""Turns an incident into a capsule out of what was kept before it: a checkpoint, or the log from the start."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Incident, Origin
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
+from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
+from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.collective import State
+from prismdbg.model.moment import Moment
+
+
+def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
+    """`CapsuleError` says why nothing that was kept can replay the incident, and what would have."""
+    folder = run.ranks / wanted.folder
+    log = read_log(folder)
+    checkpoint = _origin_before(run, folder, wanted, log)
+    if checkpoint is None and not kept_from_the_start(log, folder):
+        raise CapsuleError(
+            f"no capsule of rank {wanted.folder}: nothing before the incident was kept",
+            hint="record with --checkpoint-every STEPS, or with --window all to replay from the program's start",
+        )
+    return assemble(
+        Ingredients(
+            run=run,
+            folder=folder,
+            output=_free_name(run.capsules, wanted),
+            origin=Origin.START if checkpoint is None else Origin.IMAGE,
+            incident=wanted.incident,
+            past_records=0 if checkpoint is None else checkpoint.past_records,
+            in_flight=() if checkpoint is None else checkpoint.in_flight,
+            images=None if checkpoint is None else checkpoint.images,
+            keep_images=True,
+            last_moment=wanted.last,
+            died_with=wanted.died_with,
+        )
+    )
+
+
+def has_past(run: RunFolder, folder: Path) -> bool:
+    """Whether there is something to freeze: a checkpoint, or payloads since the start."""
+    return bool(list_checkpoints(run, folder)) or kept_from_the_start(read_log(folder), folder)
+
+
+def wanted_now(folder: Path, incident: Incident) -> Wanted:
+    """Of a rank that goes on: to its last collective before which all are complete."""
+    issued = sorted(read_log(folder).collectives, key=lambda record: record.record_id)
+    done = list(takewhile(lambda record: record.state is not State.SCHEDULED, issued))
+    last = done[-1].moment if done else Moment(0)
+    return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
+
+
+def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -> Checkpoint | None:
+    """The newest checkpoint from which a replay goes through a whole step before the incident's, or before the rank's
+    last where it did not come to the incident; where none does, the newest before the incident."""
+    moment = wanted.incident.moment
+    if moment is None or not log.collectives:
+        return None
+    at = [r.record_id for r in log.collectives if r.moment >= moment]
+    incident = min(at) if at else log.collectives[-1].record_id + 1
+    before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
+    step = moment.step if at else log.collectives[-1].moment.step
+    best = [c for c in before if c.leads_to(step)] or before
+    return best[-1] if best else None
+
+
+def _free_name(capsules: Path, wanted: Wanted) -> Path:
+    capsules.mkdir(exist_ok=True, mode=0o700)
+    moment = f"-{wanted.incident.moment}" if wanted.incident.moment is not None else ""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{wanted.incident.kind}-rank{wanted.folder}{moment}")
+    path, number = capsules / name, 1
+    while path.exists():
+        number += 1
+        path = capsules / f"{name}-{number}"
+    return path

@@ -1,0 +1,50 @@
+"""The hang detector, fed by log folders: their names hold rank and attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prismdbg.capsule.log_reader import Event
+from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
+from prismdbg.jobs.capture.capture import PATIENT, Patience
+from prismdbg.jobs.record.activity import Activity
+from prismdbg.jobs.record.incidents import seconds
+from prismdbg.jobs.storage.run_folder import attempt_of
+
+
+class HangWatch:
+    """`bound` as in `--trigger hang=30s`; empty for none."""
+
+    def __init__(self, bound: str) -> None:
+        self._bound_s = seconds(bound) if bound else 0.0
+        self._detector = HangDetector(int(self._bound_s * NS_PER_S)) if bound else None
+        self._activity = Activity()
+
+    def feed(self, folder: str, event: Event) -> None:
+        if self._detector is not None:
+            self._detector.feed(int(folder.partition(".")[0]), event, attempt_of(folder))
+
+    def died(self, folder: str) -> None:
+        if self._detector is not None:
+            self._detector.died(int(folder.partition(".")[0]), attempt_of(folder))
+
+    @property
+    def patience(self) -> Patience:
+        """With a rank of which an image is to be taken: a hang must not be told later for it."""
+        if not self._bound_s:
+            return PATIENT
+        return Patience(park_s=min(PATIENT.park_s, self._bound_s / 2), drain_s=min(PATIENT.drain_s, self._bound_s / 4))
+
+    def suspects(self, now_ns: int) -> bool:
+        return self._detector is not None and self._detector.suspects(now_ns)
+
+    def due(self, now_ns: int, pids: Mapping[int, int]) -> tuple[list[HangReport], list[HangReport]]:
+        """Hangs, and waits that are only long so far. `pids`: of the ranks that can be seen from here; what they do is
+        looked at while somebody waits."""
+        if self._detector is None:
+            return [], []
+        if not self._detector.suspects(now_ns):
+            self._activity.forget()
+            return [], []
+        busy = self._activity.look(now_ns, pids)
+        return self._detector.due(now_ns, busy), self._detector.slow(now_ns, busy)

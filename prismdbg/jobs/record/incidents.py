@@ -1,0 +1,300 @@
+"""Decides, from what the logs say, when there is an incident and of which rank a capsule is wanted. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from prismdbg.capsule.log_notes import moment_of
+from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.wording import place
+from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.run_folder import attempt_of
+from prismdbg.model.collective import Collective
+from prismdbg.model.moment import Moment
+
+SETTLE_NS = 1_000_000_000
+SLOW_HISTORY = 8
+_MOST_OF_IT = 0.5  # of what a slow step took more: then it was the wait for that rank
+DEFAULT_TRIGGERS = "exception,nan,hang=60s,signal"
+KNOWN_TRIGGERS = {"exception": "", "nan": "", "hang": "60s", "signal": "", "oom": "", "slow": "3"}
+
+
+def parse_triggers(text: str) -> dict[str, str]:
+    """`exception,nan,hang=30s,slow=3` as a mapping. `UsageError` names what is not known."""
+    triggers: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        if name == "none":
+            return {}
+        if name not in KNOWN_TRIGGERS:
+            raise UsageError(f"{name!r} is not a trigger", hint="triggers: " + ", ".join([*KNOWN_TRIGGERS, "none"]))
+        triggers[name] = value or KNOWN_TRIGGERS[name]
+    if "hang" in triggers:
+        seconds(triggers["hang"])
+    if "slow" in triggers:
+        _factor(triggers["slow"])
+    return triggers
+
+
+def seconds(text: str) -> float:
+    """`30s`, `2m`, `30`."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    value = _positive(number)
+    if value is None:
+        raise UsageError(f"{text!r} is not a duration", hint="write 30s, 2m or 1h")
+    return value * units[unit]
+
+
+def _factor(text: str) -> float:
+    value = _positive(text)
+    if value is None:
+        raise UsageError(f"slow={text!r}: not a number", hint="write slow=3 for three times the median step")
+    return value
+
+
+def _positive(text: str) -> float | None:
+    """A finite number above zero, else None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
+    code of a rank that died without a word, where it is known."""
+
+    folder: str
+    incident: Incident
+    last: Moment | None = None
+    died_with: int | None = None
+
+
+@dataclass(slots=True)
+class _Nonfinite:
+    folder: str
+    record: Collective
+    sent: bool
+
+    @property
+    def seen_ns(self) -> int:
+        """A sender shows when it issues, a receiver when it has received."""
+        return self.record.time_created_ns if self.sent else self.record.time_completed_ns or 0
+
+
+def _title(folder: str) -> str:
+    """`rank 2`, and of a restarted one `rank 2 (attempt 2)`."""
+    rank, _, restarts = folder.partition(".")
+    return f"rank {rank} (attempt {int(restarts) + 1})" if restarts else f"rank {rank}"
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """When the last steps of each rank began."""
+
+    _begun_ns: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, folder: str, mark: StepMark) -> None:
+        times = self._begun_ns.setdefault(folder, [])
+        times.append(mark.time_ns)
+        del times[: -SLOW_HISTORY - 2]
+
+    def median_ns(self) -> int:
+        gaps = sorted(b - a for times in self._begun_ns.values() for a, b in pairwise(times))
+        return gaps[len(gaps) // 2] if gaps else 0
+
+    def last_against_median(self, folder: str) -> tuple[int, int] | None:
+        """How long the last step took, and the median of those before it; None while there are too few."""
+        times = self._begun_ns[folder]
+        if len(times) < SLOW_HISTORY + 2:
+            return None
+        gaps = sorted(b - a for a, b in pairwise(times[:-1]))
+        return times[-1] - times[-2], gaps[len(gaps) // 2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SlowStep:
+    """As the first rank told it: where the ranks wait for one another, the step of all of them is slow."""
+
+    folder: str
+    step: int
+    took_ns: int
+    median_ns: int
+
+
+@dataclass(slots=True)
+class StepWaits:
+    """How long each rank waited in its collectives, by step: who lets the others wait waits least."""
+
+    _waited_ns: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def add(self, folder: str, record: Collective) -> None:
+        steps = self._waited_ns.setdefault(folder, {})
+        steps[record.moment.step] = steps.get(record.moment.step, 0) + (record.duration_ns or 0)
+        for old in [step for step in steps if step < record.moment.step - SLOW_HISTORY]:
+            del steps[old]
+
+    def least(self, step: int) -> tuple[str, int] | None:
+        """The rank that waited least in that step, and how much longer the others did, in the middle."""
+        waited = {folder: steps[step] for folder, steps in self._waited_ns.items() if step in steps}
+        if len(waited) < 2:
+            return None
+        least = min(waited, key=waited.__getitem__)
+        return least, round(median(ns for folder, ns in waited.items() if folder != least)) - waited[least]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One start of the job: a launcher that restarts it restarts all ranks together."""
+
+    triggers: Mapping[str, str]
+    _nonfinite: list[_Nonfinite] = field(default_factory=list)
+    _nan_since_ns: int | None = None
+    _raised: list[tuple[str, Note]] = field(default_factory=list)
+    _raised_since_ns: int | None = None
+    _slow: _SlowStep | None = None
+    _slow_since_ns: int | None = None
+    _waits: StepWaits = field(default_factory=StepWaits)
+    _fired: set[str] = field(default_factory=set)
+
+    @property
+    def settling(self) -> bool:
+        return any(since is not None for since in (self._nan_since_ns, self._raised_since_ns, self._slow_since_ns))
+
+    def due(self, now_ns: int, ended: bool) -> list[Wanted]:
+        found = (self._first_raised, self._first_nonfinite, self._slow_one)
+        return [wanted for find in found for wanted in find(now_ns, ended)]
+
+    def _first_nonfinite(self, now_ns: int, ended: bool) -> list[Wanted]:
+        if not _has_settled(self._nan_since_ns, now_ns, ended):
+            return []
+        self._nan_since_ns = None
+        self._fired.add("nan")
+        first = min(self._nonfinite, key=lambda n: (n.seen_ns, not n.sent))
+        record = first.record
+        verb = "sends" if first.sent else "receives"
+        what = f"{record.name} in group {record.group}, {record.moment}{place(record)}"
+        text = f"{_title(first.folder)} {verb} the first NaN or Inf: {what}"
+        incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
+        return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
+
+    def note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
+        if "nan" in self.triggers and "nan" not in self._fired:
+            self._nonfinite.append(_Nonfinite(folder, record, sent))
+            if self._nan_since_ns is None:
+                self._nan_since_ns = now_ns
+
+    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None) -> list[Wanted]:
+        """A rank died without a word. What others raised meanwhile came of that; only the first counts."""
+        if "exception" not in self.triggers or "exception" in self._fired:
+            return []
+        self._fired.add("exception")
+        self._raised_since_ns = None
+        incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} died {how}", moment=moment)
+        return [Wanted(folder=folder, incident=incident, died_with=died_with)]
+
+    def note_raised(self, folder: str, note: Note, now_ns: int) -> None:
+        wanted = "exception" in self.triggers or (_kind(note) is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
+        if wanted and "exception" not in self._fired:
+            self._raised.append((folder, note))
+            if self._raised_since_ns is None:
+                self._raised_since_ns = now_ns
+
+    def _first_raised(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too."""
+        if not _has_settled(self._raised_since_ns, now_ns, ended):
+            return []
+        self._raised_since_ns = None
+        self._fired.add("exception")
+        folder, note = min(self._raised, key=lambda raised: raised[1].time_ns)
+        text = f"{note.data.get('type')}: {note.data.get('text')}"
+        incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
+        return [Wanted(folder=folder, incident=incident)]
+
+    def note_completed(self, folder: str, record: Collective) -> None:
+        if "slow" in self.triggers and "slow" not in self._fired:
+            self._waits.add(folder, record)
+
+    def note_step(self, folder: str, mark: StepMark, steps: StepTimes, now_ns: int) -> None:
+        found = steps.last_against_median(folder)
+        if "slow" not in self.triggers or "slow" in self._fired or self._slow is not None or found is None:
+            return
+        took, usual = found
+        if took >= float(self.triggers["slow"]) * usual:
+            self._slow = _SlowStep(folder=folder, step=max(mark.step - 1, 0), took_ns=took, median_ns=usual)
+            self._slow_since_ns = now_ns
+
+    def _slow_one(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """Of the rank for which the others waited in that step, if they did; else of the one that was seen."""
+        if self._slow is None or not _has_settled(self._slow_since_ns, now_ns, ended):
+            return []
+        self._slow_since_ns = None
+        self._fired.add("slow")
+        slow, folder = self._slow, self._slow.folder
+        text = f"step {slow.step} took {slow.took_ns / 1e9:.2f} s, {slow.took_ns / slow.median_ns:.1f} times the median"
+        least = self._waits.least(slow.step)
+        if least is not None and least[1] >= _MOST_OF_IT * (slow.took_ns - slow.median_ns):
+            folder, longer_ns = least
+            text += f"; the others waited {longer_ns / 1e9:.2f} s for {_title(folder)}"
+        incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(slow.step))
+        return [Wanted(folder=folder, incident=incident, last=Moment(slow.step, 1 << 60))]
+
+
+@dataclass(slots=True)
+class IncidentWatch:
+    """Fed with every event of every rank; each kind of incident fires once for an attempt of the job."""
+
+    triggers: Mapping[str, str]
+    _attempts: dict[int, _Attempt] = field(default_factory=dict)
+    _steps: StepTimes = field(default_factory=StepTimes)
+
+    @property
+    def settling(self) -> bool:
+        """Something was seen and it is not yet decided who was first."""
+        return any(attempt.settling for attempt in self._attempts.values())
+
+    def feed(self, folder: str, event: Event, now_ns: int) -> None:
+        attempt = self._attempt(folder)
+        match event:
+            case Collective() if event.sent_nonfinite:
+                attempt.note_nonfinite(folder, event, True, now_ns)
+            case Completion():
+                attempt.note_completed(folder, event.collective)
+                if event.collective.received_nonfinite and not event.collective.synthesized:
+                    attempt.note_nonfinite(folder, event.collective, False, now_ns)
+            case Note(kind="incident"):
+                attempt.note_raised(folder, event, now_ns)
+            case StepMark():
+                self._steps.add(folder, event)
+                attempt.note_step(folder, event, self._steps, now_ns)
+
+    def due(self, now_ns: int, ended: bool) -> list[Wanted]:
+        """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
+        return [wanted for attempt in self._attempts.values() for wanted in attempt.due(now_ns, ended)]
+
+    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None = None) -> list[Wanted]:
+        """A rank died without a word."""
+        return self._attempt(folder).lost(folder, moment, how, died_with)
+
+    def median_step_ns(self) -> int:
+        """Of the last steps of all ranks; 0 where there are none yet."""
+        return self._steps.median_ns()
+
+    def _attempt(self, folder: str) -> _Attempt:
+        return self._attempts.setdefault(attempt_of(folder), _Attempt(self.triggers))
+
+
+def _has_settled(since_ns: int | None, now_ns: int, ended: bool) -> bool:
+    return since_ns is not None and (ended or now_ns - since_ns >= SETTLE_NS)
+
+
+def _kind(note: Note) -> IncidentKind:
+    return IncidentKind(str(note.data.get("incident", "exception")))

@@ -1,0 +1,86 @@
+"""What the supervisor saw and did, as `supervisor.json` keeps it: incidents, their capsules, problems, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident
+from prismdbg.errors import NotReplayable
+from prismdbg.jobs.storage.run_folder import write_json
+
+Entry = dict[str, Any]
+
+
+class Ledger:
+    """Says each thing once and saves at each change. `keep`: capsules of incidents, at most, however they are made.
+
+    A disk that is full, or a run folder that is gone, is said once.
+    """
+
+    def __init__(self, path: Path, job_pid: int, keep: int, say: Callable[[str], None]) -> None:
+        self._path = path
+        self._keep = keep
+        self._say = say
+        self._unsaved = False
+        self._state: dict[str, Any] = {
+            "job_pid": job_pid,
+            "incidents": [],
+            "capsules": [],
+            "evidence": [],
+            "problems": [],
+        }
+
+    def incident(self, incident: Incident, folders: Sequence[str]) -> Entry:
+        """`folders`: the logs of the ranks it is about; their names hold rank and attempt."""
+        entry = {
+            "kind": incident.kind,
+            "text": incident.text,
+            "moment": str(incident.moment) if incident.moment else None,
+            "ranks": [int(name.partition(".")[0]) for name in folders],
+            "attempt": max((int(name.partition(".")[2] or 0) for name in folders), default=0),
+            "capsules": [],
+        }
+        self._state["incidents"].append(entry)
+        self._say(f"incident: {incident.text}")
+        self.save()
+        return entry
+
+    def has_room(self) -> bool:
+        """Whether one more capsule may be made; that there is none is a problem."""
+        if len(self._state["capsules"]) + len(self._state["evidence"]) < self._keep:
+            return True
+        self.problem(f"no further capsule is made: {self._keep} is the most that are kept", "raise --keep")
+        return False
+
+    def capsule(self, entry: Entry, capsule: Capsule) -> None:
+        entry["capsules"].append(str(capsule.path))
+        self._state["capsules"].append(str(capsule.path))
+        self._say(f"capsule: {capsule.path}")
+        self.save()
+
+    def evidence(self, entry: Entry, found: NotReplayable) -> None:
+        """What was kept instead of a capsule."""
+        entry.setdefault("evidence", []).append(str(found.evidence))
+        self._state["evidence"].append(str(found.evidence))
+        self.problem(str(found), found.hint)
+
+    def problem(self, text: str, hint: str = "") -> None:
+        if text not in self._state["problems"]:
+            self._state["problems"].append(text)
+            self._say(f"{text}{f'; {hint}' if hint else ''}")
+            self.save()
+
+    def note(self, **facts: Any) -> None:
+        self._state |= facts
+        self.save()
+
+    def save(self) -> None:
+        try:
+            write_json(self._path, self._state)
+        except OSError as error:
+            if not self._unsaved:
+                self._unsaved = True
+                self._say(f"what the supervisor sees cannot be kept: {error}")

@@ -1,0 +1,106 @@
+"""`prismdbg record`: starts the job with the recorder injected and stays as its supervisor on this node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.jobs.capture.agent_sockets import make_socket_dir
+from prismdbg.jobs.capture.capture import Say
+from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
+from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.storage.run_folder import RunFolder, describe_run
+from prismdbg.jobs.storage.run_report import report
+from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRequest:
+    """`window_steps`: 0 none, -1 everything. `checkpoint_every`: 0 never."""
+
+    output: Path
+    command: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    window_steps: int = 0
+    window_bytes: int = 4 << 30
+    native: bool = True
+    memory: bool = False
+    memory_cap: int = 0
+    policy: Policy
+
+
+def record(request: RecordRequest, say: Say) -> int:
+    """Runs the job to its end; its exit code is the answer."""
+    run = prepare(request)
+    keeps_payloads = request.window_steps != 0
+    environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=keeps_payloads)
+    sockets = RankConfig.load(run.config).socket_dir
+    try:
+        job = subprocess.Popen(request.command, env=environment)
+    except OSError as error:
+        shutil.rmtree(sockets, ignore_errors=True)
+        shutil.rmtree(run.path)  # made a moment ago, and holds nothing
+        raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
+    say(f"recording into {request.output}")
+    supervisor = Supervisor(run, request.policy, job, say)
+    try:
+        return supervisor.watch(lambda: _finish(run, request.output, say))
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _finish(run: RunFolder, output: Path, say: Say) -> None:
+    """The job's exit code is the answer, whatever became of the run folder."""
+    try:
+        _drop_unclaimed_traces(run)
+    except OSError as error:
+        say(f"unclaimed traces cannot be removed: {error}")
+    try:
+        for line in report(output, is_told=True):
+            say(line)
+    except (PrismError, OSError) as error:
+        say(str(error))
+
+
+def _drop_unclaimed_traces(run: RunFolder) -> None:
+    """Launchers and workers were traced, too, until they turned out to be no ranks."""
+    claimed = {(folder / RANK_MEMORY).resolve() for folder in run.rank_folders()}
+    for trace in (run.path / RANK_MEMORY).glob("*"):
+        if trace not in claimed:
+            shutil.rmtree(trace, ignore_errors=True)
+
+
+def prepare(request: RecordRequest) -> RunFolder:
+    """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten."""
+    run = RunFolder.new(request.output)
+    make_inject_folder(run.inject)
+    config = RankConfig(
+        mode=Mode.RECORD,
+        socket_dir=str(make_socket_dir()),
+        run=str(run.path),
+        cache_dir=str(cache_dir()),
+        ranks=request.ranks,
+        window_steps=request.window_steps,
+        window_bytes=request.window_bytes,
+        checkpoint_every=request.policy.checkpoint_every,
+        nan_check="nan" in request.policy.triggers,  # it looks at every value: not where nobody asks
+        native=request.native,
+        memory=request.memory,
+        memory_cap=request.memory_cap,
+    )
+    config.save(run.config)
+    describe_run(
+        run,
+        request.command,
+        {
+            "window_steps": request.window_steps,
+            "window_bytes": request.window_bytes,
+            "checkpoint_every": request.policy.checkpoint_every,
+            "triggers": dict(request.policy.triggers),
+        },
+    )
+    return run

@@ -1,0 +1,339 @@
+"""The job's parent on its node: follows every rank's log and does what a thread in a rank cannot.
+
+Nothing here may end or hold the job: whatever fails is said, kept in `supervisor.json`, and the watch goes on. What
+looks at RUN is a thread, for a file server may hold it; the main one forwards signals and waits for the job alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from threading import Thread
+from types import FrameType
+from typing import Any
+
+from prismdbg.capsule.log_reader import Event, LogReader, StepMark
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.stacks import HangPlace, JobStacks
+from prismdbg.diagnosis.hang import HangReport
+from prismdbg.errors import NotReplayable, PrismError
+from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture
+from prismdbg.jobs.capture.costs import checkpoint_slowdown
+from prismdbg.jobs.record import checkpoints
+from prismdbg.jobs.record.answering import ends_while_answering
+from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
+from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
+from prismdbg.jobs.record.hangs import HangWatch
+from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
+from prismdbg.jobs.record.interruption import told_together
+from prismdbg.jobs.record.ledger import Entry, Ledger
+from prismdbg.jobs.record.stacks import take_stacks
+from prismdbg.jobs.storage.peak import Peaks
+from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.run_environment import environment_of
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
+from prismdbg.model.counted import counted
+
+POLL_S = 0.2
+WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
+COSTS_KEPT = 100  # of checkpoints, in supervisor.json
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What makes an incident and what is kept for it. `keep`: capsules made by incidents, at most."""
+
+    triggers: dict[str, str] = field(default_factory=dict)
+    checkpoint_every: int = 0
+    keep: int = 4
+
+
+class Supervisor:
+    """`watch` returns the job's exit code."""
+
+    def __init__(self, run: RunFolder, policy: Policy, job: subprocess.Popen[bytes], say: Say) -> None:
+        self._run = run
+        self._policy = policy
+        self._job = job
+        self._say = say
+        self._readers: dict[str, LogReader] = {}
+        self._processes: dict[str, RankProcess] = {}
+        self._peaks = Peaks()
+        self._deaths = DeathWatch()
+        self._incidents = IncidentWatch(policy.triggers)
+        self._hangs = HangWatch(policy.triggers.get("hang", ""))
+        self._steps: dict[str, int] = {}
+        self._checkpointed: dict[str, int] = {}
+        self._asked_by_signal = False
+        self._told_to_end = False
+        self._interrupted: dict[str, int] = {}
+        self._ended = Flag()
+        self._costs: list[dict[str, Any]] = []
+        self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
+
+    def watch(self, finish: Callable[[], None]) -> int:
+        """`finish`: what is to be done in RUN when the job has ended and all of it is seen."""
+        for number in FORWARDED:
+            signal.signal(number, self._forward)
+        signal.signal(signal.SIGUSR1, self._on_signal)
+        follower = Thread(target=self._follow, args=(finish,), name="prismdbg-supervisor", daemon=True)
+        follower.start()
+        code = self._job.wait()
+        self._ended.set()
+        if not ends_while_answering(follower, self._run.path):
+            self._say(f"{self._run.path} does not answer: the job's end, and what was seen last, is not written there")
+        return code if code >= 0 else 128 - code
+
+    def _follow(self, finish: Callable[[], None]) -> None:
+        self._ledger.save()
+        ended = False
+        while not ended:
+            ended = self._ended.wait(POLL_S)
+            self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
+        self._ledger.note(
+            exit_code=self._job.returncode,
+            ended_wall_ns=time.time_ns(),
+            deaths=self._deaths.order(),
+            how_they_died=[death.to_json() for death in self._deaths.deaths()],
+            interrupted=self._interrupted,
+        )
+        finish()
+
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.
+
+        How ranks end from here on is no incident.
+        """
+        if not self._told_to_end:
+            self._interrupted = {"signal": number, "wall_ns": time.time_ns()}
+        self._told_to_end = True
+        if number != signal.SIGINT or not _terminal_signals_us():
+            self._job.send_signal(number)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked_by_signal = True
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """The supervisor outlives its own mistakes: the job's exit code must still be told."""
+        try:
+            action()
+        except Exception as error:
+            self._ledger.problem(f"the supervisor failed: {error!r}")
+
+    def _look(self, ended: bool) -> None:
+        now_ns = time.monotonic_ns()
+        for name, event in self._new_events():
+            self._incidents.feed(name, event, now_ns)
+            self._hangs.feed(name, event)
+            if isinstance(event, StepMark):
+                self._steps[name] = event.step
+        self._look_at_peaks()
+        wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
+        if self._told_to_end:
+            return
+        for one in wanted:
+            self._make_capsule(one)
+        if not ended:
+            self._look_for_hang(time.monotonic_ns())
+            self._capture_on_signal()
+            self._take_checkpoints()
+
+    def _new_events(self) -> list[tuple[str, Event]]:
+        events = []
+        for folder in self._run.rank_folders():
+            reader = self._readers.setdefault(folder.name, LogReader(folder))
+            try:
+                events += [(folder.name, event) for event in reader.poll()]
+            except PrismError as error:
+                self._ledger.problem(str(error))
+        return events
+
+    def _lost_ranks(self) -> list[Wanted]:
+        """Of each attempt the first that did not end by itself, if it said nothing: launchers and lost peers end the
+        others."""
+        for folder in self._run.rank_folders():
+            if folder.name not in self._processes and (folder / "rank.json").exists():
+                process = self._processes[folder.name] = RankProcess(folder)
+                if process.pid is None:
+                    self._ledger.problem(
+                        f"rank {folder.name} runs where it cannot be seen from here: its end is not noticed"
+                    )
+                else:
+                    self._deaths.watch(folder.name, process.pid)
+                if self._policy.checkpoint_every and len(self._processes) == 1:
+                    # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
+                    Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
+        failed: dict[int, list[Death]] = {}  # by attempt
+        deaths = self._deaths.deaths()
+        for death in deaths:
+            self._hangs.died(death.name)
+            if not self._processes[death.name].ended_by_itself():
+                failed.setdefault(attempt_of(death.name), []).append(death)
+        told = told_together(deaths, time.time_ns())
+        firsts = [likely_first(some, self._raised(some)) for some in failed.values()]
+        return [wanted for death in firsts if death.name not in told for wanted in self._died(death)]
+
+    def _raised(self, deaths: list[Death]) -> dict[str, bool]:
+        """Those of them that raised, and whether in a collective."""
+        found = {death.name: self._processes[death.name].raised_in_collective() for death in deaths}
+        return {name: inside for name, inside in found.items() if inside is not None}
+
+    def _look_at_peaks(self) -> None:
+        for folder in self._run.rank_folders():
+            process = self._processes.get(folder.name)
+            if process is not None and process.pid is not None and process.is_alive():
+                with contextlib.suppress(OSError):  # a full disk, or a run that is gone: the ledger says so
+                    self._peaks.look(folder, process.pid)
+
+    def _died(self, death: Death) -> list[Wanted]:
+        process = self._processes[death.name]
+        if not process.died_without_a_word():
+            return []
+        how = "without a word: killed from outside?"
+        return self._incidents.lost(death.name, process.last_moment(), how, death.code)
+
+    def _make_capsule(self, wanted: Wanted) -> None:
+        self._freeze(self._ledger.incident(wanted.incident, [wanted.folder]), wanted)
+
+    def _freeze(self, entry: Entry, wanted: Wanted) -> None:
+        if not self._ledger.has_room():
+            return
+        try:
+            self._ledger.capsule(entry, freeze(self._run, wanted))
+        except NotReplayable as error:
+            self._ledger.evidence(entry, error)
+        except PrismError as error:
+            self._ledger.problem(str(error), error.hint)
+
+    def _take_checkpoints(self) -> None:
+        """Of every rank that has come past a multiple of `every` since its last one, one at a look, the one with the
+        oldest: what happens meanwhile is seen first, and where images take longer than steps each rank still has its
+        turn. None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
+        every = self._policy.checkpoint_every
+        if not every or self._incidents.settling or self._hangs.suspects(time.monotonic_ns()):
+            return
+        for name in sorted(self._steps, key=lambda name: self._checkpointed.get(name, 0)):
+            step = self._steps[name]
+            due = step // every > self._checkpointed.get(name, 0) // every
+            if due and self._processes[name].is_alive():
+                self._take_checkpoint(name, step, every)
+                return
+
+    def _take_checkpoint(self, name: str, step: int, every: int) -> None:
+        self._checkpointed[name] = step
+        try:
+            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, self._hangs.patience)
+        except PrismError as error:
+            if self._processes[name].is_alive():  # else it came to its end meanwhile
+                self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
+            return
+        costs = self._costs
+        costs.append(
+            {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
+        )
+        del costs[:-COSTS_KEPT]
+        self._ledger.note(checkpoints=costs)
+        if len(costs) == len(self._processes):
+            self._say_checkpoint_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], every)
+
+    def _say_checkpoint_cost(self, pauses_ns: list[int], sizes: list[int], every: int) -> None:
+        """After the first round: what the rest of the job will pay."""
+        step_ns = self._incidents.median_step_ns()
+        slowdown = checkpoint_slowdown(pauses_ns, every, step_ns)
+        self._ledger.note(checkpoint_slowdown_predicted=slowdown)
+        kept = checkpoints.KEPT * sum(sizes) >> 20
+        self._say(
+            f"checkpoints every {counted(every, 'step')}: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, which "
+            f"makes it about {slowdown:.1%} longer, and {kept} MiB are kept"
+        )
+
+    def _look_for_hang(self, now_ns: int) -> None:
+        hung, slow = self._hangs.due(now_ns, self._pids())
+        for report in slow:
+            self._say(f"slow: {report.text}; no incident so far, for the job has waited as long before, or it computes")
+        for report in hung:
+            text = f"{report.text}{self._where(report)}"
+            incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
+            folders = [self._run.latest(rank) for rank in report.ranks]
+            entry = self._ledger.incident(incident, [folder.name for folder in folders])
+            for rank, folder in zip(report.ranks, folders, strict=True):
+                if has_past(self._run, folder):
+                    self._freeze(entry, Wanted(folder=folder.name, incident=incident))
+                else:
+                    self._capture_live(entry, rank, incident)
+
+    def _where(self, report: HangReport) -> str:
+        """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
+        taken before anything else is asked of them."""
+        taken = self._take_stacks(report.place)
+        never_came = report.stall.never_came
+        sources = {rank: taken.ranks[rank].source for rank in never_came if rank in taken.ranks}
+        return "".join(f"; rank {rank} stands at {source}" for rank, source in sources.items() if source is not None)
+
+    def _take_stacks(self, hang: HangPlace | None = None) -> JobStacks:
+        living = [self._run.ranks / name for name, process in self._processes.items() if process.is_alive()]
+        try:
+            taken = take_stacks(self._run, living, hang)
+        except (PrismError, OSError) as error:
+            self._ledger.problem(f"no stacks were kept: {error}")
+            return JobStacks(taken_wall_ns=0, attempt=0, ranks={})
+        for problem in dict.fromkeys(stacks.problem for stacks in taken.ranks.values() if stacks.problem):
+            self._ledger.problem(f"stack {problem}")
+        return taken
+
+    def _pids(self) -> dict[int, int]:
+        """Of the latest attempts of ranks that can be seen from here."""
+        ordered = sorted(self._processes.items(), key=lambda item: attempt_of(item[0]))
+        return {int(name.partition(".")[0]): process.pid for name, process in ordered if process.pid is not None}
+
+    def _capture_live(self, entry: Entry, rank: int, incident: Incident) -> None:
+        if not self._ledger.has_room():
+            return
+        output = self._run.capsules / f"{incident.kind}-rank{rank}-{time.strftime('%H%M%S')}"
+        request = CaptureRequest(
+            run=self._run,
+            rank=rank,
+            output=output,
+            window_steps=0 if incident.kind is IncidentKind.HANG else 1,
+            incident=incident,
+            timeout_s=WINDOW_BOUND_S,
+            patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
+        )
+        try:
+            self._ledger.capsule(entry, capture(request, self._say))
+        except NotReplayable as error:
+            self._ledger.evidence(entry, error)
+        except PrismError as error:
+            self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
+
+    def _capture_on_signal(self) -> None:
+        if not self._asked_by_signal:
+            return
+        self._asked_by_signal = False
+        if "signal" not in self._policy.triggers:
+            return
+        incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
+        living = [name for name, process in self._processes.items() if process.is_alive()]
+        entry = self._ledger.incident(incident, living)
+        self._take_stacks()
+        for name in living:
+            if has_past(self._run, self._run.ranks / name):
+                self._freeze(entry, wanted_now(self._run.ranks / name, incident))
+            else:
+                self._capture_live(entry, rank_of(self._run.ranks / name), incident)
+
+
+def _terminal_signals_us() -> bool:
+    """Whether this process group is the one a terminal's Ctrl-C goes to."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal, or no standard input
+        return False

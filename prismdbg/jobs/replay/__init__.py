@@ -1,0 +1,1 @@
+"""A captured rank runs again."""

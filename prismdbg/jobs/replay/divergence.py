@@ -1,0 +1,81 @@
+"""What can be known of why a replay diverged: gathered from the capsule and from the rank while it stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, changed, content_path, read_files
+from prismdbg.capsule.manifest import Origin
+from prismdbg.errors import PrismError
+from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.recording.seeds import MODULES
+from prismdbg.session.causes import Facts, likely_causes
+from prismdbg.session.source_calls import source_calls
+
+ASK_BOUND_S = 10.0
+LONGEST_SOURCE_BYTES = 1 << 20
+MOST_SOURCES = 200
+
+
+def with_causes(story: Message, capsule: Capsule, client: AgentClient, runtime: str = "") -> Message:
+    """The `diverged` event with its likely causes."""
+    causes = likely_causes(facts_of(story, capsule, _now(client), runtime))
+    return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
+
+
+def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: str = "") -> Facts:
+    """`now`: what the rank runs on, by title; empty where it cannot say."""
+    rank = capsule.rank()
+    files = read_files(capsule)
+    inside = [file for file in files if file.place is Place.INSIDE]
+    theirs = [reason for file in inside if (reason := changed(file))] if runtime == "plain" else []  # it runs on those
+    taken_out = [f"variable {name}" for name in _names(rank, "redacted")]
+    taken_out += [f"the value of {name}" for name in _names(rank, "redacted_arguments")]
+    taken_out += [file.path for file in files if file.place is Place.REDACTED]
+    known = rank.get("seeds")
+    seeds = known if isinstance(known, dict) else {}
+    sources = [file for file in inside if file.path.endswith(".py") and file.size_bytes <= LONGEST_SOURCE_BYTES]
+    differences = story.get("differences") or []
+    return Facts(
+        values_only=bool(differences) and all(not difference["structural"] for difference in differences),
+        from_start=capsule.manifest.origin is Origin.START,
+        changed_files=(*_names(rank, "changed"), *theirs),
+        missing=tuple(taken_out) if capsule.manifest.origin is Origin.START else (),
+        recorded=recorded_surroundings(capsule),
+        now=now,
+        unknown_seeds=tuple(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
+        calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
+    )
+
+
+def recorded_surroundings(capsule: Capsule) -> dict[str, str]:
+    rank = capsule.rank()
+    found = {"number of threads": rank.get("torch_threads"), "instruction set": rank.get("cpu_capability")}
+    versions = rank.get("versions")
+    for name, title in (("python", "version of Python"), ("torch", "version of torch")):
+        found[title] = versions.get(name) if isinstance(versions, dict) else None
+    return {title: str(value) for title, value in found.items() if value is not None}
+
+
+def _now(client: AgentClient) -> dict[str, str]:
+    try:
+        answer = client.ask("surroundings", timeout_s=ASK_BOUND_S)["surroundings"]
+    except (PrismError, KeyError):  # an older rank, or one that is gone: nothing is said of it
+        return {}
+    return {str(title): str(value) for title, value in answer.items()} if isinstance(answer, dict) else {}
+
+
+def _names(rank: Mapping[str, Any], name: str) -> list[str]:
+    found = rank.get(name)
+    return [str(word) for word in found] if isinstance(found, list) else []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,143 @@
+"""Puts a captured rank back to life among virtual peers, ready for a client: a replay, a debugger, a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import capsule_span
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.secrets import REDACTED
+from prismdbg.capsule.verify import require_replayable
+from prismdbg.errors import FacilityError, RankLost
+from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
+from prismdbg.jobs.replay.runtimes import choose
+from prismdbg.jobs.replay.session_folder import session_folder
+from prismdbg.protocol.client import AgentClient, connect_when_ready
+from prismdbg.runtime.rank_folder import Output, RankFolder
+from prismdbg.runtime.spec import RANK, RunningRank, Runtime
+
+__all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
+
+AGENT_BOUND_S = 90.0
+CHANGE_OVER_BOUND_S = 60.0
+LAST_WORDS, LAST_BYTES = 12, 64 << 10  # lines, and where they are looked for
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReplay:
+    """A rank that waits at A for its first `resume`."""
+
+    capsule: Capsule
+    client: AgentClient
+    running: RunningRank
+    runtime: str
+    own: RankFolder
+    first_record: int
+    end_record: int
+
+    @property
+    def output(self) -> Output:
+        return self.own.output
+
+
+@contextmanager
+def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
+    """Everything that is made for the replay is removed at the end, however it ends."""
+    capsule = request.capsule
+    require_replayable(capsule)
+    say_missing(request, say)
+    with session_folder() as session, RankFolder(session / RANK) as own:
+        runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
+        plan = make_plan(request, session, own)
+        running = start(runtime, plan, capsule, say)
+        try:
+            with connect(plan, running) as client:
+                yield LiveReplay(
+                    capsule=capsule,
+                    client=client,
+                    running=running,
+                    runtime=runtime.name,
+                    own=own,
+                    first_record=take_over(client, request),
+                    end_record=last_record(capsule),
+                )
+        finally:
+            running.kill()
+
+
+def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
+    if reason := runtime.refuses(plan.spec):
+        raise FacilityError(reason)
+    image = capsule.manifest.origin is Origin.IMAGE
+    say(f"{runtime.name}: {'restoring the image' if image else 'starting the program'}")
+    if text := redacted_arguments(capsule):
+        say(text)
+    return runtime.start(plan.spec)
+
+
+def redacted_arguments(capsule: Capsule) -> str:
+    """What a program that is started again does not get; a restored one still knows it."""
+    names = ", ".join(capsule.rank().get("redacted_arguments", ()))
+    if not names or capsule.manifest.origin is Origin.IMAGE:
+        return ""
+    return f"not in this capsule, for they looked like a secret: the values of {names}; the program gets {REDACTED!r}"
+
+
+def say_missing(request: ReplayRequest, say: Say) -> None:
+    """Files of credentials that the capsule lacks, and how to bring them."""
+    if missing := request.missing_files:
+        say(
+            f"not in this capsule, for they hold credentials: {', '.join(missing)}; "
+            "a program that opens one fails, unless --with-file PATH lays yours there"
+        )
+
+
+def connect(plan: Plan, running: RunningRank) -> AgentClient:
+    try:
+        return connect_when_ready(
+            plan.own.path / plan.agent,
+            bound_s=AGENT_BOUND_S,
+            still_alive=lambda: running.exit_code() is None,
+            reach=lambda: plan.own.reach(plan.agent),
+        )
+    except RankLost as error:
+        running.require_within_limits()
+        raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.own.output)) from None
+
+
+def _last_words(output: Output) -> str:
+    """What the rank printed at last: its folder is gone when this is read."""
+    lines = output.newest(LAST_BYTES).decode("utf-8", "replace").splitlines()
+    said = [line for line in lines if line.strip()][-LAST_WORDS:]
+    return "it printed at last:\n    " + "\n    ".join(said) if said else "it printed nothing"
+
+
+def take_over(client: AgentClient, request: ReplayRequest) -> int:
+    """A rank that stands at A is told how it is replayed: a restored one changes over to virtual peers, one that may
+    leave the record learns so. The number of the first record to come."""
+    first = _change_over(client, request)
+    if request.may_depart:
+        client.ask("depart", peers=list(request.peers))
+    return first
+
+
+def _change_over(client: AgentClient, request: ReplayRequest) -> int:
+    capsule = request.capsule
+    if capsule.manifest.origin is not Origin.IMAGE:
+        return 0
+    in_flight = capsule.rank().get("in_flight", [])
+    missing = list(request.missing_files)
+    taken = client.ask(
+        "replay", log=str(capsule.log), in_flight=in_flight, redacted_files=missing, timeout_s=CHANGE_OVER_BOUND_S
+    )
+    return min([*in_flight, int(taken["record_id"])])
+
+
+def last_record(capsule: Capsule) -> int:
+    """The end moment as a record number: the last collective up to it."""
+    return capsule_span(capsule, read_log(capsule.log)).end_record

@@ -1,0 +1,347 @@
+"""What a replay of a capsule is started with: the rank's origin, its files, its environment, what is bound where."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+from prismdbg.capsule import layout, rank_path
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
+from prismdbg.capsule.verify import check_manifest
+from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import images as process_images
+from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint.images import OpenFile
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.capture.rank_paths import written_into
+from prismdbg.jobs.injection import cache_dir, make_inject_folder
+from prismdbg.jobs.replay.later_files import later_files
+from prismdbg.jobs.replay.source_overlay import Overlay
+from prismdbg.rank.recording import seeds
+from prismdbg.rank.replay.redacted import REDACTED_FILES, REDACTED_NAMES
+from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
+from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.seccomp_filter import rank_filter
+from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.starter_spec import make_folders
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
+
+_NEEDED_AT_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
+_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
+    captured ones; `peers`: what is assumed of them, as `rank.replay.what_if` reads it. With either the rank may leave
+    the record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid, a time) count.
+    with_files: by the rank's path, files of the user's for those of credentials, which the capsule lacks."""
+
+    capsule: Capsule
+    runtime: str = ""
+    allow_writes: bool = False
+    longest_s: float = 24 * 3600.0
+    overlay: Overlay | None = None
+    peers: tuple[dict[str, Any], ...] = ()
+    strict: bool = False
+    limits: Asked = USUAL
+    with_files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        """Files of credentials that the rank read, the capsule lacks and this machine has not as they were."""
+        return tuple(f.path for f in _redacted(self.capsule) if f.path not in self.with_files and changed(f))
+
+    @property
+    def may_depart(self) -> bool:
+        return self.overlay is not None or bool(self.peers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`own`: the rank's folder; `agent`: the name by which its agent will answer there."""
+
+    spec: ReplaySpec
+    own: RankFolder
+    agent: str
+
+
+def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
+    """Writes what the start needs into the session's folders, of which `own` is the rank's."""
+    check_manifest(request.capsule)
+    make_folders(session)
+    if request.capsule.manifest.origin is Origin.IMAGE:
+        return _plan_image(request, session, own)
+    return _plan_start(request, session, own)
+
+
+def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
+    capsule, criu = request.capsule, bundle.find()
+    rank = required(capsule.rank(), "socket", "inject", "executable")
+    image = process_images.read(criu, capsule.checkpoint)
+    prepared = session / CONTROL_FOLDER / "images"
+    process_images.prepare_restore(
+        criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint), seccomp=rank_filter()
+    )
+    trusted = (cache_dir(), criu.folder, session, capsule.path)
+    socket, inject = PurePosixPath(str(rank["socket"])), str(rank["inject"])
+    laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
+    spec = ReplaySpec(
+        name=_name(capsule),
+        origin=ImageOrigin(
+            criu_folder=criu.folder,
+            command=criu.command(),
+            images=prepared,
+            root_pid=image.root_pid,
+            pids=image.pids,
+            explain=lambda log: explain(f"restore rank {capsule.manifest.rank}", log),
+            leads_session=image.leads_session,
+            standards=tuple((s.number, s.key) for s in image.standards),
+        ),
+        session=session,
+        python=str(rank["executable"]),
+        capsule=capsule.path,
+        environment=_environment(capsule),
+        binds=(
+            Bind(source=own.path, target=bind_target(str(socket.parent), trusted), read_only=False),
+            # the change over imports modules that the recorded rank had no need of, of the version that it has
+            Bind(source=_rank_half(capsule, session), target=bind_target(f"{inject}/prismdbg", trusted)),
+            *_native(bind_target(f"{inject}/native", trusted)),
+        ),
+        files=laid,
+        folders=folders,
+        absent=_absent(capsule, session, laid, folders),
+        addresses=image.addresses,
+        hostname=_hostname(rank),
+        uid=image.uid,
+        gid=image.gid,
+        limits=_limits(request, session),
+        longest_s=request.longest_s,
+    )
+    return Plan(spec=spec, own=own, agent=socket.name)
+
+
+def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
+    capsule = request.capsule
+    rank, manifest = required(capsule.rank(), *_NEEDED_AT_START), capsule.manifest
+    given = session / GIVEN
+    make_inject_folder(given / "inject")
+    config = given / "config.json"
+    RankConfig(
+        mode=Mode.REPLAY,
+        socket_dir=str(own.path),
+        cache_dir=str(cache_dir()),
+        log=str(capsule.log),
+        rank=manifest.rank,
+        world_size=manifest.world_size,
+        memory_cap=int(rank.get("memory_cap", 0)),
+        seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
+        extra={"emulation": rank["emulation"]} if "emulation" in rank else {},
+    ).save(config)
+    environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
+    _require_startable(rank, environment)
+    laid, folders = _laid(request, ()), _paths(rank, "folders")
+    laid = request.overlay.over(laid) if request.overlay is not None else laid
+    spec = ReplaySpec(
+        name=_name(capsule),
+        origin=ProgramOrigin(
+            executable=str(rank["executable"]),
+            argv=tuple(rank["orig_argv"]),
+            env=environment,
+            cwd=_cwd(rank),
+        ),
+        session=session,
+        python=str(rank["executable"]),
+        capsule=capsule.path,
+        environment=_environment(capsule),
+        binds=_native(str(cache_dir() / "native")),
+        files=laid,
+        folders=folders,
+        absent=_absent(capsule, session, laid, folders),
+        hostname=_hostname(rank),
+        uid=os.getuid(),
+        gid=os.getgid(),
+        allow_writes=request.allow_writes,
+        limits=_limits(request, session),
+        longest_s=request.longest_s,
+    )
+    return Plan(spec=spec, own=own, agent="replay.sock")
+
+
+def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
+    """With what this program adds, and on this machine."""
+    if problem := is_environment(environment):
+        raise CapsuleError(f"rank.json: environment {problem}", hint="the capsule was altered; do not use it")
+    size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
+    if size > most:
+        raise FacilityError(
+            f"the program's arguments and environment have {size:,} bytes; this machine starts one with {most:,}",
+            hint="`ulimit -s unlimited`",
+        )
+
+
+def _limits(request: ReplayRequest, session: Path) -> Limits:
+    files = request.capsule.manifest.files
+    image_bytes = sum(entry.size_bytes for name, entry in files.items() if name.startswith(f"{layout.CHECKPOINT}/"))
+    return request.limits.over(usual(max(image_bytes, request.capsule.rank().get("peak_bytes", 0)), session))
+
+
+def _rank_half(capsule: Capsule, session: Path) -> Path:
+    if layout.RANK_HALF not in capsule.manifest.files:
+        raise CapsuleError("the capsule lacks the half of prismdbg that runs in the rank", hint="capture it again")
+    folder = session / GIVEN / "recorder"
+    rank_half.unpack((capsule.path / layout.RANK_HALF).read_bytes(), folder)
+    return folder
+
+
+def _native(target: str) -> tuple[Bind, ...]:
+    """The extension's builds, with which the rank traces; beside what the rank itself had loaded, not over it."""
+    builds = cache_dir() / "native"
+    return (Bind(source=builds, target=target),) if builds.is_dir() else ()
+
+
+def _program_environment(rank: RankJson, given: Path, config: Path) -> dict[str, str]:
+    """The recorded environment, ours in front, and what made the run what it was: threads and instruction set."""
+    environment = dict(rank["environment"])
+    path = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{given / 'inject'}{os.pathsep}{path}" if path else str(given / "inject")
+    environment[ENVIRONMENT_NAME] = str(config)
+    environment[seeds.WANTED] = "1"
+    environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
+    environment.setdefault("RANK", str(rank["rank"]))
+    environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
+    environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])
+    environment["ATEN_CPU_CAPABILITY"] = {"AVX512": "avx512", "AVX2": "avx2"}.get(
+        str(rank["cpu_capability"]), "default"
+    )
+    environment["PYTHONUNBUFFERED"] = "1"
+    return environment
+
+
+def _hostname(rank: RankJson) -> str:
+    """Empty where it is not known, or no name that a machine may have."""
+    node = str(rank.get("hardware", {}).get("node", ""))
+    return node if _HOSTNAME.fullmatch(node) else ""
+
+
+def _name(capsule: Capsule) -> str:
+    return f"rank {capsule.manifest.rank} of {capsule.manifest.job}"
+
+
+def _environment(capsule: Capsule) -> Environment | None:
+    fields = capsule.part(layout.ENVIRONMENT)
+    return Environment.from_json(fields) if fields is not None else None
+
+
+def _paths(rank: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Plain absolute ones of a list in the capsule."""
+    found = [str(path) for path in rank.get(name, ())]
+    return tuple(path for path in found if not rank_path.problem(path))
+
+
+def _cwd(rank: RankJson) -> str:
+    cwd = str(rank["cwd"])
+    if cwd != "/":
+        rank_path.require_outside_kernel(cwd)
+    return cwd
+
+
+def bind_target(path: str, trusted: Iterable[Path]) -> str:
+    """What is ours is bound there, in a place that is thrown away. `trusted`: what the starter runs and reads, of which
+    nothing may be covered."""
+    rank_path.require_outside_kernel(path)
+    for folder in trusted:
+        if _overlap(path, str(folder)) or _overlap(os.path.realpath(path), os.path.realpath(folder)):
+            raise CapsuleError(
+                f"the capsule names {path[:80]!r}, which would cover what prismdbg itself runs on in {folder}",
+                hint="the capsule was altered, or it was recorded below that folder: keep runs elsewhere",
+            )
+    return path
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
+    """Of `--with-file PATH` and `PATH=MINE`, by PATH. `UsageError` names the files that can be given."""
+    wanted = {file.path for file in _redacted(capsule)}
+    given: dict[str, Path] = {}
+    for text in chosen:
+        path = next((path for path in wanted if text == path or text.startswith(f"{path}=")), None)
+        if path is None:
+            can = ", ".join(sorted(wanted)) or "none"
+            raise UsageError(f"--with-file {text}: the capsule lacks no such file", hint=f"files it lacks: {can}")
+        mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
+        if not mine.is_file():
+            raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")
+        given[path] = mine
+    return given
+
+
+def _redacted(capsule: Capsule) -> tuple[RankFile, ...]:
+    return tuple(file for file in read_files(capsule) if file.place is Place.REDACTED)
+
+
+def _absent(capsule: Capsule, session: Path, laid: tuple[LaidFile, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """What the rank made itself later, and what lies on this machine now and is younger than A."""
+    rank, log = capsule.rank(), read_log(capsule.log)
+    made = _paths(rank, "absent")
+    if not (since_ns := begins_ns(capsule.manifest.origin, rank, log)):
+        return made
+    own = [str(rank.get(name, "")) for name in ("prefix", "base_prefix")]
+    left_out = [*filter(None, own), str(Path(str(rank.get("inject", "/-"))).parent), str(session), str(capsule.path)]
+    known = {*(file.target for file in laid), *folders}
+    return (*made, *later_files(written_into(log, rank), since_ns, known=known, left_out=left_out))
+
+
+def begins_ns(origin: Origin, rank: Mapping[str, Any], log: RankLog) -> int:
+    """A as time since the epoch; 0 where it is not known."""
+    if origin is Origin.START:
+        return int(rank.get("started_ns", 0))
+    past = int(rank.get("past_records", 0))
+    first = min((r.time_created_ns for r in log.collectives if r.record_id >= past), default=None)
+    return first + log.wall_offset_ns if first is not None else 0
+
+
+def _laid(request: ReplayRequest, open_files: tuple[OpenFile, ...]) -> tuple[LaidFile, ...]:
+    """The rank's files at the paths it knows; large ones from this machine, if they are still the same."""
+    capsule = request.capsule
+    sizes = {file.path: file.size_bytes for file in open_files}
+    kept = [file for file in read_files(capsule) if file.place is not Place.MISSING]
+    laid = [_lay(request, file, sizes.get(file.path)) for file in kept]
+    known = {file.path for file in kept}
+    written = {file.path for file in open_files if file.is_written}
+    laid = [replace(file, is_written=True) if file.target in written else file for file in laid]
+    for file in open_files:
+        is_new = file.is_written and not file.is_mapped and file.path not in known
+        if is_new and not rank_path.problem(file.path):
+            laid.append(LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=file.size_bytes))
+    return tuple(laid)
+
+
+def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> LaidFile:
+    if file.place is Place.INSIDE:
+        source = content_path(request.capsule, file)
+        return LaidFile(source=source, target=file.path, mode=file.mode, size_bytes=size_bytes)
+    if (mine := request.with_files.get(file.path)) is not None:
+        return LaidFile(source=mine, target=file.path, mode=file.mode, size_bytes=size_bytes)
+    if file.place is Place.REDACTED and changed(file):  # empty, so that it is there: opening it says why it is
+        return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
+    if reason := changed(file):
+        raise CapsuleError(
+            f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was"
+        )
+    return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes)

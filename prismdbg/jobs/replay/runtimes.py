@@ -1,0 +1,46 @@
+"""Chooses where a rank runs: Docker where an engine answers, else namespaces of this machine, else a plain process."""
+
+from __future__ import annotations
+
+from prismdbg.capsule.manifest import Origin
+from prismdbg.errors import FacilityError, UsageError
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_runtime import DockerRuntime
+from prismdbg.runtime.local_runtime import LocalRuntime
+from prismdbg.runtime.plain_runtime import PlainRuntime
+from prismdbg.runtime.spec import Runtime
+
+_ORDER = ("docker", "local", "plain")
+
+
+def make(name: str) -> Runtime:
+    if name == "docker":
+        return DockerRuntime(Daemon(cache_dir()))
+    if name == "local":
+        return LocalRuntime()
+    if name == "plain":
+        return PlainRuntime()
+    raise UsageError(f"{name!r} is not a runtime", hint="runtimes: " + ", ".join(_ORDER))
+
+
+def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
+    """The one asked for, or the first that this machine can do. `FacilityError` says why none is."""
+    if name:
+        runtime = make(name)
+        if reason := runtime.available():
+            raise FacilityError(f"the {name} runtime: {reason}", hint="`prismdbg doctor` says what this machine can do")
+        return runtime
+    reasons = []
+    for candidate in _ORDER:
+        if candidate == "plain" and (origin is Origin.IMAGE or not allow_writes):
+            continue
+        runtime = make(candidate)
+        reason = runtime.available()
+        if reason is None:
+            return runtime
+        reasons.append(f"{candidate}: {reason}")
+    hint = "install Docker or run as root"
+    if origin is Origin.START:
+        hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
+    raise FacilityError("this machine has no place to run the rank in: " + "; ".join(reasons), hint=hint)

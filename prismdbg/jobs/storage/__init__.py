@@ -1,0 +1,1 @@
+"""Runs and capsules on disk: read, packed, sealed, listed, removed."""

@@ -1,0 +1,191 @@
+"""What lies on disk: runs and capsules found, sized, removed, kept within a quota. Nothing else is touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.jobs.storage.pack import read_manifest
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.model.counted import counted
+
+DEPTH = 3  # how far below the given folder runs and capsules are looked for
+
+
+class ItemKind(StrEnum):
+    RUN = "run"
+    CAPSULE = "capsule"
+    PACKED = "packed"
+    PARTIAL = "partial"  # left behind by a writer that was killed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing on the shelf. size_bytes is what it takes on disk; `text` says what it is, in a few words."""
+
+    kind: ItemKind
+    path: Path
+    size_bytes: int
+    created_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """How many capsules, and how many bytes of them, a folder may hold. None: no limit."""
+
+    count: int | None = None
+    size_bytes: int | None = None
+
+
+def find(folder: Path, depth: int = DEPTH) -> list[Item]:
+    """Runs, capsules and what killed writers left, at `folder` and below it, oldest first."""
+    if not folder.exists():
+        raise UsageError(f"{folder} is not there", hint="give a folder that holds runs or capsules")
+    return sorted(_walk(folder, depth), key=lambda item: (item.created_ns, str(item.path)))
+
+
+def describe(path: Path) -> Item | None:
+    """What `path` itself is, None where it is nothing of ours."""
+    kind = _kind(path)
+    if kind is None:
+        return None
+    created_ns, text = _about(kind, path)
+    return Item(kind=kind, path=path, size_bytes=disk_bytes(path), created_ns=created_ns, text=text)
+
+
+def remove(path: Path, *, force: bool = False) -> Item:
+    """Removes one run or capsule. `UsageError` where it is neither, or is a run whose job still lives.
+
+    It is renamed first: a removal that is interrupted leaves a partial, never half a capsule.
+    """
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link", hint="give the path it leads to")
+    path = path.resolve()
+    item = describe(path)
+    if item is None:
+        raise UsageError(f"{path} is neither a run nor a capsule", hint="`prismdbg list` says what there is")
+    if item.kind is ItemKind.RUN and not force and (living := living_processes(RunFolder(path))):
+        pids = ", ".join(map(str, living))
+        doing = "emulating" if "emulated" in read_json(RunFolder(path).run_json) else "recording"
+        raise UsageError(f"{path} is still {doing} (process {pids})", hint="end the job first, or use --force")
+    doomed = path
+    if item.kind is not ItemKind.PARTIAL:
+        doomed = partial_name(path, "removed")
+        path.rename(doomed)
+    if doomed.is_dir():
+        shutil.rmtree(doomed)
+    else:
+        doomed.unlink()
+    return item
+
+
+def excess(items: Iterable[Item], quota: Quota) -> list[Item]:
+    """The oldest capsules that must go for the others to fit. The newest one always stays."""
+    capsules = sorted(
+        (item for item in items if item.kind in (ItemKind.CAPSULE, ItemKind.PACKED)),
+        key=lambda item: item.created_ns,
+    )
+    total = sum(item.size_bytes for item in capsules)
+    doomed: list[Item] = []
+    for item in capsules[:-1]:
+        left = len(capsules) - len(doomed)
+        too_many = quota.count is not None and left > quota.count
+        too_large = quota.size_bytes is not None and total > quota.size_bytes
+        if not too_many and not too_large:
+            break
+        doomed.append(item)
+        total -= item.size_bytes
+    return doomed
+
+
+def disk_bytes(path: Path) -> int:
+    """Blocks in use, so holes cost nothing. Files that vanish meanwhile are not counted."""
+    total = 0
+    for entry in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        try:
+            total += entry.lstat().st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+def living_processes(run: RunFolder) -> list[int]:
+    """Process ids of the run's supervisor and ranks that still live; a number used again does not count."""
+    info = read_json(run.run_json)
+    started_s = info.get("started_wall_ns", 0) / 1e9
+    pids = [(info.get("supervisor_pid"), started_s)]
+    for folder in run.rank_folders():
+        file = folder / "rank.json"
+        if file.is_file():
+            pids.append((read_json(file).get("pid"), file.stat().st_mtime))
+    return [pid for pid, before_s in pids if isinstance(pid, int) and pid > 0 and _began_before(pid, before_s)]
+
+
+def _began_before(pid: int, time_s: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= time_s + 1.0
+    except psutil.Error:
+        return False
+
+
+def _walk(path: Path, depth: int) -> Iterator[Item]:
+    item = describe(path)
+    if item is not None:
+        yield item
+    if item is not None and item.kind is ItemKind.RUN:
+        path, depth = path / "capsules", 1
+    elif item is not None or depth == 0:
+        return
+    if not path.is_dir() or path.is_symlink():
+        return
+    for child in sorted(path.iterdir()):
+        if not child.is_symlink() and (child.is_dir() or _kind(child)):
+            yield from _walk(child, depth - 1)
+
+
+def _kind(path: Path) -> ItemKind | None:
+    if is_partial(path):
+        return ItemKind.PARTIAL if is_abandoned(path) else None
+    if path.is_dir():
+        if (path / layout.MANIFEST).is_file():
+            return ItemKind.CAPSULE
+        return ItemKind.RUN if RunFolder(path).run_json.is_file() else None
+    return ItemKind.PACKED if path.name.endswith(layout.PACKED_SUFFIX) and path.is_file() else None
+
+
+def _ranks(path: Path, info: dict[str, Any]) -> str:
+    """`4 ranks`, `emulated, 3 of 8,192 ranks`."""
+    there = len(RunFolder(path).rank_folders())
+    emulated = info.get("emulated")
+    if emulated is None:
+        return counted(there, "rank")
+    return f"emulated, {there} of {counted(int(emulated['world']), 'rank')}"
+
+
+def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
+    changed_ns = path.stat().st_mtime_ns
+    if kind is ItemKind.PARTIAL:
+        return changed_ns, "left behind by a writer that was killed"
+    try:
+        if kind is ItemKind.RUN:
+            info = read_json(RunFolder(path).run_json)
+            ranks = _ranks(path, info)
+            return int(info.get("started_wall_ns", changed_ns)), f"{ranks}: {' '.join(info.get('command', []))}"
+        manifest = read_manifest(path)
+    except (PrismError, OSError, TypeError, ValueError, KeyError) as error:
+        return changed_ns, f"damaged: {error}"
+    incident = manifest.incident
+    what = incident.kind if not incident.text else f"{incident.kind}: {incident.text}"
+    evidence = "evidence that cannot be replayed: " if manifest.not_replayable else ""
+    return manifest.created_ns, f"{evidence}rank {manifest.rank}, {manifest.moment_a} to {manifest.moment_b}, {what}"

@@ -1,0 +1,251 @@
+"""A capsule as one `tar.zst`, and back. The way back trusts nothing.
+
+Never `extractall`: member by member, exactly the files the manifest names, of the size and content it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import zstandard
+
+from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import FileEntry, Manifest
+from prismdbg.capsule.partial import lock, partial_folder, partial_name
+from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
+from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
+from prismdbg.jobs.storage.sealed import NO_KEYS, Keys, plain, sign, signature_path, write_sealed
+
+LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """recipients: who can decrypt it, nobody's key for an open one. key: the SSH key that signs it."""
+
+    recipients: tuple[str, ...] = ()
+    key: Path | None = None
+
+
+OPEN = Seal()
+Progress = Callable[[int], None]  # bytes done since the last call
+
+
+def no_progress(_more_bytes: int) -> None:
+    pass
+
+
+def pack(source: Path, target: Path, progress: Progress = no_progress, seal: Seal = OPEN) -> int:
+    """Writes the capsule folder `source` as `target`, the same bytes for the same capsule unless it is encrypted.
+    Returns the size. The signature goes beside it.
+
+    What the manifest does not name stays behind; what it names and is altered is an error.
+    """
+    capsule = Capsule.open(source)
+    signature = signature_path(target)
+    for path in (target, *([signature] if seal.key is not None else ())):
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"{path} is there already", hint="give another name, or remove it first")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = partial_name(target, "pack")
+    try:
+        with transfer.create(partial) as out:
+            lock(out.fileno())
+            if seal.recipients:
+                write_sealed(out, lambda stream: _write_compressed(stream, capsule, progress), seal.recipients)
+            else:
+                _write_compressed(out, capsule, progress)
+            out.flush()
+            os.fsync(out.fileno())
+        signed = None if seal.key is None else sign(partial, seal.key)
+        partial.rename(target)
+        if signed is not None:
+            transfer.write_new(partial, signed)
+            partial.rename(signature)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def unpack(
+    source: Path,
+    target: Path,
+    limits: Limits | None = None,
+    progress: Progress = no_progress,
+    keys: Keys = NO_KEYS,
+) -> Capsule:
+    """Makes the capsule folder `target` from an archive. `CapsuleError` if it is not exactly a capsule.
+
+    All is written below a temporary folder beside `target`, which is renamed at the end or removed.
+    """
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{target} is there already", hint="give another name, or remove it first")
+    if not source.is_file():
+        raise CapsuleError(f"{source} is no file", hint="give what `prismdbg pack` made")
+    try:
+        with partial_folder(target) as partial:
+            with plain(source, keys) as file:
+                manifest = _read_archive(file, source, partial, limits or Limits(), progress)
+            partial.rename(target)
+    except PrismError:
+        raise
+    except OSError as error:
+        raise FacilityError(f"{target} could not be written: {error.strerror}", hint="check the disk") from error
+    return Capsule(path=target, manifest=manifest)
+
+
+@contextmanager
+def opened(path: Path, keys: Keys = NO_KEYS, progress: Progress = no_progress) -> Iterator[Capsule]:
+    """The capsule at `path`, a folder or packed; a packed one lies in a temporary folder meanwhile."""
+    path = path.absolute()  # a replayed rank has a working directory of its own
+    if path.is_dir() or not path.exists():
+        require_no_signers(path, keys)
+        yield Capsule.open(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="prismdbg-capsule-") as folder:
+        yield unpack(path, Path(folder) / "capsule", progress=progress, keys=keys)
+
+
+def read_manifest(path: Path, keys: Keys = NO_KEYS) -> Manifest:
+    """Of a folder or an archive; of an archive only the first member is read."""
+    if path.is_dir() or not path.exists():
+        require_no_signers(path, keys)
+        return Capsule.open(path).manifest
+    with plain(path, keys) as file, ArchiveReader(file, path, Limits()) as archive:
+        return archive.manifest()[0]
+
+
+def require_no_signers(path: Path, keys: Keys) -> None:
+    """Only archives are signed: a folder that must be is one that nobody vouches for."""
+    if keys.signers is not None and path.is_dir():
+        raise CapsuleError(f"{path} is not signed: it is a folder", hint="give the packed capsule and its signature")
+
+
+def _write_compressed(out: BinaryIO, capsule: Capsule, progress: Progress) -> None:
+    compressor = zstandard.ZstdCompressor(level=LEVEL, threads=min(4, os.cpu_count() or 1), write_checksum=True)
+    with compressor.stream_writer(out, closefd=False) as stream:
+        _write_members(stream, capsule, progress)
+
+
+def read_part(path: Path, name: str, limit_bytes: int, keys: Keys = NO_KEYS) -> bytes | None:
+    """One small file of the capsule at `path`, a folder or packed; None where the capsule has none of that name."""
+    if path.is_dir() or not path.exists():
+        there = name in Capsule.open(path).manifest.files
+        return json_border.read_bytes(path / name, limit_bytes=limit_bytes) if there else None
+    with plain(path, keys) as file, ArchiveReader(file, path, Limits()) as archive:
+        entry = archive.manifest()[0].files.get(name)
+        if entry is None:
+            return None
+        if entry.size_bytes > limit_bytes:
+            raise CapsuleError(f"{path}: {name} is larger than {limit_bytes} bytes", hint="the capsule was altered")
+        for member in archive.members():
+            if member.name == name and member.size_bytes == entry.size_bytes:
+                return b"".join(archive.chunks())
+            for _ in () if member.is_folder else archive.chunks():
+                pass  # passed over
+    raise CapsuleError(f"{path} lacks {name}", hint="the archive is incomplete: fetch it again")
+
+
+def _write_members(stream: BinaryIO, capsule: Capsule, progress: Progress) -> None:
+    manifest = capsule.manifest
+    data = (capsule.path / layout.MANIFEST).read_bytes()
+    mtime = manifest.created_ns // 10**9
+    stream.write(_header(layout.MANIFEST, len(data), mtime))
+    stream.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
+    for folder in layout.FOLDERS:
+        stream.write(_header(folder, 0, mtime, tarfile.DIRTYPE))
+    for name, entry in sorted(manifest.files.items()):
+        stream.write(_header(name, entry.size_bytes, mtime))
+        for chunk in _checked_content(capsule.path / name, name, entry):
+            stream.write(chunk)
+            progress(len(chunk))
+        stream.write(bytes(-entry.size_bytes % tarfile.BLOCKSIZE))
+    stream.write(bytes(2 * tarfile.BLOCKSIZE))
+
+
+def _header(name: str, size: int, mtime: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.mtime = kind, size, mtime
+    info.mode = 0o700 if kind == tarfile.DIRTYPE else transfer.FILE_MODE
+    return info.tobuf(tarfile.GNU_FORMAT, "ascii", "strict")  # of all formats the one that knows any size
+
+
+def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]:
+    """Exactly what the manifest says, or an error: a packed capsule is never a damaged one."""
+    digest, left = hashlib.sha256(), entry.size_bytes
+    try:
+        transfer.require_content(path)
+        with transfer.open_plain(path) as file:
+            while left and (chunk := file.read(min(left, transfer.CHUNK_BYTES))):
+                digest.update(chunk)
+                left -= len(chunk)
+                yield chunk
+            more = file.read(1)
+    except OSError as error:
+        raise CapsuleError(
+            f"{path} cannot be read: {error.strerror}", hint="`prismdbg verify` says all that is wrong"
+        ) from error
+    if left or more or digest.hexdigest() != entry.sha256:
+        raise CapsuleError(f"{name} is not what the manifest says", hint="`prismdbg verify` says all that is wrong")
+
+
+def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
+    with ArchiveReader(file, source, limits) as archive:
+        manifest, data = archive.manifest()
+        _check_total(source, manifest, folder, limits)
+        for name in layout.FOLDERS:
+            (folder / name).mkdir(mode=0o700)
+        transfer.write_new(folder / layout.MANIFEST, data)
+        missing = set(manifest.files)
+        for member in archive.members():
+            if member.is_folder:
+                _check_folder(source, member, manifest)
+                continue
+            _write_member(archive, member, manifest, folder, progress)
+            missing.discard(member.name)
+    if missing:
+        raise CapsuleError(f"{source} lacks {min(missing)}", hint="the archive is incomplete: fetch it again")
+    return manifest
+
+
+def _check_total(source: Path, manifest: Manifest, folder: Path, limits: Limits) -> None:
+    free = shutil.disk_usage(folder).free - limits.reserve_bytes
+    allowed = free if limits.total_bytes is None else min(free, limits.total_bytes)
+    if manifest.size_bytes > allowed:
+        raise CapsuleError(
+            f"{source} says it holds {manifest.size_bytes} bytes; {max(allowed, 0)} are allowed here",
+            hint="make room on the disk or unpack elsewhere, if you trust where it came from",
+        )
+
+
+def _check_folder(source: Path, member: Member, manifest: Manifest) -> None:
+    inside = member.name + "/"
+    if member.name not in layout.FOLDERS and not any(name.startswith(inside) for name in manifest.files):
+        raise CapsuleError(f"{source} holds the folder {member.name!r}, which is no part of it")
+
+
+def _write_member(archive: ArchiveReader, member: Member, manifest: Manifest, folder: Path, progress: Progress) -> None:
+    """Writes one file and compares it with the manifest."""
+    entry = manifest.files.get(member.name)
+    if entry is None or entry.size_bytes != member.size_bytes:
+        raise CapsuleError(f"{archive.path} holds {member.name!r}, not what its manifest says")
+    target, digest = folder / member.name, hashlib.sha256()
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with transfer.create(target) as out:
+        for chunk in archive.chunks():
+            digest.update(chunk)
+            transfer.write_sparse(out, chunk)
+            progress(len(chunk))
+        out.truncate(entry.size_bytes)
+    if digest.hexdigest() != entry.sha256:
+        raise CapsuleError(f"{archive.path}: {member.name} has other content than its manifest says")

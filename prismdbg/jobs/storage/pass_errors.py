@@ -1,0 +1,123 @@
+"""What RUN/passes.json says of a paced emulation: on which clock, whether simulation and ranks came to agree, and how
+far they were apart in the last pass, component by component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prismdbg.capsule import json_border
+from prismdbg.errors import CapsuleError
+from prismdbg.model.counted import counted
+from prismdbg.simulate.assessment.fidelity import Fidelity, SignedError
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.report.rank_parts import ITERATION
+
+FILE_NAME = "passes.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """`until`: to what they were to agree, as a share of the iteration. errors: simulated less emulated, of the last
+    pass."""
+
+    clock: str
+    until: float
+    has_converged: bool
+    passes: int
+    errors: tuple[SignedError, ...]
+
+    @property
+    def worst(self) -> SignedError | None:
+        return max(self.errors, key=lambda error: abs(error.worst), default=None)
+
+    @property
+    def left(self) -> str:
+        """How far they are still apart at most."""
+        worst = self.worst
+        if worst is None:
+            return "no rank was compared"
+        name = f"rank {worst.worst_rank}'s {worst.component}"
+        return f"{name}, simulated less emulated, is {worst.worst:+.2%} of an iteration"
+
+    def line(self) -> str:
+        """How peers came, and what that is worth."""
+        way = f"as the simulation says, on a {self.clock} clock"
+        if self.has_converged and self.worst is not None and not self.worst.worst:
+            return f"{way}; it and the ranks agree to the nanosecond"
+        if self.has_converged:
+            return f"{way}; it and the ranks agree to {self.until:.2%}, at worst {self.left}"
+        passes = counted(self.passes, "pass", "passes")
+        return f"{way}, but the two have not converged: after {passes} {self.left}; {self.until:.2%} was asked for"
+
+    def doubts(self) -> tuple[str, ...]:
+        if self.has_converged or self.worst is None:
+            return ()
+        return (
+            f"how long a step takes closer than {abs(self.worst.worst):.2%}: simulation and emulated ranks have not "
+            f"converged, {self.left}",
+        )
+
+    def told(self, fidelity: Fidelity, *, is_as_it_ran: bool = True) -> Fidelity:
+        """With what must not be concluded where they are too far apart; of the job as it ran with these errors, too."""
+        errors = self.errors if is_as_it_ran else ()
+        return replace(fidelity, errors=(*fidelity.errors, *errors), doubts=(*fidelity.doubts, *self.doubts()))
+
+
+def read_passes(run: Path) -> Passed | None:
+    """None where the run was not paced, or no pass was made."""
+    path = run / FILE_NAME
+    if not path.is_file():
+        return None
+    held = json_border.read(path)
+    passes = held.objects("passes")
+    if not passes:
+        return None
+    clock = held.text("clock")
+    by_rank = {each.integer("rank"): _errors(each) for each in passes[-1].objects("ranks")}
+    against = f"the emulation it paced ({clock} clock, pass {passes[-1].integer('number')})"
+    return Passed(
+        clock=clock,
+        until=held.number("until"),
+        has_converged=held.boolean("has_converged"),
+        passes=len(passes),
+        errors=_signed(by_rank, against),
+    )
+
+
+def with_passes(timeline: Timeline, run: Path, *, is_as_it_ran: bool = True) -> Timeline:
+    """Of a run's own graph, how far paced ranks were off; of a saved graph alone nothing is known."""
+    passed = read_passes(run) if run.is_dir() else None
+    if passed is None:
+        return timeline
+    return replace(timeline, fidelity=passed.told(timeline.fidelity, is_as_it_ran=is_as_it_ran))
+
+
+def _errors(each: json_border.Fields) -> dict[str, float]:
+    """By component, as shares of the emulated iteration."""
+    emulated_ns = each.integer("emulated_ns")
+    if not emulated_ns:
+        raise CapsuleError(f"{each.where}: emulated_ns is 0", hint="emulate it again")
+    found = {ITERATION: each.integer("simulated_ns") / emulated_ns - 1}
+    for name, parts in each.object_map("components").items():
+        found[name] = (parts.integer("simulated_ns") - parts.integer("emulated_ns")) / emulated_ns
+    return found
+
+
+def _signed(by_rank: Mapping[int, Mapping[str, float]], against: str) -> tuple[SignedError, ...]:
+    found = []
+    for component in dict.fromkeys(name for errors in by_rank.values() for name in errors):
+        errors = {rank: each[component] for rank, each in by_rank.items() if component in each}
+        worst = max(errors, key=lambda rank: abs(errors[rank]))
+        found.append(
+            SignedError(
+                component=component,
+                against=against,
+                ranks=len(errors),
+                mean=sum(errors.values()) / len(errors),
+                worst=errors[worst],
+                worst_rank=worst,
+            )
+        )
+    return tuple(found)

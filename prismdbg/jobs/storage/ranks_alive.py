@@ -1,0 +1,116 @@
+"""Whether a rank's process is still there, and whether it said goodbye."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_reader import read_log, was_cut
+from prismdbg.diagnosis.failures import raised_inside
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.run_folder import read_json
+from prismdbg.model.moment import Moment
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is dead: its launcher has not looked yet."""
+    return start_ticks(pid) > 0
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot (proc(5), stat field 22); 0 where it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def still_runs(rank: Mapping[str, Any]) -> bool:
+    """The process that this rank.json describes: another may have its number by now."""
+    pid = pid_here(rank) if rank else None
+    return pid is not None and _is_the_same(pid, rank)
+
+
+def _is_the_same(pid: int, rank: Mapping[str, Any]) -> bool:
+    ticks = start_ticks(pid)
+    return ticks > 0 and int(rank.get("started_ticks", ticks)) == ticks
+
+
+def pid_here(described: Mapping[str, Any]) -> int | None:
+    """The PID of a rank's process in our own namespace, by its rank.json. None where it cannot be seen from here: it
+    runs on another node, or in a PID namespace that is not below ours."""
+    if "pid" not in described:
+        raise CapsuleError("rank.json: pid is missing", hint="the file is damaged, or still being written")
+    pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
+    namespace = int(described.get("pid_namespace", own))
+    if described.get("hardware", {}).get("node", platform.node()) != platform.node():
+        return None
+    if namespace == own:
+        return pid
+    return next((at for at in _processes() if _is_it(at, pid, namespace)), None)
+
+
+def _processes() -> Iterator[int]:
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+
+
+def _is_it(at: int, pid: int, namespace: int) -> bool:
+    try:
+        if Path(f"/proc/{at}/ns/pid").stat().st_ino != namespace:
+            return False
+        lines = Path(f"/proc/{at}/status").read_text().splitlines()
+    except OSError:  # ended meanwhile, or another user's
+        return False
+    return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), -1) == pid
+
+
+class RankProcess:
+    """One attempt of a rank, by its log folder. `pid`: as it is here; None where it cannot be seen from here, and then
+    it is neither alive nor dead."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._described = read_json(folder / "rank.json")
+        self.pid = pid_here(self._described)
+        self._last_words: frozenset[str] | None = None
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        return self.pid is None
+
+    def is_alive(self) -> bool:
+        return self.pid is not None and _is_the_same(self.pid, self._described)
+
+    def ended_by_itself(self) -> bool:
+        """Its program came to its end, or to an exit of its own."""
+        return "exit" in self._said() and "incident" not in self._said()
+
+    def died_without_a_word(self) -> bool:
+        """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows, nor of a
+        process that cannot be seen."""
+        return self.pid is not None and not self.is_alive() and not was_cut(self._folder) and not self._said()
+
+    def raised_in_collective(self) -> bool | None:
+        """None where it is not dead, or did not raise."""
+        if self.pid is None or self.is_alive() or "incident" not in self._said():
+            return None
+        log = read_log(self._folder)
+        raised = [note for note in log.notes if note.kind == "incident"]
+        return all(raised_inside(log, note) is not None for note in raised)
+
+    def last_moment(self) -> Moment:
+        collectives = read_log(self._folder).collectives
+        return collectives[-1].moment if collectives else Moment(0)
+
+    def _said(self) -> frozenset[str]:
+        """Looked up once when it is dead: nothing is added any more."""
+        if self._last_words is None:
+            gone = self.pid is not None and not self.is_alive()
+            found = frozenset(n.kind for n in read_log(self._folder).notes if n.kind in ("exit", "incident"))
+            if not gone:
+                return found
+            self._last_words = found
+        return self._last_words

@@ -1,0 +1,158 @@
+"""The run folder that `record` makes: every name in it, and what stands in its JSON files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import prismdbg
+from prismdbg.capsule import json_border
+from prismdbg.capsule.log_reader import iter_logs
+from prismdbg.capsule.secrets import redact_arguments
+from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.run_files import KINDS
+from prismdbg.rank.recording.overwritten import FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths below RUN. Nothing is created by looking."""
+
+    path: Path
+
+    @property
+    def run_json(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def supervisor_json(self) -> Path:
+        return self.path / "supervisor.json"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def environment(self) -> Path:
+        """The installed files that all ranks of the run share."""
+        return self.path / "environment.json"
+
+    @property
+    def inject(self) -> Path:
+        return self.path / "inject"
+
+    @property
+    def ranks(self) -> Path:
+        return self.path / "ranks"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def overwritten(self) -> Path:
+        """What files were when ranks read them, of those that ranks wrote to later: `rank/recording/overwritten.py`."""
+        return self.path / FOLDER
+
+    @property
+    def capsules(self) -> Path:
+        return self.path / "capsules"
+
+    @property
+    def stacks(self) -> Path:
+        """Of all ranks, as they were when a hang was seen."""
+        return self.path / "stacks"
+
+    def rank_folders(self) -> list[Path]:
+        """Log folders, in rank order, later attempts of a rank last."""
+        return list(iter_logs(self.ranks)) if self.ranks.is_dir() else []
+
+    def latest(self, rank: int) -> Path:
+        """The folder of a rank's last attempt. `UsageError` names the ranks there are."""
+        found = [folder for folder in self.rank_folders() if rank_of(folder) == rank]
+        if not found:
+            known = sorted({rank_of(folder) for folder in self.rank_folders()})
+            raise UsageError(f"{self.path} holds nothing of rank {rank}", hint=f"ranks there: {known or 'none yet'}")
+        return found[-1]
+
+    @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """Makes it. `UsageError` where something is there already, for nothing recorded is ever overwritten, and where
+        it cannot be made."""
+        run = cls(path.resolve())
+        try:
+            if run.path.exists() and not run.path.is_dir():
+                raise UsageError(f"{path} is a file", hint="give a new folder")
+            if run.path.exists() and any(run.path.iterdir()):
+                raise UsageError(
+                    f"{path} exists and is not empty",
+                    hint="give a new folder, or remove it with `prismdbg rm`",
+                )
+            run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            run.ranks.mkdir()
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be made: {error.strerror or error}", hint="give a new folder where you may write"
+            ) from error
+        return run
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        run = cls(path.resolve())
+        if not run.run_json.is_file():
+            raise UsageError(f"{path} is not a run folder", hint="give the folder that `record` or `emulate` made (-o)")
+        return run
+
+
+def rank_of(folder: Path) -> int:
+    return int(folder.name.split(".")[0])
+
+
+def attempt_of(folder: str) -> int:
+    """How often the rank of this log folder was restarted before."""
+    return int(folder.partition(".")[2] or 0)
+
+
+def describe_run(run: RunFolder, command: Sequence[str], about: Mapping[str, Any]) -> None:
+    """Writes run.json: what was started, where, when and by whom, and `about` how."""
+    write_json(
+        run.run_json,
+        {
+            "command": list(redact_arguments(command).words),  # to be shown, never to be run
+            "cwd": str(Path.cwd()),
+            "started_wall_ns": time.time_ns(),
+            "supervisor_pid": os.getpid(),
+            **about,
+            "version": prismdbg.__version__,
+            "python": sys.version.split()[0],
+        },
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or an empty one where the file is not there yet. `CapsuleError` where it is not what a file of
+    this name holds."""
+    if not path.is_symlink() and not path.exists():
+        return {}
+    fields = json_border.read(path)
+    kind = KINDS.get(path.name)
+    return fields.value if kind is None else json_border.checked(kind, fields.value, str(path))
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Whole or not at all, 0600; several may write it at once, and the last one stays."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(data, file, indent=1)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

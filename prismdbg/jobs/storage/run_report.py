@@ -1,0 +1,147 @@
+"""What a run folder holds, rank by rank, from its files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from prismdbg.capsule.log_format import payload_segment
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
+from prismdbg.jobs.storage.inventory import disk_bytes
+from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.run_files import whole_incidents
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.model.collective import State
+from prismdbg.model.counted import counted
+from prismdbg.model.sizes import size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankState:
+    """`window`: first and last moment of which payloads are there, or `-`."""
+
+    name: str
+    state: str
+    moment: str
+    collectives: int
+    in_flight: int
+    steps: int
+    window: str
+    log_bytes: int
+    payload_bytes: int
+    lost: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rank_states(run: RunFolder) -> list[RankState]:
+    return [_state(folder) for folder in run.rank_folders() if (folder / "rank.json").exists()]
+
+
+def _state(folder: Path) -> RankState:
+    log = read_log(folder)
+    kept = {path.name for path in folder.glob("payload.*.seg")}
+    payloads = [(r.moment, r.payload) for r in log.collectives if r.payload is not None]
+    with_payload = [moment for moment, payload in payloads if payload_segment(payload.segment) in kept]
+    return RankState(
+        name=folder.name,
+        state=_word(folder, log),
+        moment=str(log.collectives[-1].moment) if log.collectives else "0.0",
+        collectives=len(log.collectives),
+        in_flight=sum(r.state is State.SCHEDULED for r in log.collectives),
+        steps=log.steps[-1].step if log.steps else 0,
+        window=f"{min(with_payload)}..{max(with_payload)}" if with_payload else "-",
+        log_bytes=_used(folder, "events.*.seg"),
+        payload_bytes=_used(folder, "payload.*.seg"),
+        lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind in ("lost", "no_agent")),
+    )
+
+
+def _used(folder: Path, pattern: str) -> int:
+    """Bytes on disk, not the size reserved."""
+    return sum(path.lstat().st_blocks * 512 for path in folder.glob(pattern))
+
+
+def _word(folder: Path, log: RankLog) -> str:
+    kinds = [note.kind for note in log.notes]
+    process = RankProcess(folder)
+    if process.is_alive():
+        parks = [kind for kind in kinds if kind in ("parked", "released")]
+        return "parked" if parks and parks[-1] == "parked" else "running"
+    if "incident" in kinds or any(note.data.get("code") for note in log.notes if note.kind == "exit"):
+        return "failed"
+    if "exit" in kinds:
+        return "ended"
+    has_job_ended = "exit_code" in read_json(RunFolder(folder.parent.parent).supervisor_json)
+    return "out of sight" if process.is_out_of_sight and not has_job_ended else "died"
+
+
+def report(path: Path, *, is_told: bool = False) -> list[str]:
+    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. is_told: incidents,
+    capsules and problems were said when they came, and are only counted."""
+    run = RunFolder.existing(path)
+    lines = []
+    try:
+        states = rank_states(run)
+    except CapsuleError as error:
+        return [f"a log cannot be read: {error}"]
+    if not states and read_emulated(run) is not None:
+        return [f"{path} holds no rank: none came to its end; a rank that is interrupted leaves nothing"]
+    if not states:
+        return [f"{path} holds no rank: the job issued no collective and no optimizer step"]
+    collectives = sum(s.collectives for s in states)
+    ranks = counted(len(states), "rank")
+    lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {size(disk_bytes(path))}")
+    lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
+    if (emulated := read_emulated(run)) is not None:
+        return [*lines, *_emulated(path, emulated, states)]
+    supervisor = read_json(run.supervisor_json)
+    lines += _counts(supervisor) if is_told else _events(supervisor)
+    if supervisor.get("incidents"):
+        lines.append(f"next: prismdbg why {quote(str(path))}")
+    return lines
+
+
+def _events(supervisor: dict[str, Any]) -> list[str]:
+    lines = [f"incident: {i.get('text', i.get('kind'))}" for i in whole_incidents(supervisor)]
+    lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
+    lines += [f"evidence, cannot be replayed: {e}" for e in supervisor.get("evidence", [])]
+    return [*lines, *(f"problem: {p}" for p in supervisor.get("problems", []))]
+
+
+def _counts(supervisor: dict[str, Any]) -> list[str]:
+    nouns = {"incidents": "incident", "capsules": "capsule", "problems": "problem"}
+    counts = [counted(len(supervisor[key]), noun) for key, noun in nouns.items() if supervisor.get(key)]
+    return [", ".join(counts)] if counts else []
+
+
+def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> list[str]:
+    there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh} ({world.ran_text})"
+    lines = [f"emulated: {there}, each alone; what peers sent was made up"]
+    if (passed := world.passed) is not None:
+        lines.append(f"transfers and waits: {passed.line()}")
+        lines += [f"do not conclude: {doubt}" for doubt in passed.doubts()]
+    lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
+    typed = quote(str(path))
+    cut_short = [state for state in states if state.state in ("failed", "died")]
+    if cut_short:
+        first = cut_short[0]
+        lines.append(f"rank {first.name} {first.state} at {first.moment}: the run is no picture of all ranks")
+        lines.append(f"next: prismdbg debug {typed} --rank {rank_of(Path(first.name))}")
+    elif any(state.state in ("running", "parked") for state in states):
+        lines.append("it still runs")
+    elif world.speaks_for_all:
+        lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}; all ranks: prismdbg graph build {typed}")
+    elif world.ran:
+        lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}")
+        lines.append(
+            "all ranks: let one of each class run (emulate --classes), or say along which axes they do the same: "
+            f"prismdbg graph build {typed} --alike AXES"
+        )
+    return lines

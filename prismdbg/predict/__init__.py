@@ -1,1 +1,0 @@
-"""What the whole job would do: the execution graph of all ranks, a model of the cluster, and a simulation of both."""

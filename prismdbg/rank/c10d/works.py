@@ -1,0 +1,202 @@
+"""Works that the Python kernels hand to the program: recorded ones around the backend's, finished ones in a replay.
+
+A Python subclass of Work whose Python half is collected hangs in c10d::Work::wait, so works are made from futures
+or callbacks wherever the backend allows, and the one subclass is kept alive until it was waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
+    PythonCallbackWork,
+    _create_work_from_future,
+)
+
+from prismdbg.model.collective import Failure
+from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.callback_error import error_of, meant
+
+if TYPE_CHECKING:
+    from prismdbg.rank.recording.python_recorder import PythonRecorder
+
+_alive: set[Any] = set()
+_NO_TIMEOUT = timedelta(0)
+_bare_wait = dist.Work.__dict__["wait"]
+
+
+class Completion:
+    """Tells the recorder once that a collective is complete, before the program can see it."""
+
+    def __init__(self, recorder: PythonRecorder, call: Call, record_id: int) -> None:
+        self._recorder = recorder
+        self._call: Call | None = call
+        self.record_id = record_id
+        self._lock = threading.Lock()
+
+    def done(self, source: int = -1, at_ns: int | None = None) -> None:
+        """`at_ns`: None for now."""
+        self._finish(source, None, at_ns)
+
+    def fail(self, error: Exception, at_issue: bool = False) -> None:
+        self._finish(-1, Failure(type(error).__name__, str(error), at_issue))
+
+    def rescue(self) -> bool:
+        return self._call is not None and self._recorder.rescue(self._call, self.record_id)
+
+    def _finish(self, source: int, failure: Failure | None, at_ns: int | None = None) -> None:
+        with self._lock:
+            if self._call is not None:
+                self._recorder.complete(self._call, self.record_id, source, failure, at_ns)
+                self._call = None
+
+
+def wrap(call: Call, result: Any, completion: Completion) -> Any:
+    """What the operator returned, with a Work that reports its completion."""
+    if call.spec.returns == "nothing":
+        completion.done()
+        return result
+    inner = call.work_of(result)
+    if call.spec.name == "recv_any_source_":
+        return AnySourceWork(inner, completion).boxed()
+    try:
+        future = inner.get_future()
+    except RuntimeError:  # gloo's receives and reduce-scatters have none
+        return call.result(_callback_work(inner, completion))
+    return call.result(_future_work(future, completion))
+
+
+def _callback_work(inner: Any, completion: Completion) -> Any:
+    def wait(timeout: timedelta) -> bool:
+        try:
+            inner.wait(timeout)
+        except Exception as error:
+            if completion.rescue():
+                return True
+            completion.fail(error)
+            raise
+        completion.done()
+        return True
+
+    return PythonCallbackWork(wait).boxed()
+
+
+def _future_work(future: Any, completion: Completion) -> Any:
+    outputs = completion._call.outputs if completion._call is not None else []
+
+    def settle(done: Any) -> Any:
+        try:
+            value = done.value()
+        except Exception as error:
+            if completion.rescue():
+                return outputs
+            completion.fail(error)
+            raise
+        completion.done()
+        return value
+
+    return _create_work_from_future(future.then(settle)).boxed()
+
+
+class AnySourceWork(dist.Work):  # type: ignore[misc]
+    """A receive from any source: the only work whose sender the program asks for."""
+
+    def __init__(self, inner: Any, completion: Completion | None, source: int = -1) -> None:
+        super().__init__()
+        self._inner = inner
+        self._completion = completion
+        self._source = source
+        _alive.add(self)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        if self._inner is not None and self._completion is not None:
+            try:
+                self._inner.wait(_NO_TIMEOUT if timeout is None else timeout)
+            except Exception as error:
+                if not self._completion.rescue():
+                    self._completion.fail(error)
+                    raise
+            else:
+                self._source = self._inner._source_rank()
+                self._completion.done(self._source)
+        _alive.discard(self)
+        return True
+
+    def is_completed(self) -> bool:
+        return True if self._inner is None else bool(self._inner.is_completed())
+
+    def is_success(self) -> bool:
+        return True
+
+    def _source_rank(self) -> int:
+        return self._source
+
+    source_rank = _source_rank
+
+
+def amend_wait() -> None:
+    """A work made from a future refuses `wait(timeout)` and is silent of a failure, unlike the backends' own works.
+
+    Only for who waits in Python: C++ that calls `wait` of such a work learns of a failure at its next collective.
+    """
+
+    def wait(self: Any, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        try:
+            done = bool(_bare_wait(self, timeout))
+        except RuntimeError as error:
+            if timeout <= _NO_TIMEOUT or not str(error).startswith("FutureWrappingWork::wait()"):
+                raise
+            settled = threading.Event()
+            self.get_future().add_done_callback(lambda _: settled.set())
+            if not settled.wait(timeout.total_seconds()):
+                raise RuntimeError(f"Timed out waiting {timeout.total_seconds():g} s for a collective") from None
+            done = bool(_bare_wait(self))
+        _raise_failure(self)
+        return done
+
+    dist.Work.wait = wait
+
+
+def _raise_failure(work: Any) -> None:
+    try:
+        future = work.get_future()
+    except RuntimeError:  # a work without one has raised already
+        return
+    if not future.done():
+        return
+    try:
+        future.value()
+    except Exception as error:
+        kind, text = meant(type(error).__name__, str(error))
+        if text == str(error):
+            raise
+        raise error_of(kind, text, dist) from None
+
+
+def failed(call: Call, failure: Failure) -> Any:
+    """A boxed Work that raises what was raised when it was recorded; raises it here where the call itself did."""
+    error = error_of(failure.type, failure.text, dist)
+    if failure.at_issue or call.spec.returns == "nothing":
+        raise error
+
+    def fail(_: Any) -> None:
+        raise error
+
+    future: Any = torch.futures.Future()
+    future.set_result(None)
+    return _create_work_from_future(future.then(fail)).boxed()
+
+
+def finished(call: Call, source: int = -1, failure: Failure | None = None) -> Any:
+    """A boxed Work that is complete."""
+    if failure is not None:
+        return failed(call, failure)
+    if call.spec.name == "recv_any_source_":
+        return AnySourceWork(None, None, source).boxed()
+    future: Any = torch.futures.Future()
+    future.set_result(call.outputs)
+    return _create_work_from_future(future).boxed()

@@ -1,0 +1,1 @@
+"""A rank that is debugged: it stops, and what it holds is shown."""

@@ -1,0 +1,62 @@
+"""Every operator's outputs, looked at for the first NaN or infinity: for one stretch of a replay that is thrown away.
+
+Slow, and on the program's own dispatch path: whoever used it goes back in time before the program goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from prismdbg.model.moment import Moment
+from prismdbg.rank.debug.frames import program_frame, program_line, stack_of
+from prismdbg.rank.debug.isolation import is_quiet, quiet
+
+MAX_FRAMES = 12
+# their outputs hold what lay in memory
+_UNFILLED = ("empty", "new_empty", "resize", "set_")
+
+
+class Microscope(TorchDispatchMode):  # type: ignore[misc]
+    """`found`: the first operator that gives what is looked for; born: none of its inputs had it."""
+
+    def __init__(self, nan_only: bool, moment: Callable[[], Moment]) -> None:
+        super().__init__()
+        self._nan_only = nan_only
+        self._moment = moment
+        self.found: dict[str, Any] | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func.name())
+        if self.found is not None or is_quiet() or not name.startswith("aten::"):
+            return func(*args, **kwargs)
+        if _is_unfilled(name):
+            return func(*args, **kwargs)
+        given = self._any([args, kwargs])  # before: the operator may write over them
+        result = func(*args, **kwargs)
+        if self._any(result):
+            self._note(name, born=not given)
+        return result
+
+    def _any(self, value: Any) -> bool:
+        with quiet():
+            return any(self._has(leaf) for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+    def _has(self, tensor: torch.Tensor) -> bool:
+        if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel() or tensor.is_sparse:
+            return False
+        return bool(tensor.isnan().any() if self._nan_only else (~torch.isfinite(tensor)).any())
+
+    def _note(self, name: str, born: bool) -> None:
+        own = program_line(program_frame())
+        frames = stack_of(own)[:MAX_FRAMES]
+        self.found = {"op": name, "born": born, "moment": str(self._moment()), "frames": frames}
+
+
+def _is_unfilled(name: str) -> bool:
+    return name.removeprefix("aten::").startswith(_UNFILLED)

@@ -1,0 +1,147 @@
+"""The names that an expression sees in a rank: the event's own, then the program's, frame by frame outwards."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import types
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from types import FrameType
+from typing import Any
+
+import torch
+
+from prismdbg.errors import UsageError
+from prismdbg.expr import objects
+from prismdbg.expr.evaluator import Environment
+from prismdbg.rank.debug.expr_functions import FUNCTIONS
+from prismdbg.rank.debug.frames import locals_of, module_part, own_frames
+from prismdbg.rank.debug.tensor_parts import is_tensor, is_torchs, local
+
+MAX_ELEMENTS = 1 << 28
+TENSORS = (torch.Tensor, torch.nn.Parameter)
+VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
+
+
+def environment(lookup: Callable[[str], Any]) -> Environment:
+    return Environment(
+        lookup=lookup, functions=FUNCTIONS, operand=operand, admit=admit, kinds=kinds(), attribute=attribute, item=item
+    )
+
+
+def kinds() -> frozenset[type]:
+    """Whose operators are torch's or numpy's."""
+    return frozenset((*TENSORS, *VALUES, *_sharded(), _array_kind() or torch.Tensor))
+
+
+def _array_kind() -> Any:
+    """numpy's array, if the program has numpy."""
+    return getattr(sys.modules.get("numpy"), "ndarray", None)
+
+
+def _sharded() -> Iterator[type]:
+    """Of a waiting collective: an operator waits for it, as the program's own would."""
+    module = sys.modules.get("torch.distributed._functional_collectives")
+    if module is not None:
+        yield module.AsyncCollectiveTensor
+
+
+def operand(value: Any) -> Any:
+    """An array of objects would ask each of them."""
+    value = local(value)
+    if type(value) is _array_kind() and value.dtype.hasobject:
+        raise UsageError("an array of objects of the program: its operators are not run here", hint="index it")
+    return value
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """Of a module also its parameters, buffers and modules; of a tensor what torch itself computes."""
+    if type(owner) is Program:
+        return owner.named(name)
+    if objects.is_a(owner, torch.nn.Module):
+        for held in HELD_BY_MODULES:
+            found = module_part(owner, held)
+            if name in found:
+                return found[name]
+    if is_tensor(owner) and (name not in (objects.vars_of(owner) or {})) and hasattr(torch._C.TensorBase, name):
+        found = getattr(torch._C.TensorBase, name)
+        if type(found) is types.GetSetDescriptorType:
+            return found.__get__(local(owner))
+    found = inspect.getattr_static(owner, name, None)
+    if type(found) is property and is_torchs(type(owner).__module__):
+        return getattr(owner, name)
+    return objects.static_attribute(owner, name)
+
+
+def item(owner: Any, key: Any, known: frozenset[type]) -> Any:
+    """Of torch's lists of modules also a part."""
+    by = objects.definer(type(owner), "__getitem__")
+    if objects.is_a(owner, torch.nn.Module) and by is not None and is_torchs(by.__module__):
+        parts = module_part(owner, "_modules") or module_part(owner, "_parameters")
+        if type(key) is int:
+            return list(parts.values())[key]
+        return objects.item(parts, key, known)
+    return objects.item(owner, key, known)
+
+
+def environment_of(own: Callable[[str], Any], frame: FrameType | None) -> Environment:
+    """`own` raises `KeyError` for what is not the event's; the program's frames are looked at only then. `local.op` is
+    the program's `op`."""
+
+    def lookup(name: str) -> Any:
+        try:
+            return own(name)
+        except KeyError:
+            return Program(lambda other: in_frames(other, frame)) if name == "local" else in_frames(name, frame)
+
+    return environment(lookup)
+
+
+class Program:
+    """`local`: what the program calls by a name, whatever the event calls by it."""
+
+    def __init__(self, lookup: Callable[[str], Any]) -> None:
+        self._lookup = lookup
+
+    def named(self, name: str) -> Any:
+        try:
+            return self._lookup(name)
+        except KeyError:
+            raise UsageError(f"the program has no {name!r} here") from None
+
+
+def in_frames(name: str, frame: FrameType | None) -> Any:
+    """A local of the innermost of the program's frames that has one of this name, else a global of one of them."""
+    known = list(own_frames(frame))
+    for found in known:
+        code = found.f_code
+        if code.co_flags & inspect.CO_OPTIMIZED and name not in (
+            *code.co_varnames,
+            *code.co_cellvars,
+            *code.co_freevars,
+        ):
+            continue
+        names = locals_of(found)
+        if name in names:
+            return names[name]
+    for found in known:
+        if name in found.f_globals:
+            return found.f_globals[name]
+    raise KeyError(name, "the event's names and those of the program's own frames are known")
+
+
+def admit(left: Any, right: Any) -> None:
+    """Refuses what would need far more memory than its operands: a product of a row and a column, say."""
+    if is_tensor(left) and is_tensor(right):
+        elements = _broadcast_elements(left, right)
+        if elements > max(MAX_ELEMENTS, left.numel(), right.numel()):
+            raise UsageError(f"the result would have {elements} elements", hint="index the operands first")
+
+
+def _broadcast_elements(left: torch.Tensor, right: torch.Tensor) -> int:
+    """Where the shapes do not fit together, torch says so itself. (`torch.broadcast_shapes` would import sympy.)"""
+    sizes = zip_longest(reversed(left.shape), reversed(right.shape), fillvalue=1)
+    return math.prod(max(a, b) if a and b else 0 for a, b in sizes)

@@ -1,0 +1,296 @@
+"""Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log_format.py`.
+
+A full disk is told when a segment is made. What may have to wait for a server is left to another thread (`outlet`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.model.collective import Frame, TensorMeta
+from prismdbg.model.dtypes import NUMBERS
+from prismdbg.rank.recording.outlet import Outlet
+
+RESERVE_BYTES = 1024  # at the end of a segment: the last NOTE when no other segment can be had
+
+
+class Segment:
+    """One file of a fixed size, allocated when it is made and written by pwrite, never mapped: a store into a mapping
+    whose file was cut, or whose disk fails, is a SIGBUS that ends the job."""
+
+    def __init__(self, path: Path, size_bytes: int, *, existing: bool = False) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._descriptor = _open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL))
+        self._file = _identity(os.fstat(self._descriptor))
+        try:
+            if not existing:
+                os.posix_fallocate(self._descriptor, 0, size_bytes)
+            self._check()
+        except OSError:
+            os.close(self._descriptor)
+            if not existing:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            raise
+
+    def write(self, at: int, head: bytes, rest: bytes) -> None:
+        """`rest` behind `head`, first: whoever reads meanwhile sees all of it once he sees `head`."""
+        self._check()
+        _write_all(self._descriptor, memoryview(rest), at + len(head))
+        _write_all(self._descriptor, memoryview(head), at)
+
+    def _check(self) -> None:
+        """The program may close any descriptor, and have the number again for a file of its own."""
+        now = os.fstat(self._descriptor)
+        if _identity(now) != self._file:
+            raise OSError(errno.EBADF, "closed by the program", str(self.path))
+        if now.st_size < self.size_bytes:
+            raise OSError(errno.EIO, "shorter than it was", str(self.path))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            if _identity(os.fstat(self._descriptor)) == self._file:
+                os.close(self._descriptor)
+
+
+class DistantSegment:
+    """As `Segment`, on a file system with a server: nothing of it is open but while the outlet's thread writes, for a
+    process cannot end while a server owes it the closing of a file."""
+
+    def __init__(self, outlet: Outlet, path: Path, size_bytes: int, *, existing: bool = False) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._outlet = outlet
+        if not existing:
+            outlet.do(0, lambda: Segment(path, size_bytes).close())
+
+    def write(self, at: int, head: bytes, rest: bytes) -> None:
+        self._outlet.do(len(head) + len(rest), partial(self._write, at, head, rest))
+
+    def _write(self, at: int, head: bytes, rest: bytes) -> None:
+        segment = Segment(self.path, self.size_bytes, existing=True)
+        try:
+            segment.write(at, head, rest)
+        finally:
+            segment.close()
+
+    def close(self) -> None:
+        pass
+
+
+def _open(path: Path, flags: int) -> int:
+    """Never one of the standard streams' numbers: a program that has closed one takes the next file for it."""
+    descriptor = os.open(path, flags, 0o600)
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, left: memoryview, position: int) -> None:
+    while left:
+        written = os.pwrite(descriptor, left, position)
+        left, position = left[written:], position + written
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+class LogWriter:
+    """Appends records. Thread safe. Raises `OSError` when a segment cannot be made; the caller fails open."""
+
+    def __init__(self, outlet: Outlet, folder: Path, rank: int, segment_bytes: int = fmt.EVENT_SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self._outlet = outlet
+        self._rank = rank
+        self._segment_bytes = segment_bytes
+        self._lock = threading.RLock()
+        self._texts: dict[str, int] = {"": 0}
+        self._stacks: dict[tuple[Frame, ...], int] = {(): 0}
+        self._index = -1
+        self._offset = 0
+        self._segment: Segment | DistantSegment | None = None
+        self._size_bytes = 0  # of the segment that is written
+        self._held: list[tuple[int, bytes]] = []
+        self.written_bytes = 0
+        self._next_segment()
+
+    def append(self, kind: int, body: bytes) -> None:
+        size = -(-(fmt.RECORD.size + len(body)) // 8) * 8
+        with self._lock:
+            if self._segment is None:
+                self._held.append((kind, body))
+                return
+            if not self._fits(size, RESERVE_BYTES):
+                try:
+                    self._next_segment(at_least=size)
+                except OSError:
+                    if kind != fmt.Kind.NOTE or not self._fits(size, 0):
+                        raise
+            self._store(kind, body, size)
+
+    def _fits(self, size: int, reserve: int) -> bool:
+        return self._offset + size + reserve + fmt.RECORD.size <= self._segment_bytes
+
+    def _store(self, kind: int, body: bytes, size: int) -> None:
+        assert self._segment is not None
+        self._segment.write(self._offset, fmt.RECORD.pack(size, kind, 0), body)
+        self._offset += size
+        self.written_bytes += size
+
+    def text(self, value: str) -> int:
+        """The number of a text, written once."""
+        with self._lock:
+            number = self._texts.get(value)
+            if number is None:
+                number = len(self._texts)
+                data = value.encode("utf-8", "replace")
+                self.append(fmt.Kind.TEXT, fmt.TEXT.pack(number, len(data)) + data)
+                self._texts[value] = number
+            return number
+
+    def stack(self, frames: tuple[Frame, ...]) -> int:
+        """The number of a stack, innermost frame first, written once."""
+        with self._lock:
+            number = self._stacks.get(frames)
+            if number is None:
+                rows = b"".join(fmt.FRAME.pack(self.text(f.filename), f.line, self.text(f.name)) for f in frames)
+                number = len(self._stacks)
+                self.append(fmt.Kind.STACK, fmt.STACK.pack(number, len(frames)) + rows)
+                self._stacks[frames] = number
+            return number
+
+    def close(self) -> None:
+        """Closes the file; `reopen` goes on after the last record, with what was appended meanwhile."""
+        with self._lock:
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+
+    def reopen(self) -> None:
+        with self._lock:
+            if self._segment is None:
+                self._segment = self._open_segment(self._index, self._size_bytes, existing=True)
+                held, self._held = self._held, []
+                for kind, body in held:
+                    self.append(kind, body)
+
+    def _next_segment(self, at_least: int = 0) -> None:
+        index = self._index + 1
+        size = max(self._segment_bytes, fmt.HEADER.size + at_least + RESERVE_BYTES + fmt.RECORD.size)
+        segment = self._open_segment(index, size)
+        header = fmt.HEADER.pack(
+            fmt.MAGIC,
+            fmt.VERSION,
+            index,
+            self._rank,
+            os.getpid(),
+            time.time_ns(),
+            time.monotonic_ns(),
+            size,
+        )
+        segment.write(0, header[: len(fmt.MAGIC)], header[len(fmt.MAGIC) :])
+        if self._segment is not None:
+            self._store(fmt.Kind.END, b"", fmt.RECORD.size)
+            self._segment.close()
+        self._segment, self._index, self._offset, self._size_bytes = segment, index, fmt.HEADER.size, size
+
+    def _open_segment(self, index: int, size_bytes: int, *, existing: bool = False) -> Segment | DistantSegment:
+        path = self.folder / fmt.event_segment(index)
+        if self._outlet.is_direct:
+            return Segment(path, size_bytes, existing=existing)
+        return DistantSegment(self._outlet, path, size_bytes, existing=existing)
+
+
+def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
+    """Entries and bytes; a run of equal tensors is one entry."""
+    entries, parts, start = 0, [], 0
+    while start < len(metas):
+        end = start + 1
+        while end < len(metas) and metas[end] == metas[start]:
+            end += 1
+        meta = metas[start]
+        parts.append(fmt.TENSOR.pack(NUMBERS.get(meta.dtype, 0), len(meta.shape), 0, end - start))
+        parts.extend(size.to_bytes(8, "little", signed=True) for size in meta.shape)
+        entries, start = entries + 1, end
+    return entries, b"".join(parts)
+
+
+class PayloadWriter:
+    """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place.
+
+    Whole segments go: at least the window's steps are there, at most its bytes (0: no limit) and the newest payload.
+    Nothing is mapped and nothing stays open: a process image holds none of it, and a full disk is an `OSError`.
+    """
+
+    def __init__(self, outlet: Outlet, folder: Path, segment_bytes: int) -> None:
+        self._outlet = outlet
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._index = -1
+        self._last_step: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    def write(self, parts: list[memoryview], step: int, limit_bytes: int) -> tuple[int, int, int]:
+        """Stores the parts one after another: (segment, offset, bytes)."""
+        size = sum(part.nbytes for part in parts)
+        with self._lock:
+            start = self._sizes.get(self._index, 0)
+            # a quarter of the limit at most, or removing one segment would empty the window
+            longest = min(self._segment_bytes, limit_bytes // 4) if limit_bytes else self._segment_bytes
+            if self._index < 0 or start + size > longest:
+                self._index, start = self._index + 1, 0
+            if not self._outlet.is_direct:  # the program goes on to use them
+                parts = [memoryview(bytes(part)) for part in parts]
+            path = self._folder / fmt.payload_segment(self._index)
+            self._outlet.do(size, partial(_append, path, parts, start))
+            self._sizes[self._index] = -(-(start + size) // 64) * 64
+            self._last_step[self._index] = step
+            if limit_bytes:
+                self._drop_above(limit_bytes)
+            return self._index, start, size
+
+    def drop_before(self, step: int) -> None:
+        """Unlinks segments whose last payload lies before `step`."""
+        with self._lock:
+            for index in [i for i, last in self._last_step.items() if last < step and i != self._index]:
+                self._drop(index)
+
+    def _drop_above(self, limit_bytes: int) -> None:
+        for index in sorted(self._sizes):
+            if self.total_bytes <= limit_bytes or index == self._index:
+                return
+            self._drop(index)
+
+    def _drop(self, index: int) -> None:
+        path = self._folder / fmt.payload_segment(index)
+        self._outlet.do(0, partial(path.unlink, missing_ok=True))
+        self._sizes.pop(index, None)
+        self._last_step.pop(index, None)
+
+
+def _append(path: Path, parts: list[memoryview], position: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for part in parts:
+            _write_all(descriptor, part.cast("B"), position)
+            position += part.nbytes
+    finally:
+        os.close(descriptor)

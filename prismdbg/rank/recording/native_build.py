@@ -1,0 +1,146 @@
+"""Builds the C++ recording kernels ahead of time, and loads them. Loading never compiles.
+
+The result is keyed by everything its binary interface depends on: torch, Python, ABI, machine, sources and flags.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from prismdbg.capsule.partial import partial_folder
+from prismdbg.errors import FacilityError
+
+MODULE = "prismdbg_native"
+SOURCES = Path(__file__).parents[1] / "native"
+COMPILE_TIMEOUT_S = 600
+_BYTES_PER_COMPILER = 2 << 30
+# Sources that are compiled as one: reading torch's headers is most of the work.
+_TOGETHER = (
+    ("kernel", "call", "flight", "recording_work", "tensors"),
+    ("module", "hooks", "trace_module"),
+    ("allocator_shim", "trace_operators"),
+)
+_FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]
+_LIBRARIES = ["-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
+
+
+def key() -> str:
+    """Names the build that fits this interpreter and this torch."""
+    digest = hashlib.sha256()
+    for part in (torch.__version__, _abi_flag(), sysconfig.get_config_var("SOABI"), platform.machine(), *_FLAGS):
+        digest.update(f"{part}\0".encode())
+    for source in sorted(SOURCES.iterdir()):
+        if source.suffix in (".h", ".cpp"):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return f"torch-{torch.__version__}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:16]}"
+
+
+def find(cache_dir: Path) -> tuple[Path | None, str]:
+    """The built library, or None and why it is not there."""
+    path = _target(cache_dir)
+    if path.is_file():
+        return path, ""
+    return None, f"the native recorder is not built for torch {torch.__version__} (prismdbg builds it in `make setup`)"
+
+
+def load(cache_dir: Path) -> ModuleType | None:
+    """The module, or None where it was not built."""
+    path, _ = find(cache_dir)
+    if path is None:
+        return None
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def build(cache_dir: Path) -> Path:
+    """Compiles unless that was done before. Takes about half a minute; raises `FacilityError`."""
+    target = _target(cache_dir)
+    if target.is_file():
+        return target
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        raise FacilityError(
+            "no C++ compiler found for the native recorder", hint="install g++, or record with the Python kernels"
+        )
+    with partial_folder(
+        target.parents[1] / "build"
+    ) as folder:  # one place: what a killed build left, any build removes
+        objects = _compile_all(compiler, folder)
+        linked = folder / "linked"
+        _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *_LIBRARIES])
+        target.parent.mkdir(exist_ok=True)
+        linked.replace(target)
+    return target
+
+
+def _target(cache_dir: Path) -> Path:
+    return cache_dir / "native" / key() / f"{MODULE}.so"
+
+
+def _torch_dir() -> Path:
+    return Path(torch.__file__).parent
+
+
+def _abi_flag() -> str:
+    return f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
+
+
+def _compile_all(compiler: str, folder: Path) -> list[Path]:
+    include = _torch_dir() / "include"
+    folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
+    command = [compiler, *_FLAGS, _abi_flag(), f"-I{SOURCES}", *(f"-isystem{path}" for path in folders), "-c"]
+
+    def compile_one(unit: Path) -> Path:
+        output = folder / f"{unit.stem}.o"
+        _run([*command, str(unit), "-o", str(output)])
+        return output
+
+    with ThreadPoolExecutor(_parallel()) as pool:
+        return list(pool.map(compile_one, _units(folder)))
+
+
+def _units(folder: Path) -> list[Path]:
+    """What the compiler is called for, the longest first."""
+    alone = {path.stem: path for path in sorted(SOURCES.glob("*.cpp"))}
+    units = []
+    for names in _TOGETHER:
+        sources = [alone.pop(name) for name in names if name in alone]
+        unit = folder / f"unit_{names[0]}.cpp"
+        unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+        units.append(unit)
+    return units + list(alone.values())
+
+
+def _parallel() -> int:
+    """As many compilers as there are processors and memory for."""
+    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(os.cpu_count() or 1, memory // _BYTES_PER_COMPILER))
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise FacilityError(
+            f"the compiler did not end within {COMPILE_TIMEOUT_S} s", hint="record with the Python kernels"
+        ) from error
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-3:]
+        raise FacilityError(
+            f"{Path(command[0]).name} failed on the native recorder: {'; '.join(lines[:3])}",
+            hint="prismdbg is matched with torch 2.13 and g++ 11 or newer; recording falls back to the Python kernels",
+        )

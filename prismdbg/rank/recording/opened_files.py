@@ -1,0 +1,145 @@
+"""Notes what a replay must find: files the program reads, folders it writes into. And what not: what it made itself.
+What it read and then writes to is kept as it was read.
+
+Installed before the program's first line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
+
+_SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_EVENTS = frozenset(("open", "os.mkdir", "os.rename", "os.remove", "os.truncate"))
+
+
+class Kind(StrEnum):
+    """Of notes in the log."""
+
+    FILE = "file"  # opened for reading
+    FOLDER = "folder"  # a file in it was opened for writing
+    MADE = "made"  # a file or folder that was not there before
+
+
+_MOST = {Kind.FILE: 20_000, Kind.FOLDER: 2_000, Kind.MADE: 5_000}  # a program may make one file after the other
+
+Listener = Callable[[Kind, str, int], None]
+
+
+class OpenedFiles:
+    """Collects each path once, as the interpreter's audit events name it; what native code does is not seen.
+
+    What is installed and what lies in `own_folder`, the run's, is left out. `listener` gets every path found so far
+    when it is set, later ones as they come, with the monotonic time at which it was named.
+    """
+
+    def __init__(self, own_folder: str) -> None:
+        self._seen: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        self._waiting: list[tuple[Kind, str, int]] = []
+        self._listener: Listener | None = None
+        self._busy = threading.local()
+        self._overwritten = Overwritten(own_folder)
+        installed = {os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)}
+        ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+        self._left_out = (*_SYSTEM, *(f"{folder}/" for folder in (*installed, ours, own_folder)))
+
+    def install(self) -> None:
+        """What was opened before torch was imported is not told by anybody; modules and the script are known."""
+        sys.addaudithook(self._hook)
+        watch_torch_save(self.about_to_write)
+        for path in (*_script(), *_modules()):
+            self._tell(Kind.FILE, os.path.abspath(path))
+
+    def listen(self, listener: Listener) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._listener = listener
+        for kind, path, seen_ns in waiting:
+            listener(kind, path, seen_ns)
+
+    def about_to_write(self, path: str | os.PathLike[str]) -> None:
+        """For what opens its file in native code."""
+        self._quietly(lambda: self._keep_if_read(os.path.abspath(os.fsdecode(path))))
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _EVENTS:
+            self._quietly(lambda: self._note(event, arguments))
+
+    def _quietly(self, action: Callable[[], None]) -> None:
+        if getattr(self._busy, "on", False):
+            return
+        self._busy.on = True
+        try:
+            action()
+        except Exception:  # an exception here would fail the program's open()
+            self._busy.failed = True
+        finally:
+            self._busy.on = False
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Events are told before it is tried."""
+        named = arguments[1] if event == "os.rename" else arguments[0]
+        if isinstance(named, int):  # a file that is open
+            return
+        path = os.path.abspath(os.fsdecode(named))
+        if event in ("os.remove", "os.truncate"):
+            self._keep_if_read(path)
+        elif event != "open":
+            self._keep_if_read(path)
+            self._tell_if_made(path)
+        elif isinstance(flags := arguments[2], int) and flags & _WRITES:
+            self._tell(Kind.FOLDER, os.path.dirname(path))
+            if flags & os.O_CREAT:
+                self._tell_if_made(path)
+            if flags & os.O_RDWR and not flags & os.O_TRUNC and path not in self._seen[Kind.MADE]:
+                self._tell(Kind.FILE, path)
+            self._keep_if_read(path)
+        else:
+            self._tell(Kind.FILE, _source_of(path))
+
+    def _keep_if_read(self, path: str) -> None:
+        if path in self._seen[Kind.FILE] and path not in self._seen[Kind.MADE]:
+            self._overwritten.keep(path)
+
+    def _tell_if_made(self, path: str) -> None:
+        if path.startswith(self._left_out) or path in self._seen[Kind.MADE]:
+            return
+        if not os.path.lexists(path):
+            self._tell(Kind.MADE, path)
+
+    def _tell(self, kind: Kind, path: str) -> None:
+        seen = self._seen[kind]
+        if path in seen or path.startswith(self._left_out) or len(seen) >= _MOST[kind]:
+            return
+        if kind is Kind.FILE and not os.path.isfile(path):
+            return
+        seen.add(path)
+        if self._listener is not None:
+            self._listener(kind, path, time.monotonic_ns())
+        else:
+            self._waiting.append((kind, path, time.monotonic_ns()))
+
+
+def _script() -> list[str]:
+    """A launcher may stand before the program's own script, which then calls itself the program."""
+    return [word for word in sys.orig_argv[1:] if word.endswith(".py")][:1]
+
+
+def _modules() -> list[str]:
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return [path for path in files if isinstance(path, str)]
+
+
+def _source_of(path: str) -> str:
+    """A module's source for its cached byte code: a replay compiles it again."""
+    folder, name = os.path.split(path)
+    if name.endswith(".pyc") and os.path.basename(folder) == "__pycache__":
+        return os.path.join(os.path.dirname(folder), name.split(".")[0] + ".py")
+    return path

@@ -1,0 +1,305 @@
+"""A recorded rank: opens its log when it first has something to say, names groups, says notes, and fails open.
+
+Which process is a rank shows at its first collective or optimizer step: launchers, DataLoader workers and other
+children inherit the environment and never get that far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+import prismdbg
+from prismdbg.capsule.limits import MAX_STRING_BYTES
+from prismdbg.capsule.log_format import Kind, StepSource
+from prismdbg.rank.recording import seeds, state_hash
+from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.outlet import bounded, is_local
+from prismdbg.rank.recording.recorder import Recorder
+from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.tracing import tracer
+from prismdbg.rank.tracing.from_start import MemoryFromStart
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
+
+
+class Recording:
+    """Owns one rank's recorder. Every method may be called at any time; none raises into the program."""
+
+    def __init__(self, config: RankConfig, recorder: Recorder, kind: str) -> None:
+        self.config = config
+        self.recorder = recorder
+        self.kind = kind
+        self.rank = -1
+        self.name = ""
+        self.folder: Path | None = None
+        self.pid = os.getpid()
+        self.lost = ""
+        self.ended = False
+        self.is_child = False
+        self.now_ns: Callable[[], int] = time.monotonic_ns
+        self.hash_at: set[int] = set()
+        self.opened_files = OpenedFiles(config.run)
+        self.memory = MemoryFromStart(config, start_ticks()) if config.memory else None
+        self._opening = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.folder is not None and self.pid == os.getpid()
+
+    def ensure_open(self) -> bool:
+        """Opens the log once. False in a process that is not a rank, is not asked for, or cannot be recorded."""
+        if self.folder is not None or self.lost or self._opening:
+            return self.is_open
+        self._opening = True
+        try:
+            self._open() if is_local(Path(self.config.run)) else bounded(self._open)
+        except Exception as error:
+            self.give_up(f"the log could not be opened: {error}")
+        finally:
+            self._opening = False
+        return self.is_open
+
+    def _open(self) -> None:
+        from prismdbg.rank import agent
+
+        self.pid = os.getpid()
+        self.rank = _rank_number()
+        if self.config.ranks and self.rank not in self.config.ranks:
+            self.lost = "not asked for"
+            self.recorder.mode(0)
+            tracer.disarm()
+            return
+        folder = _claim_folder(Path(self.config.run) / "ranks", self.rank)
+        config = self.config
+        self.recorder.open(
+            str(folder),
+            self.rank,
+            config.event_segment_bytes,
+            config.payload_segment_bytes,
+            config.stacks,
+            config.fingerprints,
+            config.nan_check,
+        )
+        if self.lost:  # it took too long, and the program went on without
+            return
+        self.folder, self.name = folder, folder.name
+        self.recorder.window(*config.payload_window)
+        if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
+            self.recorder.keep_from(0)
+        socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
+        described = describe_process(self.rank, socket_path, self.kind)
+        told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
+        told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
+        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
+        self.note("begin", recorder=self.kind)
+        if self.memory is not None:
+            self.note("memory", **self.memory.claim(folder))
+        seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
+        self.opened_files.listen(self._note_path)
+        agent.serve_recording(self, socket_path)
+
+    def give_up(self, reason: str) -> None:
+        """Recording ends here; the training goes on. Said once, in the log where there is one, else on stderr."""
+        if self.lost:
+            return
+        self.lost = reason
+        with contextlib.suppress(Exception):
+            self.recorder.mode(0)
+        if self.folder is None:
+            print(f"prismdbg: rank {self.rank} is not recorded: {reason}", file=sys.stderr)
+        else:
+            self.note("lost", text=reason)
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Writes a NOTE; a full disk loses it silently, for there is nowhere to say it."""
+        if not self.is_open:
+            return
+        with contextlib.suppress(Exception):
+            body = {"kind": kind, "time_ns": self.now_ns(), "moment": self.moment, **data}
+            self.recorder.append(Kind.NOTE, json.dumps(body).encode())
+
+    def _note_path(self, kind: str, path: str, seen_ns: int) -> None:
+        """`seen_ns`: paths from before the log was there are noted later; it says nothing on a virtual clock."""
+        real = self.now_ns is time.monotonic_ns
+        self.note(kind, path=path, **({"seen_ns": seen_ns} if real else {}))
+
+    @property
+    def moment(self) -> str:
+        stats = self.recorder.stats()
+        return f"{stats['step']}.{stats['collective']}"
+
+    def on_group(self, group: Any) -> None:
+        """Before the first record of a group: opens the log, then says who is in the group."""
+        try:
+            if self.ensure_open():
+                self.recorder.append(Kind.GROUP, json.dumps(describe_group(group)).encode())
+        except Exception as error:
+            self.give_up(f"a group could not be described: {error}")
+
+    def on_step(self, step: int, source: StepSource) -> None:
+        try:
+            if self.is_open or (self._steps_make_a_rank() and self.ensure_open()):
+                if step in self.hash_at:
+                    self.hash_state()
+                self.recorder.begin_step(step, int(source))
+        except Exception as error:
+            self.give_up(f"a step could not be recorded: {error}")
+
+    def _steps_make_a_rank(self) -> bool:
+        """A worker process may train something of its own; it is a rank only if it is in the job's group."""
+        started_by_another = self.is_child or multiprocessing.parent_process() is not None
+        return not started_by_another or dist.is_initialized()
+
+    def hash_state(self) -> None:
+        """Notes the parameters' hash at this moment, so that a replay can be compared with it."""
+        optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
+        if optimizer is not None:
+            self.note("state", hash=f"{state_hash.of(optimizer):016x}", step=COUNTER.step)
+
+    def end(self, code: int) -> None:
+        """The program ends by itself."""
+        if self.is_open and not self.ended:
+            self.ended = True
+            with contextlib.suppress(Exception):
+                if self.config.state_hash_at_exit and code == 0:
+                    self.hash_state()
+            if self.memory is not None:
+                self.note("memory_end", **self.memory.end())
+            self.note("exit", code=code)
+
+
+def describe_group(group: Any) -> dict[str, Any]:
+    """Name, global ranks in group order, description and backend, as far as torch knows them already."""
+    ranks = c10d._world.pg_group_ranks.get(group)
+    members = list(ranks) if ranks else list(range(group.size()))
+    return {
+        "name": group.group_name,
+        "ranks": members,
+        "desc": group.group_desc or "",
+        "backend": _backend_of(group),
+    }
+
+
+def _backend_of(group: Any) -> str:
+    """torch calls a group's backend `undefined` if the program named none, as for a device mesh: then what it chose."""
+    backend = str(c10d._world.pg_map.get(group, ("", None))[0])
+    if backend != "undefined":
+        return backend
+    with contextlib.suppress(RuntimeError):  # no backend is bound to this type of device (yet)
+        return ",".join(sorted({group._get_backend(device).name() for device in group._device_types})) or backend
+    return backend
+
+
+def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, Any]:
+    """What a capsule must know to run this rank again."""
+    return {
+        "rank": rank,
+        "world_size": dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE", "1")),
+        "pid": os.getpid(),
+        "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
+        "started_ticks": start_ticks(),
+        "started_ns": started_ns(),
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "orig_argv": sys.orig_argv,
+        "argv": sys.argv,
+        "cwd": str(Path.cwd()),
+        "sys_path": [entry for entry in sys.path if not entry.endswith("/inject")],
+        "environment": program_environment(),
+        "socket": str(socket_path),
+        "recorder": recorder,
+        "torch_threads": torch.get_num_threads(),
+        "seeds": seeds.began(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "prismdbg": prismdbg.__version__,
+        },
+        "hardware": {
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "node": platform.node(),
+            "kernel": platform.release(),
+        },
+        "uid": os.getuid(),
+    }
+
+
+def program_environment() -> dict[str, str]:
+    """The environment as the program's owner gave it: without what `record` put in."""
+    environment = {name: value for name, value in os.environ.items() if name and _is_given(name, value)}
+    ours = Path(environment.pop(ENVIRONMENT_NAME, "")).parent / "inject"
+    entries = [e for e in environment.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e) != ours]
+    environment["PYTHONPATH"] = os.pathsep.join(entries)
+    if not entries:
+        del environment["PYTHONPATH"]
+    return environment
+
+
+def _is_given(name: str, value: str) -> bool:
+    """No program is started with a variable that is longer: this one set it itself, and does so in a replay."""
+    return len(os.fsencode(name)) + len(os.fsencode(value)) + 2 <= MAX_STRING_BYTES
+
+
+def start_ticks() -> int:
+    """This process's start time in clock ticks since boot (proc(5), stat field 22): a restored process has another."""
+    return start_ticks_of(os.getpid())
+
+
+def start_ticks_of(pid: int) -> int:
+    """0 for a process that is gone, or dead and not yet waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def started_ns() -> int:
+    """This process's start as time since the epoch."""
+    since_boot_ns = start_ticks() * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - since_boot_ns)
+
+
+def _rank_number() -> int:
+    if dist.is_initialized():
+        return int(dist.get_rank())
+    return int(os.environ.get("RANK", "0"))
+
+
+def _claim_folder(ranks: Path, rank: int) -> Path:
+    """`<rank>`, or `<rank>.<n>` for the n-th restart of that rank; mkdir decides between two that ask at once.
+
+    torchrun says which it is: a rank that never got as far as its first collective was restarted all the same.
+    """
+    ranks.mkdir(parents=True, exist_ok=True)
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    attempt = int(count) if count.isdecimal() else 0
+    while True:
+        folder = ranks / (f"{rank}.{attempt}" if attempt else str(rank))
+        try:
+            folder.mkdir(mode=0o700)
+            return folder
+        except FileExistsError:
+            attempt += 1
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(data, indent=1))
+    temporary.chmod(0o600)
+    temporary.replace(path)

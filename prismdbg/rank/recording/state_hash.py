@@ -1,0 +1,21 @@
+"""One number for a rank's trained state: the fingerprint of the parameters that the first optimizer holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from prismdbg.rank.c10d import fingerprint
+
+
+def parameters_of(optimizer: Any) -> list[torch.Tensor]:
+    """The optimizer's parameters in its order, sharded ones as this rank's part."""
+    tensors = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return [t.to_local() if hasattr(t, "to_local") else t for t in tensors]
+
+
+def of(optimizer: Any) -> int:
+    """64-bit; equal for bitwise equal parameters in the same order."""
+    with torch.no_grad():
+        return fingerprint.of([tensor.detach() for tensor in parameters_of(optimizer)])

@@ -1,0 +1,83 @@
+"""Incidents that show inside the process: an uncaught exception, out of memory, the program's end.
+
+The hooks note what happened and then do what was there before them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Protocol
+
+from prismdbg.capsule.secrets import known_values, redact_text
+from prismdbg.rank.c10d.callback_error import meant
+from prismdbg.rank.recording.program_exit import ExitCode
+
+OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
+
+
+class Witness(Protocol):
+    """Told of an uncaught exception, then of the end."""
+
+    def exception(self, report: dict[str, Any], error: BaseException) -> None: ...
+
+    def end(self, code: int) -> None: ...
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """`incident`, type, text and traceback lines of an exception, innermost frame last; without secrets."""
+    kind, text = meant(type(error).__qualname__, str(error))
+    known = known_values(os.environ, sys.orig_argv)
+    return {
+        "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
+        "type": kind,
+        "text": redact_text(text, known),
+        "traceback": [redact_text(line, known) for line in traceback.format_exception(error)],
+    }
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was raised from, and so on: a pipeline's stage wraps whatever its module raises."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or any(word in str(error) for word in OUT_OF_MEMORY_WORDS)
+
+
+def _tell(witness: Witness, error: BaseException, **more: Any) -> None:
+    """A report that fails must not stand in the way of the program's own traceback."""
+    with contextlib.suppress(Exception):
+        witness.exception({**describe(error), **more}, error)
+
+
+def install(witness: Witness) -> None:
+    """Chains sys.excepthook, threading.excepthook, sys.exit and atexit."""
+    code = ExitCode()
+    code.install()
+    before, thread_before = sys.excepthook, threading.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        code.raised(error)
+        if not isinstance(error, KeyboardInterrupt):
+            _tell(witness, error)
+        before(kind, error, trace)
+
+    def thread_excepthook(arguments: Any) -> None:
+        if arguments.exc_value is not None:
+            _tell(witness, arguments.exc_value, thread=True)
+        thread_before(arguments)
+
+    sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+    atexit.register(lambda: witness.end(code.value))

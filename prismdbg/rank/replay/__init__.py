@@ -1,0 +1,1 @@
+"""A rank that is replayed among virtual peers."""

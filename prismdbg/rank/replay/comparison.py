@@ -1,0 +1,126 @@
+"""Is this call the recorded one? Structure first, then what the rank sends."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import FrameType
+
+from prismdbg.model.collective import Collective, Identity, TensorMeta
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+from prismdbg.rank.c10d import fingerprint
+from prismdbg.rank.c10d.call import Call, metas
+from prismdbg.rank.c10d.sparse import dense_parts
+
+_OBJECT_FUNCTIONS = frozenset(
+    [
+        "all_gather_object",
+        "broadcast_object_list",
+        "gather_object",
+        "scatter_object_list",
+        "send_object_list",
+        "recv_object_list",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that is not as recorded. `structural`: the call itself; else only the values it sends."""
+
+    field: str
+    expected: str
+    actual: str
+    structural: bool = True
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a replay has compared so far."""
+
+    compared: int = 0
+    fingerprints: int = 0
+    object_notes: int = 0
+    synthesized: int = 0
+    again: int = 0  # synthesized as they were when the rank was emulated
+    served: set[int] = field(default_factory=set)
+
+
+class Sent:
+    """What a call sends, as a fingerprint: worked out once, before the answer overwrites it."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._known = False
+        self._value: int | None = None
+
+    @property
+    def fingerprint(self) -> int | None:
+        """None where nothing is sent."""
+        if not self._known:
+            self._known = True
+            sent = self._call.sent
+            self._value = fingerprint.of(dense_parts(sent)) if sent else None
+        return self._value
+
+
+def compare(call: Call, record: Collective, tally: Tally, strict: bool, sent: Sent) -> list[Difference]:
+    """All differences. Pickled objects that differ (a pid, a time) are counted, not reported, unless `strict`."""
+    differences = list(_structure(call, record))
+    tally.compared += 1
+    if differences or record.fingerprint is None:
+        return differences
+    tally.fingerprints += 1
+    actual = sent.fingerprint or 0
+    if actual == record.fingerprint:
+        return []
+    if not strict and carries_object():
+        tally.object_notes += 1
+        return []
+    return [Difference(field="sent", expected=f"{record.fingerprint:016x}", actual=f"{actual:016x}", structural=False)]
+
+
+def _structure(call: Call, record: Collective) -> list[Difference]:
+    pairs = [
+        ("op", OPS[record.op].label if record.op in OPS else record.op, call.spec.label),
+        ("root", str(record.root), str(call.root)),
+        ("tag", str(record.tag), str(call.tag)),
+        ("reduce_op", record.reduce_op, call.reduce_op),
+        ("inputs", _shapes(record.inputs), _shapes(metas(call.inputs))),
+        ("outputs", _shapes(record.outputs), _shapes(metas(call.outputs))),
+    ]
+    return [Difference(field=name, expected=old, actual=new) for name, old, new in pairs if old != new]
+
+
+def _shapes(tensors: tuple[TensorMeta, ...]) -> str:
+    return ", ".join(str(t) for t in tensors)
+
+
+def carries_object() -> bool:
+    """True inside one of torch's object collectives: pickles of the same object need not be the same bytes."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in _OBJECT_FUNCTIONS and code.co_filename.endswith("distributed_c10d.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def describe_call(call: Call, record_id: int, moment: Moment, identity: Identity) -> dict[str, object]:
+    """A call that is issued now, in the words of the log."""
+    return {
+        "record_id": record_id,
+        "moment": str(moment),
+        "profiling_name": call.spec.label,
+        "op": call.spec.name,
+        "process_group": call.group_name,
+        "identity": str(identity),
+        "root": call.root if call.root >= 0 else None,
+        "tag": call.tag if call.spec.is_p2p else None,
+        "reduce_op": call.reduce_op or None,
+        "is_async": call.is_async,
+        "inputs": [str(m) for m in metas(call.inputs)],
+        "outputs": [str(m) for m in metas(call.outputs)],
+    }

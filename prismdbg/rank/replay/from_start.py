@@ -1,0 +1,63 @@
+"""Replay from the program's start: virtual peers from the first line, no rendezvous, no sockets, no CRIU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from prismdbg.errors import PrismError
+from prismdbg.rank.agent import Agent
+from prismdbg.rank.c10d.counters import Counters
+from prismdbg.rank.debug.gate import START
+from prismdbg.rank.emulation import fake_world
+from prismdbg.rank.recording import disk_limit, triggers
+from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay.replayed_rank import Replaying
+from prismdbg.rank.tracing import tracer
+from prismdbg.settings.rank_config import RankConfig
+
+
+def begin_replay(config: RankConfig) -> None:
+    """Holds the program right after `import torch` until a client resumes it.
+
+    Only the first process that comes here: those that it starts inherit its environment and are not replayed.
+    """
+    disk_limit.end_there()
+    try:
+        (Path(config.socket_dir) / "replay.pid").open("x").write(str(os.getpid()))
+    except FileExistsError:
+        return
+    counters = Counters()
+    agent = Agent(Path(config.socket_dir) / "replay.sock")
+    replaying = Replaying(Path(config.log), agent, counters)
+    if config.memory_cap:
+        _hold_cap(config)
+    replaying.prepare()
+    replaying.install()
+    COUNTER.listen(replaying.on_step)
+    _install_world(config, replaying)
+    COUNTER.install()
+    triggers.install(replaying)
+    replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
+    replaying.hold(START)
+
+
+def _hold_cap(config: RankConfig) -> None:
+    """What failed under it is to fail again, at the same allocation. Where nothing can be traced, nothing fails."""
+    try:
+        tracer.arm(None, cache_dir=Path(config.cache_dir), from_start=True)
+        tracer.cap(config.memory_cap, "")
+    except PrismError as error:
+        print(f"prismdbg: --memory-cap does not hold in this replay: {error}", file=sys.stderr)
+
+
+def _install_world(config: RankConfig, replaying: Replaying) -> None:
+    if "emulation" not in config.extra:
+        fake_world.install()
+        return
+    from prismdbg.rank.emulation.replay import begin_again
+    from prismdbg.settings.emulation import Emulation
+
+    settings = Emulation.from_json(config.extra["emulation"])
+    begin_again(settings, replaying.log.notes, replaying.replayer.sources)

@@ -1,0 +1,151 @@
+"""Virtual peers stand in for the ranks that are not there: recorded first, synthesized where nothing is recorded."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import Collective, Failure, PayloadRef, State
+from prismdbg.rank.c10d import sparse
+from prismdbg.rank.c10d.call import Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The outputs are filled. `synthesized`: by assumption, not by record. `source`: sender of a receive from any.
+
+    `again`: it was synthesized when it was recorded, and is the same. `failure`: nothing is filled, the collective
+    failed when it was recorded and is to fail again.
+    """
+
+    synthesized: bool
+    again: bool = False
+    source: int = -1
+    failure: Failure | None = None
+
+
+class PeerSource(Protocol):
+    """Asked once for every collective, on the issuing thread, instead of the backend.
+
+    Fills `call.received` in place and says how; None when it knows nothing of this collective, and then it has
+    touched nothing.
+    """
+
+    def answer(self, call: Call, record: Collective | None) -> Answer | None: ...
+
+
+class RecordedPeers:
+    """Answers with the bytes that the rank received when it was recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._maps: dict[int, mmap.mmap] = {}
+
+    def answer(self, call: Call, record: Collective | None) -> Answer | None:
+        if record is not None and record.state is State.FAILED and record.failure is not None:
+            return Answer(synthesized=False, failure=record.failure)
+        if record is None or record.state is not State.COMPLETED:
+            return None
+        if any(t.numel() or t.is_sparse for t in call.received):
+            if record.payload is None:
+                return None
+            self.fill(call.received, record.payload)
+        return Answer(synthesized=record.synthesized, again=record.synthesized, source=record.source_rank)
+
+    def fill(self, tensors: list[torch.Tensor], ref: PayloadRef) -> None:
+        """Copies the payload into the tensors, one after another. `CapsuleError` where the sizes differ."""
+        data = memoryview(self._map(ref))[ref.offset : ref.offset + ref.size_bytes]
+        wanted = sum(t.numel() * t.element_size() for t in tensors if not t.is_sparse)
+        if wanted > len(data) or (wanted < len(data) and not any(t.is_sparse for t in tensors)):
+            raise CapsuleError(f"the log holds {len(data)} bytes for a collective that receives {wanted}")
+        with torch.no_grad():
+            for tensor in tensors:
+                fill = sparse.restore if tensor.is_sparse else _fill_dense
+                data = data[fill(tensor, data) :]
+
+    def _map(self, ref: PayloadRef) -> mmap.mmap:
+        held = self._maps.get(ref.segment)
+        if held is None:
+            path = self._folder / fmt.payload_segment(ref.segment)
+            try:
+                with path.open("rb") as file:
+                    # copy-on-write: torch.frombuffer wants a writable buffer, the capsule stays as it is
+                    held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            except (OSError, ValueError) as error:
+                raise CapsuleError(f"payload segment {path} cannot be read: {error}") from error
+            self._maps[ref.segment] = held
+        if ref.offset + ref.size_bytes > len(held):
+            raise CapsuleError(f"payload segment {ref.segment} ends before byte {ref.offset + ref.size_bytes}")
+        return held
+
+
+def _fill_dense(tensor: torch.Tensor, data: memoryview) -> int:
+    size: int = tensor.numel() * tensor.element_size()
+    if size:
+        source = torch.frombuffer(data, dtype=torch.uint8, count=size)
+        target = tensor.detach()
+        if target.is_contiguous() and target.device.type == "cpu":
+            target.view(-1).view(torch.uint8).copy_(source)
+        else:
+            target.copy_(source.clone().view(target.dtype).view(target.shape))
+    return size
+
+
+class SynthesizedPeers:
+    """Echo: every peer sends what this rank sends. Sums scale with the group; what only a peer knows is zero."""
+
+    def answer(self, call: Call, record: Collective | None) -> Answer | None:
+        with torch.no_grad():
+            outputs = [t.detach() for t in call.received]
+            inputs = [t.detach() for t in call.inputs]
+            self._fill(call, outputs, inputs)
+        return Answer(synthesized=True, source=(call.rank + 1) % call.size if call.size > 1 else 0)
+
+    def _fill(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+        name = call.spec.name
+        if name in ("allreduce_", "allreduce_coalesced_", "reduce_"):
+            for tensor in outputs:
+                self._combine(call, tensor)
+        elif name.startswith(("allgather", "_allgather", "gather")):
+            self._repeat(outputs, inputs)
+        elif name.startswith(("reduce_scatter", "_reduce_scatter")):
+            self._own_chunks(call, outputs, inputs)
+        elif name in ("alltoall_", "alltoall_base_") and [t.shape for t in outputs] == [t.shape for t in inputs]:
+            for target, source in zip(outputs, inputs, strict=True):
+                target.copy_(source)
+        else:
+            for tensor in outputs:
+                tensor.zero_()
+
+    def _combine(self, call: Call, tensor: torch.Tensor) -> None:
+        if call.reduce_op == "SUM":
+            tensor.mul_(call.size)
+        elif call.reduce_op == "PRODUCT":
+            tensor.pow_(call.size)
+        elif call.reduce_op == "BXOR" and call.size % 2 == 0:
+            tensor.zero_()
+
+    def _repeat(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+        """Each output is one input's size (lists) or a whole number of them (into-tensor forms)."""
+        per_input = max(len(outputs) // max(len(inputs), 1), 1)
+        for index, target in enumerate(outputs):
+            source = inputs[index // per_input] if inputs else torch.zeros_like(target)
+            if source.numel() == 0:
+                continue
+            target.copy_(source.reshape(-1).repeat(target.numel() // source.numel()).view(target.shape))
+
+    def _own_chunks(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+        per_output = len(inputs) // max(len(outputs), 1)
+        for index, target in enumerate(outputs):
+            if per_output == call.size and call.spec.name == "reduce_scatter_":
+                source = inputs[index * per_output + call.rank]
+            else:
+                source = inputs[index].reshape(call.size, -1)[call.rank]
+            target.copy_(source.reshape(target.shape))
+            self._combine(call, target)

@@ -1,0 +1,134 @@
+"""A replayed rank and the agent's verbs for it, the same from the program's start and after a restore."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.model.moment import Moment
+from prismdbg.rank.agent import Agent
+from prismdbg.rank.c10d import kernels
+from prismdbg.rank.c10d.counters import Counters
+from prismdbg.rank.debug.breakpoints import HELD, line_of
+from prismdbg.rank.debug.events import Events
+from prismdbg.rank.debug.frames import innermost
+from prismdbg.rank.debug.gate import START, Gate, Stop, Stops
+from prismdbg.rank.debug.nonfinite_probe import Microscope
+from prismdbg.rank.recording import state_hash
+from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay import verbs
+from prismdbg.rank.replay.peers import RecordedPeers
+from prismdbg.rank.replay.replayer import Replayer
+from prismdbg.rank.tracing import tracer
+
+
+class Replaying:
+    """Holds the parts together: `prepare`, then `install`."""
+
+    def __init__(self, log_folder: Path, agent: Agent, counters: Counters) -> None:
+        self.agent = agent
+        self.log: RankLog = read_log(log_folder)
+        self.counters = counters
+        self.gate = Gate(agent.publish)
+        self._log_folder = log_folder
+        self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
+        self.ended = False
+        self._microscope: Microscope | None = None
+
+    def prepare(self, past_records: int = 0) -> None:
+        """`past_records`: collectives that the program had issued at A."""
+        past = [r for r in self.log.collectives if r.record_id < past_records]
+        if past:
+            self.counters.resume_before(past, past[-1].moment.step, past[-1].moment.collective)
+        self.replayer = Replayer(
+            self.log, RecordedPeers(self._log_folder), self.counters, self.gate, self.agent.publish
+        )
+        self.events = Events(self.gate, self.replayer.halts.stops)
+        self.replayer.events = self.events
+        self.gate.describe, self.gate.on_aim = self._describe, self.events.aimed
+        self.agent.verbs |= self.verbs()
+
+    def install(self) -> None:
+        """From here on every collective reaches the virtual peers."""
+        kernels.install(self.replayer)
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self) -> None:
+        """What the rank forks is not replayed: its collectives pass, its end is not the rank's."""
+        self.ended = True
+        kernels.install(None)
+
+    def on_step(self, step: int, _source: object) -> None:
+        self._check_state(step)
+        self.counters.begin_step(step)
+        self.replayer.stepped()
+
+    def exception(self, report: dict[str, Any], error: BaseException) -> None:
+        """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""
+        told = {"event": "exception", "moment": str(self.counters.moment), **report}
+        if self.gate.aim.stops is Stops.OFF:
+            self.agent.publish(**told)
+        else:
+            frame = innermost(error.__traceback__)
+            at = self.counters.moment
+            names = {"exception": error, "type": report["type"], "text": report["text"]}
+            names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
+            names |= dict.fromkeys(HELD, tracer.allocated()) if tracer.is_armed() else {}
+            numbers = self.replayer.halts.stops.of_kind("exception", names.__getitem__, frame)
+            self.gate.stop(Stop("exception", self.counters.moment, {}, frame, names, told, stops=numbers))
+
+    def _describe(self, stop: Stop) -> dict[str, Any]:
+        """What every stop is told with: what its stops still let pass, and where this is to the last bit."""
+        place = self.replayer.place.digests() if stop.event or stop.answered else {}
+        found = {"ignored": self.replayer.halts.stops.left, "place": place, **self.events.told()}
+        return {**found, "origin": self._microscope.found} if self._microscope is not None else found
+
+    def look_closely(self, nan_only: bool) -> None:
+        """On the stopped thread."""
+
+        def moment() -> Moment:
+            return tracer.moment() if tracer.is_armed() else self.counters.moment
+
+        self._microscope = Microscope(nan_only, moment)
+        self._microscope.__enter__()
+
+    def end(self, code: int) -> None:
+        """The program ends by itself."""
+        if not self.ended:
+            self.ended = True
+            if code == 0:
+                self._check_state(COUNTER.step, at_exit=True)
+            tracer.ended()
+            self.agent.publish(
+                "finished", code=code, moment=str(self.counters.moment), tally=self.replayer.tally_json()
+            )
+
+    def _check_state(self, step: int, at_exit: bool = False) -> None:
+        """Compares the parameters' hash where the record has one for this place."""
+        note = self._hashes.get(COUNTER.step if at_exit else step)
+        optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
+        if self.replayer.departed:
+            return
+        if note is not None and optimizer is not None and (at_exit or step in self._hashes):
+            actual = f"{state_hash.of(optimizer):016x}"
+            expected = note.data["hash"]
+            self.agent.publish(
+                "state",
+                moment=str(self.counters.moment),
+                expected=expected,
+                actual=actual,
+                equal=actual == expected,
+            )
+
+    def verbs(self) -> dict[str, Any]:
+        return verbs.verbs_of(self)
+
+    def hold(self, reason: str) -> None:
+        """Stops the calling thread until a client resumes it."""
+        self.gate.stop(Stop(reason, self.counters.moment, {}, None, {}))
+
+    @property
+    def at_start(self) -> bool:
+        return self.gate.current is not None and self.gate.current.reason == START

@@ -1,0 +1,59 @@
+"""The change over of a restored rank: the same group objects, from now on among virtual peers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.c10d.counters import Counters
+from prismdbg.rank.emulation import fake_world
+from prismdbg.rank.recording import disk_limit, triggers
+from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay import redacted
+from prismdbg.rank.replay.replayed_rank import Replaying
+
+if TYPE_CHECKING:
+    from prismdbg.rank.agent import Agent
+    from prismdbg.rank.recording.recorded_rank import Recording
+
+
+def change_over(recording: Recording, agent: Agent, message: Message) -> Message:
+    """Takes the log from `message["log"]`; the rank stays parked until `resume`."""
+    recorder = recording.recorder
+    stats = recorder.stats()
+    counters = Counters()
+    replaying = Replaying(Path(str(message["log"])), agent, counters)
+    replaying.prepare(past_records=int(stats["events"]))
+    counters.step, counters.collective = int(stats["step"]), int(stats["collective"])
+    fake_world.install()
+    disk_limit.end_there()
+    redacted.install_files(map(str, message.get("redacted_files", ())))
+    recording.ended = True
+    recording.lost = "changed over to virtual peers"
+    COUNTER.listen(replaying.on_step)
+    triggers.install(replaying)
+    recorder.handover(replaying.replayer.rescue)  # its kernels go, then ours come
+    replaying.install()
+    in_flight = [int(number) for number in message.get("in_flight", [])]
+    resume, progress = agent.verbs["resume"], agent.verbs["progress"]
+
+    def first_resume(request: Message) -> Message:
+        """The parked thread re-issues its call, which now reaches the virtual peers."""
+        gate = replaying.gate
+        if request.get("end") is not None:
+            replaying.replayer.end = int(request["end"])
+        replaying.replayer.strict = bool(request.get("strict", False))
+        gate.take_aim(request)
+        agent.verbs |= {"resume": resume, "progress": progress}
+        recorder.park(False)
+        return {}
+
+    agent.verbs["resume"] = first_resume
+    agent.verbs["progress"] = lambda request: {**progress(request), "stopped": "parked"}
+    return {
+        "moment": str(counters.moment),
+        "record_id": counters.record_id,
+        "in_flight": in_flight,
+        "records": len(replaying.log.collectives),
+    }

@@ -1,0 +1,1 @@
+"""Values and answers as text, for the command line and the screen."""

@@ -1,0 +1,245 @@
+"""How memory looks as text: the curve, the peak, groups of live blocks, a difference; and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shutil import get_terminal_size
+from typing import Any
+
+from prismdbg.memory.backend import BackendModel
+from prismdbg.memory.curve import Curve
+from prismdbg.memory.difference import Difference
+from prismdbg.memory.ends import Ends
+from prismdbg.memory.grouping import By, Entry, grouped
+from prismdbg.memory.live import Live
+from prismdbg.memory.peak import Peak
+from prismdbg.memory.refused import Refusal, refusals
+from prismdbg.memory.trace import Block, MemoryTrace
+from prismdbg.model.counted import counted
+from prismdbg.model.moment import Moment
+from prismdbg.render import console
+
+BESIDE_CURVE = 12  # columns of the sizes beside it
+MOST_POINTS = 200
+_ROWS = 8
+_LEVELS = " ▁▂▃▄▅▆▇█"
+UNCOUNTED = "what C++ alone held then (buckets of DDP, saved tensors) is in no sum"
+
+
+def curve_points() -> int:
+    """As many as the terminal has room for; where there is none, 80 columns."""
+    return max(1, min(get_terminal_size((80, 24)).columns - BESIDE_CURVE, MOST_POINTS))
+
+
+def curve_text(curve: Curve) -> str:
+    """Bars up to each point's highest; below them where steps begin and where the peak is."""
+    top = max(int(curve.high_bytes.max(initial=0)), 1)
+    heights = [round(high / top * _ROWS * 8) for high in curve.high_bytes.tolist()]
+    width = len(console.size(top))
+    lines = []
+    for row in range(_ROWS, 0, -1):
+        label = console.size(top * row // _ROWS).rjust(width) if row in (_ROWS, _ROWS // 2) else " " * width
+        lines.append(f"{label} │" + "".join(_LEVELS[min(max(h - (row - 1) * 8, 0), 8)] for h in heights))
+    marks = [" "] * len(curve)
+    for _, point in curve.step_points:
+        marks[point] = "┬"
+    marks[curve.peak_point] = "▲"
+    first, last = curve.moment(0), curve.end
+    lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
+    least = "" if curve.trace.is_whole else "; the least that there was"
+    lines.append(" " * (width + 2) + f"{first} to {last}; ┬ a step begins, ▲ the peak{least}")
+    return "\n".join(lines)
+
+
+def peak_text(
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: Ends, backend: BackendModel | None = None
+) -> str:
+    rows = [("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}")]
+    if peak.allocation is not None:
+        rows.append(("made by", _made_by(peak.allocation)))
+    rows += _shares(peak.live, peak.backend_bytes, is_least=peak.is_least, counts_backend=peak.counts_backend)
+    rows += _modelled(backend)
+    rows += _refused(refusals(trace))
+    rows += _ends(ends)
+    return f"{console.pairs(rows)}\n\n{_table(groups)}"
+
+
+def live_text(live: Live, at: Moment, groups: Sequence[Entry]) -> str:
+    rows = [
+        ("live", f"{_held(live)} at {at}"),
+        *_shares(live, live.backend_bytes, is_least=live.is_least),
+    ]
+    return f"{console.pairs(rows)}\n\n{_table(groups)}"
+
+
+def difference_text(difference: Difference, by: By, top: int) -> str:
+    made, gone = difference.made, difference.gone
+    unseen = "at most " if gone.is_least else ""  # a block that is in no sum may have gone, too
+    rows = [
+        ("growth", unseen + _exact(difference.growth_bytes)),
+        ("came and stayed", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
+        ("went", f"{_least(gone)}{_exact(gone.program_bytes)} in {len(gone)} blocks"),
+    ]
+    return f"{console.pairs(rows)}\n\n{_table(grouped(made, by)[:top])}"
+
+
+def peak_json(
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: Ends, backend: BackendModel | None = None
+) -> dict[str, Any]:
+    return {
+        "peak_bytes": peak.size_bytes,
+        "moment": str(peak.moment),
+        **_least_json(trace, is_least=peak.is_least),
+        "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
+        "before_bytes": peak.live.before_bytes,
+        "backend_bytes": peak.backend_bytes,
+        "backend_modelled": _modelled_json(backend) if backend is not None else None,
+        "b_moment": str(ends.b) if ends.b is not None else None,
+        "b_bytes": ends.at_b.program_bytes if ends.at_b is not None else None,
+        "end_moment": str(ends.stands or ends.last_moment),
+        "end_bytes": ends.last.program_bytes,
+        "refused": [_refusal_json(refusal) for refusal in refusals(trace)],
+        "records": len(trace),
+        "groups": [_entry_json(entry) for entry in groups],
+    }
+
+
+def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]:
+    return {
+        "moment": str(at),
+        "program_bytes": live.program_bytes,
+        **_least_json(live.trace, is_least=live.is_least),
+        "before_bytes": live.before_bytes,
+        "backend_bytes": live.backend_bytes,
+        "blocks": len(live),
+        "groups": [_entry_json(entry) for entry in groups],
+    }
+
+
+def difference_json(difference: Difference, by: By, top: int) -> dict[str, Any]:
+    return {
+        "growth_bytes": difference.growth_bytes,
+        "growth_is_most": difference.gone.is_least,
+        "made_bytes": difference.made.program_bytes,
+        "gone_bytes": difference.gone.program_bytes,
+        "made": [_entry_json(entry) for entry in grouped(difference.made, by)[:top]],
+    }
+
+
+def _least(found: Peak | Live) -> str:
+    return "at least " if found.is_least else ""
+
+
+def _least_json(trace: MemoryTrace, *, is_least: bool) -> dict[str, Any]:
+    """`uncounted_bytes`: what may be missing, at most; null where no bound is known."""
+    return {"is_least": is_least, "uncounted_bytes": trace.uncounted_bytes if is_least else 0}
+
+
+def _shares(live: Live, backend_bytes: int, *, is_least: bool, counts_backend: bool = False) -> list[tuple[str, str]]:
+    """What of it is not known by its maker, and what is not the program's."""
+    rows = []
+    old = f"{_exact(live.before_bytes)} of it is older than the trace"
+    if is_least:
+        rows.append(("before A", f"at least {old}\n{UNCOUNTED}: {_bound(live.trace.uncounted_bytes)}"))
+    elif live.before_bytes:
+        rows.append(("before A", old))
+    if backend_bytes:
+        where = "of it" if counts_backend else "more"
+        rows.append(("backend", f"{_exact(backend_bytes)} {where}: the communication backend's own"))
+    return rows
+
+
+def _ends(ends: Ends) -> list[tuple[str, str]]:
+    """One moment has one sum: what `memory --until`, `memory --at` and the debugger say of it, too."""
+    rows = []
+    if ends.at_b is not None and ends.stands != ends.b:
+        rows.append(("live at B", f"{_held(ends.at_b)}, as the rank stands at {ends.b}, the capsule's last collective"))
+    if ends.stands is not None:
+        rows.append(("live", f"{_held(ends.last)}, as the rank stands at {ends.stands}"))
+    else:
+        rows.append(("live at the end", f"{_held(ends.last)}, after {ends.last_moment}, the last that was traced"))
+    return rows
+
+
+def _held(live: Live) -> str:
+    return f"{_least(live)}{_exact(live.program_bytes)}"
+
+
+def _bound(uncounted_bytes: int | None) -> str:
+    return "nobody knows how much" if uncounted_bytes is None else f"at most {_exact(uncounted_bytes)}"
+
+
+def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:
+    """What a real rank's backend would stage: in no trace of an emulated one."""
+    if backend is None:
+        return []
+    text = f"modelled: {_exact(backend.at_once_bytes)} at once"
+    if backend.largest is not None:
+        record = backend.largest
+        place = f", {record.source}" if record.source is not None else ""
+        text += f", for {record.name} at {record.moment}{place}"
+        calls = counted(backend.collectives, "collective")
+        text += f"\n{_exact(backend.all_bytes)} in {calls}; more at once where these overlap"
+    if backend.not_modelled:
+        text += f"\nnot modelled: {counted(backend.not_modelled, 'collective')}, not gloo's on a CPU"
+    return [("backend", text)]
+
+
+def _modelled_json(backend: BackendModel) -> dict[str, Any]:
+    return {
+        "at_once_bytes": backend.at_once_bytes,
+        "all_bytes": backend.all_bytes,
+        "moment": str(backend.largest.moment) if backend.largest is not None else "",
+        "collective": backend.largest.name if backend.largest is not None else "",
+        "not_modelled": backend.not_modelled,
+    }
+
+
+def _refused(found: Sequence[Refusal]) -> list[tuple[str, str]]:
+    """The first that the cap did not let through, and how many came after it."""
+    if not found:
+        return []
+    first = found[0]
+    more = f"\nand {len(found) - 1} more after it" if len(found) > 1 else ""
+    return [("cap reached", f"at {first.moment}, {_exact(first.held_bytes)} live\n{_made_by(first)}{more}")]
+
+
+def _made_by(block: Block | Refusal) -> str:
+    site = block.site
+    op = site.op if site.op in ("", site.outer_op) else f"{site.op} in {site.outer_op}"
+    parts = [f"{op or 'no operator'}, {_exact(block.size_bytes)}"]
+    if site.module:
+        parts.append(f"module {site.module}")
+    if site.own_frame is not None:
+        parts.append(str(site.own_frame))
+    return "\n".join(parts)
+
+
+def _exact(size_bytes: int) -> str:
+    return f"{console.size(size_bytes)} ({size_bytes} bytes)" if abs(size_bytes) >= 1024 else f"{size_bytes} bytes"
+
+
+def _table(groups: Sequence[Entry]) -> str:
+    rows = [(console.size(entry.size_bytes), str(entry.blocks), entry.label) for entry in groups]
+    return console.columns(("size", "blocks", "of"), rows, right=("size", "blocks"))
+
+
+def _entry_json(entry: Entry) -> dict[str, Any]:
+    return {"label": entry.label, "bytes": entry.size_bytes, "blocks": entry.blocks}
+
+
+def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+    return {"moment": str(refusal.moment), "held_bytes": refusal.held_bytes, **_block_json(refusal)}
+
+
+def _block_json(block: Block | Refusal) -> dict[str, Any]:
+    own = block.site.own_frame
+    return {
+        "bytes": block.size_bytes,
+        "op": block.site.op,
+        "outer_op": block.site.outer_op,
+        "module": block.site.module,
+        "file": own.filename if own is not None else "",
+        "line": own.line if own is not None else 0,
+        "function": own.name if own is not None else "",
+    }

@@ -1,0 +1,229 @@
+"""What is shown at a stop, as text: where the rank is, its stack, its source, its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from prismdbg.model.collective import Frame
+from prismdbg.model.counted import counted
+from prismdbg.model.moment import Moment
+from prismdbg.render.console import columns, size
+from prismdbg.session.frames import is_library, own_frame
+from prismdbg.session.notices import (
+    CheckpointMade,
+    Departed,
+    EndOfLog,
+    Finished,
+    Hit,
+    Lost,
+    Notice,
+    ProgramRaised,
+    Progress,
+    Said,
+    StateCompared,
+    StopFailed,
+    Stopped,
+    Synthesized,
+    Unlike,
+)
+from prismdbg.session.session import ON_THE_WAY
+from prismdbg.session.standing import Standing
+from prismdbg.session.story import headline
+
+Json = dict[str, Any]
+
+_WHY = {
+    "start": "before the first line that follows `import torch`",
+    "parked": "where it was captured; nothing can be looked at before it goes on",
+    "end of the log": "the record ends here; from here on peers' answers are synthesized",
+}
+_ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
+
+
+def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str:
+    """`asked`: the verb, where one brought the rank here; said instead of how it was carried out."""
+    call = stop.collective
+    first = "this is where the capsule begins\n" if beginning else ""
+    if not call:
+        return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
+    note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
+    came = asked if asked and stop.reason in ON_THE_WAY else stop.reason
+    reason = why(stop) if stop.stops else came
+    reason += f", event {stop.event}" if stop.event else ""
+    return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
+
+
+def why(stop: Stopped) -> str:
+    """`stop 1: nan, stop 3: all_reduce on dp`, or why else."""
+    named = zip_longest(stop.stops, stop.titles, fillvalue="")
+    return ", ".join(stop_name(number, title) for number, title in named) or stop.reason
+
+
+def stop_name(number: int | str, title: str) -> str:
+    """`stop 3: all_reduce on dp`."""
+    return f"stop {number}: {title}" if title else f"stop {number}"
+
+
+def own_line(frames: Sequence[Frame]) -> str:
+    """The program's own line."""
+    return str(frames[own_frame(tuple(frames))])
+
+
+def event_line(event: Json) -> str:
+    """`aten::mm`, or `allocation of 4096 B in aten::mm`."""
+    name = event["profiling_name"] or "no operator"
+    if event["kind"] == "op":
+        return f"{name}, about to run"
+    return f"{event['kind']} of {size(int(event['size_bytes']))} in {name}"
+
+
+def call_line(call: Json) -> str:
+    """`all_reduce on group 0: float32[512]`."""
+    if "kind" in call:
+        return event_line(call)
+    tensors = call.get("inputs") or call.get("outputs") or []
+    shown = ", ".join(tensors[:3]) + (f", ... ({len(tensors)} tensors)" if len(tensors) > 3 else "")
+    return f"{call['profiling_name']} on group {call['process_group']}" + (f": {shown}" if shown else "")
+
+
+def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
+    rows = [("moment", str(stop.moment)), ("stopped", why(stop))]
+    if stop.collective:
+        rows.append(("op", str(stop.collective["profiling_name"])))
+    for field in _ROWS:
+        value = stop.collective.get(field)
+        if value not in (None, "", []):
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append((field.replace("_", " "), text))
+    rows.append(("compared", tally_text(tally)))
+    rows.append(("looked at", ", ".join(map(str, visited[-8:]))))
+    return "\n".join(f"{name:<14}{text}" for name, text in rows)
+
+
+def tally_text(tally: Json) -> str:
+    fingerprints = tally["fingerprints"] - tally.get("object_notes", 0)
+    parts = [f"{counted(tally['compared'], 'collective')} compared, {fingerprints} with their payload fingerprints"]
+    if tally.get("object_notes"):
+        parts.append(f"{tally['object_notes']} pickled objects that differ")
+    again = tally.get("again", 0)
+    parts.append(f"{again} synthesized as when it was emulated" if again else f"{tally['synthesized']} synthesized")
+    if again and tally["synthesized"]:
+        parts.append(f"{tally['synthesized']} otherwise")
+    if tally.get("missing"):
+        parts.append(f"{tally['missing']} still to come")
+    return ", ".join(parts)
+
+
+def notice_text(notice: Notice) -> str:
+    """What is shown at once; empty for stops and divergences, which are shown with what the rank is asked then."""
+    match notice:
+        case Synthesized():
+            return f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized"
+        case Departed():
+            return f"{notice.moment}: here it leaves the record: {headline(notice.story)}; everything later is assumed"
+        case EndOfLog():
+            return f"everything recorded was replayed: {tally_text(notice.tally)}"
+        case StateCompared(equal=True):
+            return f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})"
+        case StateCompared():
+            return f"{notice.moment}: the parameters differ: {notice.expected} recorded, {notice.actual} now"
+        case ProgramRaised():
+            return "".join(notice.traceback).rstrip() or f"{notice.kind}: {notice.text}"
+        case Finished():
+            return finished_text(notice)
+        case Hit():
+            return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
+        case StopFailed():
+            name = stop_name(notice.stop, notice.title)
+            return f"{notice.moment} {name}; cannot be decided, the rank goes on: {notice.error}"
+        case Unlike():
+            what = ", ".join(notice.what)
+            return (
+                f"{notice.moment} is not as it was when it was reached before: {what}. The replay is not deterministic"
+            )
+        case Lost():
+            return f"the rank is gone: {notice.why}\nrestart, or any way back, brings it again"
+        case CheckpointMade(asked=True):
+            return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
+        case Said():
+            return notice.text
+        case _:
+            return ""
+
+
+def progress_text(progress: Progress) -> str:
+    """`running, at 12.3, 40 of 120 collectives ...`"""
+    at = "" if str(progress.moment) in progress.text else f", at {progress.moment}"
+    total = counted(progress.total, "collective")
+    done = f", {min(progress.done, progress.total)} of {total}" if progress.total else ""
+    return f"{progress.text}{at}{done} ..."
+
+
+def finished_text(end: Finished) -> str:
+    missing = end.tally.get("missing", 0)
+    note = f"\nnever came: {counted(missing, 'recorded collective')}" if missing else ""
+    return f"the program ended with {end.code} after {end.moment}: {tally_text({**end.tally, 'missing': 0})}{note}"
+
+
+def where_text(frames: Sequence[Frame], chosen: int) -> str:
+    """Innermost frame last, as in a traceback; library code in one line a run."""
+    if not frames:
+        return "no Python frame of the program here"
+    lines: list[str] = []
+    hidden = 0
+    for number in reversed(range(len(frames))):
+        frame = frames[number]
+        if is_library(frame) and number not in (chosen, 0):
+            hidden += 1
+            continue
+        if hidden:
+            lines.append(f"        ... {counted(hidden, 'frame')} of libraries")
+            hidden = 0
+        lines.append(f"{'->' if number == chosen else '  '} {number:>3}  {frame}")
+    return "\n".join(lines)
+
+
+def standing_text(standing: Standing) -> str:
+    """Of a rank that was captured at no collective: where, and what can be done."""
+    stack = [where_text(standing.frames, own_frame(standing.frames))] if standing.frames else []
+    return "\n".join([standing.text, *stack, standing.hint])
+
+
+def source_lines(source: Json) -> Iterator[str]:
+    """With the line that is executed marked."""
+    if not source["lines"]:
+        if length := source.get("length"):
+            yield f"{source['filename']} has {counted(length, 'line')}"
+            return
+        unknown = "" if "length" in source else ", or has no such line"  # a capsule's rank may be of before
+        yield f"the source of {source['filename'] or 'this place'} is not there{unknown}"
+        return
+    yield f"{source['filename']}:{source['line']} in {source['function']}"
+    for number, text in enumerate(source["lines"], source["first"]):
+        yield f"{'->' if number == source['line'] else '  '} {number:>5}  {text}".rstrip()
+
+
+def peers_text(peers: Json) -> str:
+    rows = [[str(m["rank"]), str(m["group_rank"]), m["role"], _arrived(m, peers)] for m in peers["members"]]
+    title = f"group {peers['title']} of {peers['size']}"
+    took = peers["recorded_ns"]
+    note = f"\nin the recorded run this rank waited {took / 1e6:.3f} ms" if took is not None else ""
+    return f"{title}\n{columns(('rank', 'in group', 'played', 'arrived'), rows, right=('rank', 'in group'))}{note}"
+
+
+def _arrived(member: Json, peers: Json) -> str:
+    after_ns = member.get("after_first_ns")
+    if after_ns is None:
+        return str(member["arrived"])
+    if after_ns == 0:
+        return "first"
+    return f"+{after_ns / 1e6:.3f} ms" + (", the last" if member["rank"] == peers.get("last") else "")
+
+
+def locals_text(names: Sequence[Json]) -> str:
+    if not names:
+        return "no names here"
+    width = min(max(len(name["name"]) for name in names), 24)
+    return "\n".join(f"{name['name']:<{width}}  {name['text']}" for name in names)

@@ -1,0 +1,83 @@
+"""What a rank is told by whoever started it: one JSON file named by PRISMDBG_CONFIG."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from prismdbg.errors import UsageError
+
+ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
+RANK_MEMORY = "memory"  # the trace in a rank's folder
+CAP_HINT = "What it holds: "  # in a recorded rank the end of the exception that a cap on memory raises
+
+
+class Mode(StrEnum):
+    RECORD = "record"
+    REPLAY = "replay"
+    EMULATE = "emulate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankConfig:
+    """`window_steps`: 0 records no payloads, -1 all, else that many steps back. Paths are absolute.
+
+    ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
+    memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
+    seeds: what random generators begin with (`rank/recording/seeds.py`).
+    socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
+    """
+
+    mode: Mode
+    socket_dir: str
+    run: str = ""
+    cache_dir: str = ""
+    ranks: tuple[int, ...] = ()
+    window_steps: int = 0
+    window_bytes: int = 4 << 30
+    checkpoint_every: int = 0
+    stacks: bool = True
+    fingerprints: bool = True
+    nan_check: bool = True
+    state_hash_at_exit: bool = True
+    native: bool = True
+    memory: bool = False
+    memory_cap: int = 0
+    event_segment_bytes: int = 4 << 20
+    payload_segment_bytes: int = 64 << 20
+    log: str = ""
+    rank: int = -1
+    world_size: int = 0
+    seeds: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def payload_window(self) -> tuple[bool, int, int]:
+        """on, steps (0: no limit), bytes. With checkpoints at least what follows the older one is kept, too: the
+        supervisor says from which step on."""
+        on = bool(self.checkpoint_every or self.window_steps)
+        steps = 0 if self.window_steps < 0 else max(self.window_steps, int(on))
+        return on, steps, self.window_bytes
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> RankConfig:
+        """Raises `UsageError` for a file that is not such a configuration."""
+        try:
+            data = json.loads(path.read_text())
+            data["mode"] = Mode(data["mode"])
+            data["ranks"] = tuple(data.get("ranks", ()))
+            return cls(**data)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{path} is not a rank configuration: {error}") from error
+
+
+def from_environment() -> RankConfig | None:
+    path = os.environ.get(ENVIRONMENT_NAME)
+    return RankConfig.load(Path(path)) if path else None

@@ -1,0 +1,202 @@
+"""What a simulation is worth: the provenance of its times and bytes, what it rests on, and its errors where known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.simulate.assessment.fidelity import COMPONENTS, Fidelity, Ran, Share, SignedError
+from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel
+from prismdbg.simulate.graph.entries import MODELLED_NS, PROVENANCES, Entries, Kind, Provenance
+from prismdbg.simulate.graph.origin import Origin, Source, Standing
+from prismdbg.simulate.quantities import MILLION
+
+_SIZES_FROM = {
+    Source.RECORDED: Provenance.RECORDED,
+    Source.EMULATED: Provenance.REAL,
+    Source.ARITHMETIC: Provenance.ASSUMED,
+}
+_ASSUMED = PROVENANCES.index(Provenance.ASSUMED)
+_AS_ANOTHER = {Standing.CHECKED: PROVENANCES.index(Provenance.MODELLED), Standing.ASSUMED: _ASSUMED}
+_SOME = 0.005  # of the communication: less is not worth a doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One cohort: its ranks do `entries`, their communication taking `transfer_ns` on average, by entry.
+
+    ranks: how many, by standing. beyond: by entry, whether its group or size lies outside of what was measured.
+    """
+
+    entries: Entries
+    computed_ns: Sequence[int]
+    transfer_ns: NDArray[np.float64]
+    ranks: Mapping[Standing, int]
+    beyond: NDArray[np.bool_]
+
+
+def judge(
+    parts: Sequence[Part],
+    cluster: ClusterModel,
+    origin: Origin,
+    errors: Sequence[SignedError] = (),
+    *,
+    is_changed: bool = False,
+) -> Fidelity:
+    """A model whose parameters nobody measured makes what it says assumed. `is_changed`: what if."""
+    time = np.zeros((len(COMPONENTS), len(PROVENANCES)))
+    sizes = np.zeros_like(time)
+    for part in parts:
+        which = np.where(part.entries.communicates, 1, np.where(part.entries.kind == Kind.MEMORY, 2, 0))
+        spent = np.where(part.entries.kind == Kind.COMPUTE, part.computed_ns, 0) + part.transfer_ns
+        moved = np.abs(part.entries.size_bytes)
+        for standing, count in part.ranks.items():
+            of_time, of_size = _provenances(part.entries, standing, cluster, origin)
+            np.add.at(time, (which, of_time), spent * count)
+            np.add.at(sizes, (which, of_size), moved * count)
+    shares = tuple(
+        Share(component=name, provenance=p, time_ns=round(time[i, j]), size_bytes=round(sizes[i, j]))
+        for i, name in enumerate(COMPONENTS)
+        for j, p in enumerate(PROVENANCES)
+        if time[i, j] or sizes[i, j]
+    )
+    changed = ("that the changed job does just this: nobody ran it",) if is_changed else ()
+    doubts = (*_Doubts(parts, shares, cluster, origin).all(), *changed)
+    return Fidelity(shares=shares, doubts=doubts, errors=tuple(errors), ran=_ran(parts, origin))
+
+
+def _provenances(
+    entries: Entries, standing: Standing, cluster: ClusterModel, origin: Origin
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Of times and of sizes. What a rank did that stands for another is at best a model of what that one does."""
+    provenance = entries.provenance.astype(np.int64)
+    by_model = entries.communicates & (entries.duration_ns == MODELLED_NS)
+    of_size = provenance
+    if origin.source in _SIZES_FROM:
+        of_size = np.where(entries.communicates, PROVENANCES.index(_SIZES_FROM[origin.source]), provenance)
+    of_time = provenance if cluster.is_measured else np.where(by_model, _ASSUMED, provenance)
+    if standing is Standing.OWN:
+        return of_time, of_size
+    least = _AS_ANOTHER[standing]
+    return np.where(by_model, of_time, np.maximum(of_time, least)), np.maximum(of_size, least)
+
+
+def _ran(parts: Sequence[Part], origin: Origin) -> Ran | None:
+    if origin.source in (Source.ARITHMETIC, Source.UNSAID) and origin.standing_at is None:
+        return None
+    count = {standing: sum(part.ranks.get(standing, 0) for part in parts) for standing in Standing}
+    return Ran(own=count[Standing.OWN], checked=count[Standing.CHECKED], assumed=count[Standing.ASSUMED])
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubts:
+    """What no one should conclude."""
+
+    parts: Sequence[Part]
+    shares: Sequence[Share]
+    cluster: ClusterModel
+    origin: Origin
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(filter(None, (*self._times(), *self._ranks(), *self.origin.doubts, self._values())))
+
+    def _times(self) -> list[str]:
+        found = {(share.component, share.provenance) for share in self.shares}
+        by_formula = any((p.entries.communicates & (p.entries.duration_ns == MODELLED_NS)).any() for p in self.parts)
+        assumed = {component for component, provenance in found if provenance is Provenance.ASSUMED}
+        unmeasured = by_formula and not self.cluster.is_measured
+        return [
+            "queues on links between different channels: contention is a formula by channel, no queue"
+            if by_formula
+            else "",
+            "absolute times of communication: its parameters were assumed" if unmeasured else "",
+            self._calibrated(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
+            self._beyond() if by_formula else "",
+            "how much computation and communication slow each other: the cluster file says nothing of it"
+            if by_formula and self._overlaps()
+            else "",
+            self._assumed_computation(),
+            "how long a single operator took: recorded is the time between two calls, its parts are a replay's"
+            if ("computation", Provenance.REPLAYED) in found
+            else "",
+            self._assumed_memory() if "memory" in assumed else "",
+        ]
+
+    def _assumed_memory(self) -> str:
+        if any(part.entries.holds_more for part in self.parts):
+            return (
+                "that memory was no higher than its peaks: of what a captured rank held before its image was taken, "
+                "what C++ alone held (buckets of DDP, saved tensors) is in no sum"
+            )
+        return "memory peaks: sizes were assumed"
+
+    def _assumed_computation(self) -> str:
+        own = ((p.entries.kind == Kind.COMPUTE) & (p.entries.provenance == _ASSUMED) for p in self.parts)
+        if not any(chosen.any() for chosen in own):
+            return ""
+        if self.origin.source in (Source.RECORDED, Source.EMULATED):
+            return (
+                "when a rank waited for what is asynchronous, where its log does not say it: it is taken to have "
+                "computed until that was there"
+            )
+        return "absolute times of computation: durations were assumed"
+
+    def _calibrated(self, calibration: Calibration) -> str:
+        """The worst of the operations that are used."""
+        used = {p.entries.texts[n] for p in self.parts for n in np.unique(p.entries.op[p.entries.communicates])}
+        fits = [(fit.largest_ppm, op) for op, fit in calibration.fits.items() if {op, _received(op)} & used]
+        if not fits:
+            return ""
+        largest_ppm, op = max(fits)
+        return (
+            f"times of communication closer than {largest_ppm / 1e4:.3g} %: so far is the model of {op} off, at worst, "
+            f"on {calibration.machine}"
+        )
+
+    def _beyond(self) -> str:
+        times = [(p, (p.transfer_ns * sum(p.ranks.values()))) for p in self.parts]
+        total = sum(float(time.sum()) for _, time in times)
+        share = sum(float(time[p.beyond].sum()) for p, time in times) / total if total else 0.0
+        return (
+            f"much from {share:.0%} of the communication's time: of groups or sizes beyond what was measured"
+            if share > _SOME
+            else ""
+        )
+
+    def _overlaps(self) -> bool:
+        plain = self.cluster.compute_overlap_ppm == self.cluster.transfer_overlap_ppm == MILLION
+        return plain and any(
+            ((p.entries.kind == Kind.COLLECTIVE) & (p.entries.blocking == 0)).any() for p in self.parts
+        )
+
+    def _ranks(self) -> list[str]:
+        count = {standing: sum(part.ranks.get(standing, 0) for part in self.parts) for standing in Standing}
+        world = sum(count.values())
+        return [
+            f"that {count[Standing.ASSUMED]:,} of {world:,} ranks do the same as those that ran: the mesh says so, "
+            "none of their class was checked"
+            if count[Standing.ASSUMED]
+            else "",
+            f"differences in speed among {count[Standing.CHECKED]:,} ranks: they have another's times"
+            if count[Standing.CHECKED]
+            else "",
+            *(
+                f"sizes of messages and memory along {what}: what a real job would split anew was left as it was"
+                for what in self.origin.stretched
+            ),
+        ]
+
+    def _values(self) -> str:
+        if self.origin.source is Source.EMULATED:
+            return "anything about values, the loss among them: what peers sent was made up"
+        if self.origin.source is Source.ARITHMETIC:
+            return "that a program does this: the graph follows from arithmetic, nothing ran"
+        return "anything about values: nothing was computed, only timed"
+
+
+def _received(op: str) -> str:
+    """Sends and receives are measured as one."""
+    return "recv" if op == "send" else op

@@ -1,0 +1,107 @@
+"""A model of the machines: link tiers, algorithms, and how fast each rank is. Values; `cluster_file` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.quantities import MILLION
+
+
+class Algorithm(StrEnum):
+    RING = "ring"
+    TREE = "tree"
+    HIERARCHICAL = "hierarchical"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """Links between ranks that lie in the same block of `spans` consecutive ranks; 0 spans the job.
+
+    `rate`: bytes a second of one rank, one direction. `node_rate`: what all ranks of a node share, 0 for no limit.
+    measured: by operation, times that are better known than the formula knows them.
+    """
+
+    name: str
+    spans: int
+    latency_ns: int
+    rate: int
+    node_rate: int = 0
+    measured: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How far the model was from what was measured, of one operation: the median and the largest relative error.
+
+    groups, sizes_bytes: the least and the most that were measured.
+    """
+
+    median_ppm: int
+    largest_ppm: int
+    groups: tuple[int, int]
+    sizes_bytes: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Where a cluster file's figures come from. `fits`: by operation."""
+
+    machine: str
+    backend: str
+    date: str
+    fits: Mapping[str, Fit]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """This algorithm for messages of up to so many bytes; None for any size."""
+
+    algorithm: Algorithm
+    up_to_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterModel:
+    """`tiers` from the nearest to the farthest; the last spans the job.
+
+    eager_bytes: a send up to this size does not wait for its receiver. compute_overlap_ppm, transfer_overlap_ppm:
+    how much longer computation and communication take while an asynchronous collective is under way.
+    compute_ppm, link_ppm: by rank, where it is not one million; larger is slower. is_measured: whether latencies and
+    rates come from measurements on these machines.
+    """
+
+    tiers: tuple[Tier, ...]
+    ranks_per_node: int = 8
+    algorithms: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    eager_bytes: int = 0
+    compute_overlap_ppm: int = MILLION
+    transfer_overlap_ppm: int = MILLION
+    compute_ppm: Mapping[int, int] = field(default_factory=dict)
+    link_ppm: Mapping[int, int] = field(default_factory=dict)
+    is_measured: bool = False
+    calibration: Calibration | None = None
+
+    def algorithm(self, op: str, size_bytes: int) -> Algorithm:
+        for choice in self.algorithms.get(op, ()) or self.algorithms.get("default", ()):
+            if choice.up_to_bytes is None or size_bytes <= choice.up_to_bytes:
+                return choice.algorithm
+        return Algorithm.RING
+
+
+def ideal() -> ClusterModel:
+    """Links that take no time at all."""
+    return ClusterModel(tiers=(Tier(name="ideal", spans=0, latency_ns=0, rate=0),))
+
+
+def example() -> ClusterModel:
+    """Nodes of eight with 450 GB/s inside and 50 GB/s a rank between: figures assumed, not measured."""
+    return ClusterModel(
+        tiers=(
+            Tier(name="nvlink", spans=8, latency_ns=2_000, rate=450 * 10**9),
+            Tier(name="fabric", spans=0, latency_ns=6_000, rate=50 * 10**9, node_rate=400 * 10**9),
+        ),
+        algorithms={"all_reduce": (Choice(Algorithm.TREE, 1 << 18), Choice(Algorithm.RING))},
+    )

@@ -1,0 +1,210 @@
+"""A cluster model as YAML. Strict: unknown names, missing units and tiers in the wrong order are errors with a line.
+
+measured: false                          # whether these figures were measured on these machines
+ranks_per_node: 8
+tiers:                                   # from the nearest to the farthest
+  nvlink: {spans: node, latency: 2 us, bandwidth: 450 GB/s}
+  fabric: {spans: job, latency: 6 us, bandwidth: 50 GB/s, node_bandwidth: 400 GB/s}
+algorithms:
+  all_reduce: [{use: tree, up_to: 256 KiB}, {use: ring}]
+  default: [{use: ring}]
+point_to_point: {eager: 0 B}
+overlap: {compute: 1.0, communication: 1.0}
+slower: {compute: {617: 1.1, 64-127: 1.02}, links: {8: 2}}
+times: {fabric: {all_reduce: {16: {1 MiB: 95 us, 64 MiB: 2.9 ms}}}}   # measured in groups of 16; they count first
+calibration: ...                         # written by `prismdbg calibrate` (`calibration_text`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from prismdbg.simulate import quantities
+from prismdbg.simulate.cluster import yaml_border
+from prismdbg.simulate.cluster.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.transfer import OPS, SEND
+from prismdbg.simulate.cluster.yaml_border import Value
+
+_MOST_RANKS = 1 << 24
+_MOST_SLOWER = 1 << 20
+_NAMES = (
+    "measured",
+    "ranks_per_node",
+    "tiers",
+    "algorithms",
+    "point_to_point",
+    "overlap",
+    "slower",
+    "times",
+    "calibration",
+)
+
+
+def read(path: Path) -> ClusterModel:
+    return _cluster(yaml_border.read(path))
+
+
+def parse(text: str, file: str = "cluster.yaml") -> ClusterModel:
+    return _cluster(yaml_border.parse(text, file))
+
+
+def _cluster(top: Value) -> ClusterModel:
+    fields = top.known(*_NAMES)
+    ranks_per_node = top.required(fields, "ranks_per_node").whole(1)
+    overlap = fields["overlap"].known("compute", "communication") if "overlap" in fields else {}
+    slower = fields["slower"].known("compute", "links") if "slower" in fields else {}
+    p2p = fields["point_to_point"].known("eager") if "point_to_point" in fields else {}
+    tiers = _tiers(top.required(fields, "tiers"), ranks_per_node)
+    return ClusterModel(
+        tiers=_with_times(tiers, fields["times"]) if "times" in fields else tiers,
+        ranks_per_node=ranks_per_node,
+        algorithms=_algorithms(fields["algorithms"]) if "algorithms" in fields else {},
+        eager_bytes=p2p["eager"].read(quantities.size_bytes) if "eager" in p2p else 0,
+        compute_overlap_ppm=_factor(overlap.get("compute")),
+        transfer_overlap_ppm=_factor(overlap.get("communication")),
+        compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
+        link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
+        is_measured="measured" in fields and _yes(fields["measured"]),
+        calibration=_calibration(fields["calibration"]) if "calibration" in fields else None,
+    )
+
+
+def _yes(value: Value) -> bool:
+    if value.text() not in ("true", "false"):
+        value.fail(f"{value.text()[:40]!r} is neither true nor false")
+    return value.text() == "true"
+
+
+def _factor(value: Value | None) -> int:
+    return quantities.MILLION if value is None else value.read(quantities.factor_ppm)
+
+
+def _tiers(value: Value, ranks_per_node: int) -> tuple[Tier, ...]:
+    tiers: list[Tier] = []
+    for name, field in value.fields().items():
+        tier = _tier(name, field, ranks_per_node)
+        if tiers and not 0 < tiers[-1].spans < (tier.spans or _MOST_RANKS):
+            field.fail(f"spans no more than {tiers[-1].name} before it", "write tiers from the nearest to the farthest")
+        tiers.append(tier)
+    if not tiers or tiers[-1].spans:
+        value.fail("no tier spans the job", "give the last one spans: job")
+    return tuple(tiers)
+
+
+def _tier(name: str, value: Value, ranks_per_node: int) -> Tier:
+    fields = value.known("spans", "latency", "bandwidth", "node_bandwidth")
+    spans = value.required(fields, "spans")
+    named = {"node": ranks_per_node, "job": 0}
+    if spans.text() not in named and not spans.text().isdecimal():
+        spans.fail(f"{spans.text()[:40]!r} is nothing that links span", "write node, job, or how many ranks")
+    rate = value.required(fields, "bandwidth").read(quantities.rate)
+    if not rate:
+        fields["bandwidth"].fail("is nothing", "give what one rank can send in a second")
+    return Tier(
+        name=name,
+        spans=named[spans.text()] if spans.text() in named else spans.whole(2),
+        latency_ns=value.required(fields, "latency").read(quantities.time_ns),
+        rate=rate,
+        node_rate=fields["node_bandwidth"].read(quantities.rate) if "node_bandwidth" in fields else 0,
+    )
+
+
+def _with_times(tiers: tuple[Tier, ...], value: Value) -> tuple[Tier, ...]:
+    by_tier = value.known(*(tier.name for tier in tiers))
+    return tuple(replace(t, measured=_curves(by_tier[t.name])) if t.name in by_tier else t for t in tiers)
+
+
+def _curves(value: Value) -> dict[str, tuple[Curve, ...]]:
+    found: dict[str, tuple[Curve, ...]] = {}
+    for op, field in value.fields().items():
+        if op not in OPS and op != SEND:
+            field.fail("is no collective", f"one of: {SEND}, {', '.join(sorted(OPS))}")
+        by_members = field.fields()
+        if not by_members:
+            field.fail("holds no times", "give them by ranks of the group, then by size")
+        found[op] = tuple(_curve(text, times) for text, times in by_members.items())
+    return found
+
+
+def _curve(members: str, value: Value) -> Curve:
+    if not (members.isascii() and members.isdecimal() and len(members) < 9 and int(members) > 1):
+        value.fail(f"{members[:40]!r} is no number of ranks from 2", "give times by ranks of the group, then by size")
+    points = [(field.named(quantities.size_bytes), field.read(quantities.time_ns)) for field in value.fields().values()]
+    sizes_bytes = [size_bytes for size_bytes, _ in points]
+    if not points or sizes_bytes != sorted(set(sizes_bytes)):
+        value.fail("must be times by size, from the smallest to the largest", "as in {1 KiB: 80 us, 1 MiB: 1.2 ms}")
+    if not all(time_ns for _, time_ns in points):
+        value.fail("holds a time of nothing", "leave out what was too fast to be measured")
+    return Curve(members=int(members), sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points))
+
+
+def _calibration(value: Value) -> Calibration:
+    fields = value.known("machine", "backend", "date", "errors")
+    errors = fields["errors"].fields() if "errors" in fields else {}
+    return Calibration(
+        machine=value.required(fields, "machine").text(),
+        backend=value.required(fields, "backend").text(),
+        date=value.required(fields, "date").text(),
+        fits={op: _fit(op, field) for op, field in errors.items()},
+    )
+
+
+def _fit(op: str, value: Value) -> Fit:
+    if op not in OPS and op != SEND:
+        value.fail("is no collective", f"one of: {SEND}, {', '.join(sorted(OPS))}")
+    fields = value.known("median", "largest", "ranks", "sizes")
+    ranks, sizes = (_two(value.required(fields, name)) for name in ("ranks", "sizes"))
+    return Fit(
+        median_ppm=value.required(fields, "median").read(quantities.percent_ppm),
+        largest_ppm=value.required(fields, "largest").read(quantities.percent_ppm),
+        groups=(ranks[0].whole(2), ranks[1].whole(2)),
+        sizes_bytes=(sizes[0].read(quantities.size_bytes), sizes[1].read(quantities.size_bytes)),
+    )
+
+
+def _two(value: Value) -> list[Value]:
+    items = value.items()
+    if len(items) != 2:
+        value.fail("must be the least and the most", "as in [2, 8]")
+    return items
+
+
+def _algorithms(value: Value) -> dict[str, tuple[Choice, ...]]:
+    found: dict[str, tuple[Choice, ...]] = {}
+    for op, field in value.fields().items():
+        if op not in OPS and op != "default":
+            field.fail("is no collective", f"one of: default, {', '.join(sorted(OPS))}")
+        choices = field.items()
+        found[op] = tuple(_choice(choice, choice is choices[-1]) for choice in choices)
+        limits = [choice.up_to_bytes for choice in found[op][:-1]]
+        if not choices or limits != sorted(limits, key=lambda limit: limit or 0):
+            field.fail("must be choices from the smallest messages to the largest")
+    return found
+
+
+def _choice(value: Value, is_last: bool) -> Choice:
+    fields = value.known("use", "up_to")
+    name = value.required(fields, "use")
+    if name.text() not in list(Algorithm):
+        name.fail(f"{name.text()!r} is no algorithm", f"one of: {', '.join(Algorithm)}")
+    if is_last == ("up_to" in fields):
+        value.fail("the last choice, and only it, has no up_to", "end the list with a choice for every other size")
+    limit = fields["up_to"].read(quantities.size_bytes) if "up_to" in fields else None
+    return Choice(Algorithm(name.text()), limit)
+
+
+def _by_rank(value: Value) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for text, field in value.fields().items():
+        first, _, last = text.partition("-")
+        if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in (first, last or first)):
+            field.fail(f"{text!r} is neither a rank nor ranks", "write 617 or 64-127")
+        if not 0 <= int(last or first) - int(first) < _MOST_SLOWER:
+            field.fail(f"{text!r} goes backwards, or names too many ranks", f"write 64-127: {_MOST_SLOWER:,} at most")
+        for rank in range(int(first), int(last or first) + 1):
+            if rank in found:
+                field.fail(f"rank {rank} has two factors", "name each rank once")
+            found[rank] = field.read(quantities.factor_ppm)
+    return found

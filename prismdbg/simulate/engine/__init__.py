@@ -1,0 +1,1 @@
+"""The simulation: clocks of cohorts of ranks, where they meet, and the timeline that comes of it."""

@@ -1,0 +1,245 @@
+"""A cohort with everything the simulation needs to know about it beforehand: durations, transfers, whom it meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.errors import UsageError
+from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.cluster.transfer import collective_ns, point_to_point_ns
+from prismdbg.simulate.engine.changes import Delay
+from prismdbg.simulate.engine.program import Program, Step, compile_class
+from prismdbg.simulate.engine.topology import Placed, Topology, slowed_ns
+from prismdbg.simulate.graph.channel import Channel, Toward
+from prismdbg.simulate.graph.cohorts import Cohort
+from prismdbg.simulate.graph.entries import COMPUTE_STREAM, MODELLED_NS, Entries, Kind
+from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Ints
+from prismdbg.simulate.graph.shared_channels import Seam
+from prismdbg.simulate.quantities import LONGEST_TRANSFER_NS, MILLION, say_rate, say_time
+
+Amount = int | Ints  # of nanoseconds: the same for all ranks of the cohort, or shaped like it
+MOST_CACHED_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is the same in many communications of a class."""
+
+    place: int  # in the class's channels
+    kind: Kind
+    op: str
+    size_bytes: int
+    duration_ns: int
+    is_async: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One `Asked` as this cohort does it. `alone`: nobody outside the cohort takes part, and it is a collective."""
+
+    seam: Seam
+    place: int
+    kind: Kind
+    transfer_ns: Amount
+    alone: bool
+    eager: bool
+    axis: int | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassPlan:
+    """What all cohorts of a class share. durations_ns: with the cost of overlap. run_kinds: the same for equal runs."""
+
+    entries: Entries
+    program: Program
+    durations_ns: Ints
+    asked: tuple[Asked, ...]
+    call_of: list[int]
+    turns: list[int]
+    ends_on: list[int]
+    run_kinds: Ints
+    kinds: tuple[Ints, ...]  # the durations in a run of each kind
+
+
+@dataclass(slots=True, eq=False)
+class Crew:
+    cohort: Cohort
+    plan: ClassPlan
+    calls: list[Call]
+    compute_ppm: Amount
+    run_ns: list[Any]  # of each run an Amount, None where it is computed when it is needed
+    extra_ns: dict[int, Ints] = field(default_factory=dict)  # by run
+    delayed: list[tuple[int, Ints]] = field(default_factory=list)  # by entry
+
+    def slow_ns(self, run: int) -> Amount:
+        slowed: Amount = _slowed(self.plan.kinds[self.plan.run_kinds[run]], self.compute_ppm)
+        return slowed + self.extra_ns[run] if run in self.extra_ns else slowed
+
+    def computed_ns(self) -> Amount:
+        """On the compute stream, all of it."""
+        plan = self.plan
+        own = plan.program.run_stream == COMPUTE_STREAM
+        counts = np.bincount(plan.run_kinds[own], minlength=len(plan.kinds))
+        total: Amount = 0
+        for kind in np.flatnonzero(counts):
+            total = total + int(counts[kind]) * _slowed(plan.kinds[kind], self.compute_ppm)
+        for run, extra_ns in self.extra_ns.items():
+            total = total + extra_ns if own[run] else total
+        return total
+
+
+def plan_class(entries: Entries, turns: Ints, cluster: ClusterModel) -> ClassPlan:
+    program = compile_class(entries)
+    durations_ns = entries.duration_ns
+    if cluster.compute_overlap_ppm != MILLION:
+        overlapped = _overlapped(entries)
+        durations_ns = np.where(overlapped, durations_ns * cluster.compute_overlap_ppm // MILLION, durations_ns)
+    asked, call_of = _asked(entries, program)
+    run_kinds, kinds = _run_kinds(program, durations_ns)
+    return ClassPlan(
+        entries, program, durations_ns, asked, call_of, turns.tolist(), program.ends_on.tolist(), run_kinds, kinds
+    )
+
+
+def _overlapped(entries: Entries) -> NDArray[np.bool_]:
+    """Computed between the issue of an asynchronous collective and the wait for it."""
+    change = np.zeros(len(entries) + 1, dtype=np.int64)
+    for entry in np.flatnonzero((entries.kind == Kind.COLLECTIVE) & (entries.blocking == 0)):
+        waits = np.flatnonzero((entries.kind == Kind.WAIT) & (entries.target == entry))
+        change[entry] += 1
+        change[waits[0] if len(waits) else -1] -= 1
+    overlapped: NDArray[np.bool_] = (np.cumsum(change)[:-1] > 0) & (entries.kind == Kind.COMPUTE)
+    return overlapped
+
+
+def _asked(entries: Entries, program: Program) -> tuple[tuple[Asked, ...], list[int]]:
+    found: dict[tuple[int, ...], int] = {}
+    call_of = [-1] * len(entries)
+    own_stream = entries.stream == entries.issuer
+    which = np.flatnonzero(entries.communicates)
+    columns = (entries.channel, entries.kind, entries.op, entries.size_bytes, entries.duration_ns)
+    rows = zip(
+        which.tolist(),
+        *(column[which].tolist() for column in columns),
+        ((entries.blocking == 0) & ~own_stream)[which].tolist(),
+        strict=True,
+    )
+    for entry, *row in rows:
+        call_of[entry] = found.setdefault(tuple(row), len(found))
+    asked = (Asked(c, Kind(k), entries.texts[op], size, ns, bool(free)) for c, k, op, size, ns, free in found)
+    return tuple(asked), call_of
+
+
+def _run_kinds(program: Program, durations_ns: Ints) -> tuple[Ints, tuple[Ints, ...]]:
+    found: dict[bytes, int] = {}
+    kinds: list[Ints] = []
+    numbers: list[int] = []
+    flat = durations_ns[program.runs]
+    bounds = [*program.run_starts.tolist(), len(flat)]
+    for start, end in pairwise(bounds):
+        part = flat[start:end]
+        key = part.tobytes()
+        if key not in found:
+            found[key] = len(kinds)
+            kinds.append(part)
+        numbers.append(found[key])
+    return np.array(numbers, dtype=np.int64), tuple(kinds)
+
+
+def _slowed(durations_ns: Ints, ppm: Amount) -> Amount:
+    """Their sum, each with the factor; rounded down one by one."""
+    if isinstance(ppm, int):
+        return int((durations_ns * ppm // MILLION).sum())
+    return sum((int(ns) * ppm // MILLION for ns in durations_ns), np.zeros(1, dtype=np.int64))
+
+
+def assemble(
+    graph: JobGraph,
+    cohort: Cohort,
+    plan: ClassPlan,
+    topology: Topology,
+    placed: dict[Channel, Placed],
+    compute_ppm: Ints,
+    delays: list[Delay],
+) -> Crew:
+    """`compute_ppm`: in layout."""
+    calls = [_call(graph, cohort, ask, topology, placed) for ask in plan.asked]
+    ppm = amount(cohort.cut(compute_ppm))
+    crew = Crew(cohort, plan, calls, ppm, [])
+    for delay in delays:
+        entry = int(plan.program.runs[0]) if delay.entry is None else delay.entry
+        run = plan.program.run_of(entry)
+        extra_ns = cohort.cut(np.where(topology.ranks == delay.rank, delay.delay_ns, 0))
+        crew.delayed.append((entry, extra_ns))
+        crew.extra_ns[run] = crew.extra_ns.get(run, np.zeros(1, dtype=np.int64)) + extra_ns
+    size = 1 if isinstance(ppm, int) else ppm.size
+    if len(plan.kinds) * size * 8 <= MOST_CACHED_BYTES:
+        kinds = [_slowed(durations, ppm) for durations in plan.kinds]
+        crew.run_ns = [kinds[kind] for kind in plan.run_kinds.tolist()]
+    else:
+        crew.run_ns = [None] * len(plan.run_kinds)
+    for run in crew.extra_ns:
+        crew.run_ns[run] = crew.slow_ns(run)
+    return crew
+
+
+def amount(array: Ints) -> Amount:
+    return int(array.item()) if array.size == 1 else array
+
+
+def _call(graph: JobGraph, cohort: Cohort, ask: Asked, topology: Topology, placed: dict[Channel, Placed]) -> Call:
+    seam = graph.stitching.seams[cohort.number][ask.place, ask.kind]
+    if seam.channel not in placed:
+        placed[seam.channel] = topology.place(seam.channel, graph.stitching.users[seam.channel])
+    where = placed[seam.channel]
+    which = where.which
+    if ask.kind == Kind.RECV and isinstance(seam.channel, Toward):  # placed by sender
+        which = np.roll(which, seam.channel.offset, seam.axes[0])
+    times = np.array([_bounded_ns(topology.cluster, ask, where, i) for i in range(len(where.geometries))])
+    is_collective = ask.kind == Kind.COLLECTIVE
+    return Call(
+        seam=seam,
+        place=ask.place,
+        kind=ask.kind,
+        transfer_ns=amount(times[cohort.cut(which)]),
+        alone=is_collective and seam.parties == (cohort.number,),
+        eager=not is_collective and 0 < topology.cluster.eager_bytes >= ask.size_bytes,
+        axis=seam.axes[0] if len(seam.axes) == 1 else seam.axes,
+    )
+
+
+def _bounded_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:
+    """So that the sum of all stays within 64 bits."""
+    time_ns = _transfer_ns(cluster, ask, where, number)
+    if time_ns > LONGEST_TRANSFER_NS and ask.duration_ns == MODELLED_NS:
+        tier = cluster.tiers[where.geometries[number].tier]
+        raise UsageError(
+            f"{ask.op or 'a message'} of {ask.size_bytes:,} bytes over {tier.name} would take {time_ns // 10**9:,} s",
+            hint=f"are its latency of {say_time(tier.latency_ns)} and its bandwidth of {say_rate(tier.rate)} right?",
+        )
+    return time_ns
+
+
+def _transfer_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:
+    geometry, slower_ppm = where.geometries[number], where.slower_ppm[number]
+    if ask.duration_ns != MODELLED_NS:
+        return slowed_ns(ask.duration_ns, slower_ppm)
+    overlap_ppm = cluster.transfer_overlap_ppm if ask.is_async else MILLION
+    if ask.kind == Kind.COLLECTIVE:
+        return slowed_ns(collective_ns(cluster, ask.op, ask.size_bytes, geometry), slower_ppm, overlap_ppm)
+    modelled = point_to_point_ns(cluster, ask.size_bytes, geometry.tier, geometry.sharing)
+    return slowed_ns(modelled, slower_ppm, overlap_ppm)
+
+
+def here_alone(crew: Crew) -> dict[int, int]:
+    """How often each call is made by the compute stream itself, within the cohort."""
+    steps, numbers = crew.plan.program.steps[COMPUTE_STREAM], crew.plan.program.numbers[COMPUTE_STREAM]
+    made = np.array(crew.plan.call_of, dtype=np.int64)[np.array(numbers)[np.array(steps) == Step.HERE]] if steps else []
+    counts = np.bincount(made, minlength=len(crew.calls)) if len(made) else np.zeros(len(crew.calls), dtype=np.int64)
+    return {call: int(n) for call, n in enumerate(counts) if n and crew.calls[call].alone}

@@ -1,0 +1,1 @@
+"""What a simulation found, for people, and what it is worth."""

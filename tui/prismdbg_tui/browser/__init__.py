@@ -1,0 +1,1 @@
+"""The same screen in a browser."""

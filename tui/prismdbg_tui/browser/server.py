@@ -1,0 +1,94 @@
+"""The same screen in a browser of this machine: textual-serve, bound to the loopback, behind a key of its own.
+
+A page elsewhere, or another user of the machine, must not reach a debugger: without the key, or from another origin,
+nothing is answered.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from copy import copy
+from typing import TextIO
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from textual_serve.server import Server
+
+from prismdbg.errors import FacilityError
+
+HOST = "127.0.0.1"
+KEY = "key"
+# No shell stays between the server and the screen, and the screen's driver ends with the server.
+_DRIVER = ("exec", "env", "TEXTUAL_DRIVER=prismdbg_tui.browser.driver:EndingWebDriver")
+_PRISMDBG = (*_DRIVER, sys.executable, "-c", "from prismdbg.cli.main import main; main()")
+_RANK = "/{command:open|debug}/{rank:[0-9]{1,8}}"
+_SOCKET = "/ws"
+
+
+def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> int:
+    """Until interrupted; each visit runs `prismdbg` with `arguments` anew. `run`: whose ranks have pages of their own,
+    to which the screen of all ranks leads."""
+    server = GuardedServer([*_PRISMDBG, *arguments], port, secrets.token_urlsafe(16), run)
+    print(f"prismdbg: {server.address}   (ctrl+c ends it)", file=talk, flush=True)
+    try:
+        server.serve()
+    except OSError as error:
+        raise FacilityError(f"port {port} cannot be used: {error.strerror}", hint="choose another: --port") from error
+    return 0
+
+
+class GuardedServer(Server):
+    def __init__(self, command: Sequence[str], port: int, key: str, run: str = "") -> None:
+        super().__init__(shlex.join(command), host=HOST, port=port, title="prismdbg")
+        self._key = key
+        self._run = run
+
+    @property
+    def address(self) -> str:
+        """With the key; the browser keeps it in a cookie."""
+        return f"{self.public_url}/?{KEY}={self._key}"
+
+    def initialize_logging(self) -> None:
+        """The address was said already."""
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Nor is a logo needed."""
+
+    async def _make_app(self) -> web.Application:
+        app: web.Application = await super()._make_app()
+        app.middlewares.append(self._guard)
+        if self._run:
+            app.add_routes([web.get(_RANK, self._rank_index), web.get(_RANK + _SOCKET, self._rank_socket)])
+        return app
+
+    async def _rank_index(self, request: web.Request) -> web.StreamResponse:
+        """The page of all ranks, with another connection."""
+        page = await self.handle_index(request)
+        assert isinstance(page, web.Response)
+        own = urlsplit(self.public_url).netloc
+        page.text = (page.text or "").replace(f"//{own}{_SOCKET}", f"//{own}{request.path}{_SOCKET}")
+        return page
+
+    async def _rank_socket(self, request: web.Request) -> web.StreamResponse:
+        chosen = request.match_info
+        server = copy(self)
+        server.command = shlex.join([*_PRISMDBG, chosen["command"], self._run, "--rank", chosen["rank"]])
+        return await server.handle_websocket(request)
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        own = urlsplit(self.public_url).netloc
+        origin = request.headers.get("Origin")
+        if request.host != own or (origin is not None and urlsplit(origin).netloc != own):
+            raise web.HTTPForbidden(text="prismdbg answers at its own address alone")
+        given = request.query.get(KEY) or request.cookies.get(KEY, "")
+        if not secrets.compare_digest(given.encode(), self._key.encode()):
+            raise web.HTTPForbidden(text="the key is missing: use the address that prismdbg printed")
+        response = await handler(request)
+        if KEY in request.query and not response.prepared:
+            response.set_cookie(KEY, self._key, httponly=True, samesite="Strict")
+        return response

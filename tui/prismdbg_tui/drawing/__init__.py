@@ -1,0 +1,1 @@
+"""What all panes are drawn with: colours, numbers, values, pictures."""

@@ -1,0 +1,56 @@
+"""Which columns the table of collectives has at a width, and how wide each is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from prismdbg_tui.drawing import figures
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    title: str
+    width: int
+    right: bool = False
+
+
+_MOMENT = Column("moment", "moment", 8)
+_OP = Column("op", "op", 16)
+_GROUP = Column("group", "group", 6)
+_SEQ = Column("seq", "seq", 6, right=True)
+_BYTES = Column("bytes", "bytes", 9, right=True)
+_WAITED = Column("waited", "waited", 8, right=True)
+_BAR = Column("bar", "", 1)
+_VERDICT = Column("verdict", "verdict", 13)
+_SOURCE = Column("source", "source", 14)
+
+# what goes first where there is no room
+_LEAST = (_SEQ, _SOURCE, _BAR, _GROUP, _BYTES)
+_WIDENED = (("op", 10), ("moment", 6), ("source", 12), ("group", 6), ("verdict", 4))
+
+
+@lru_cache(maxsize=512)
+def columns_for(width: int) -> list[Column]:
+    columns = [_MOMENT, _OP, _GROUP, _SEQ, _BYTES, _WAITED, _BAR, _VERDICT, _SOURCE]
+    for dropped in _LEAST:
+        if _width(columns) <= width:
+            break
+        columns.remove(dropped)
+    left = width - _width(columns)
+    for name, most in _WIDENED:
+        for place, column in enumerate(columns):
+            if column.name == name and left > 0:
+                columns[place] = replace(column, width=column.width + min(left, most))
+                left -= min(left, most)
+    return columns
+
+
+def _width(columns: list[Column]) -> int:
+    return 1 + sum(column.width + 1 for column in columns)
+
+
+def fitted(text: str, column: Column) -> str:
+    text = figures.cut(figures.clean(text).replace("\n", " "), column.width)
+    return text.rjust(column.width) if column.right else text.ljust(column.width)

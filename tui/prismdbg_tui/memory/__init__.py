@@ -1,0 +1,1 @@
+"""The memory pane: the curve, and what is alive as areas."""

@@ -1,0 +1,201 @@
+"""Reads a memory trace, away from the screen's thread: the curve, what is alive at a moment, what changed since one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prismdbg.capsule.memory_format import HEADER
+from prismdbg.errors import PrismError
+from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
+from prismdbg.session.frames import own_frame
+from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
+
+if TYPE_CHECKING:  # most capsules have no trace
+    from prismdbg.memory.grouping import Entry
+    from prismdbg.memory.live import Live
+    from prismdbg.memory.trace import MemoryTrace
+
+POINTS = 800
+MOST_NODES = 200
+MOST_CHILDREN = 50
+NO_TRACE = (
+    "No memory trace here.\n\n"
+    "While the rank stands, type  memory  at the console: it is run once more from the capsule's beginning to here, "
+    "with each operator, allocation and free traced.  trace on  traces from here on.\n\n"
+    "From the start of a job:  prismdbg record --memory ..."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRequest:
+    """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since."""
+
+    folder: Path | None
+    at: Moment | None
+    look: Moment | None
+    since: Moment | None
+    by: GroupBy
+
+
+class MemoryLooker:
+    """One trace at a time, opened again when it has grown."""
+
+    def __init__(self) -> None:
+        self._trace: MemoryTrace | None = None
+        self._opened: tuple[Path, tuple[bytes, ...]] | None = None
+
+    def look(self, request: MemoryRequest) -> MemoryView:
+        if request.folder is None:
+            return MemoryView(note=NO_TRACE)
+        try:
+            return self._view(self._open(request.folder), request)
+        except PrismError as error:
+            return MemoryView(note=f"{error}\n{error.hint}")
+
+    def _open(self, folder: Path) -> MemoryTrace:
+        from prismdbg.memory.trace import open_trace
+
+        written = _heads(folder)
+        if self._trace is None or self._opened != (folder, written):
+            self._trace, self._opened = open_trace(folder), (folder, written)
+        return self._trace
+
+    def _view(self, trace: MemoryTrace, request: MemoryRequest) -> MemoryView:
+        from prismdbg.memory.difference import diff
+        from prismdbg.memory.live import live_at
+        from prismdbg.memory.peak import peak
+
+        highest = peak(trace)
+        if highest is None:
+            return MemoryView(note="The trace is empty: nothing was allocated since it began.")
+        at = request.at
+        if at is not None and request.look is None:  # an exception lies behind the collective that it is told with
+            at = max(at, trace.end)
+        view = MemoryView(
+            at=at,
+            by=request.by,
+            curve=_curve(trace, request, highest.moment),
+            peak_bytes=highest.size_bytes,
+            peak_moment=highest.moment,
+            peak_text=_origin(trace, highest.row) if highest.allocation is not None else "",
+            is_least=not trace.is_whole,
+            uncounted_bytes=trace.uncounted_bytes,
+        )
+        if request.since is not None and request.at is not None and request.since != request.at:
+            first, last = sorted((request.since, request.at))
+            here = request.look or _behind(trace.end)
+            found = diff(trace, *sorted((request.since, here)))
+            made, gone = _nodes(found.made, request.by), map(_negative, _nodes(found.gone, request.by))
+            nodes = _largest((*made, *gone))
+            return replace(view, since=first, at=last, growth_bytes=found.growth_bytes, nodes=nodes)
+        live = live_at(trace, request.look)
+        return replace(
+            view,
+            program_bytes=live.program_bytes,
+            backend_bytes=live.backend_bytes,
+            before_bytes=live.before_bytes,
+            nodes=_largest(_nodes(live, request.by)),
+        )
+
+
+def _behind(moment: Moment) -> Moment:
+    return Moment(moment.step, moment.collective, moment.op + 1)
+
+
+def _heads(folder: Path) -> tuple[bytes, ...]:
+    """Of its segments, which have their whole length from the begin: how many records are there stands in their
+    heads."""
+    heads = []
+    for path in sorted(folder.glob("memory.*.seg")):
+        with path.open("rb") as file:
+            heads.append(file.read(HEADER.size))
+    return tuple(heads)
+
+
+def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
+    return tuple(sorted(nodes, key=lambda node: -abs(node.size_bytes))[:MOST_NODES])
+
+
+def _negative(node: MemoryNode) -> MemoryNode:
+    return replace(node, size_bytes=-node.size_bytes, children=tuple(map(_negative, node.children)))
+
+
+def _curve(trace: MemoryTrace, request: MemoryRequest, peak: Moment) -> CurveView:
+    """A point stands for many records: the highest has the moment of its own highest one."""
+    from prismdbg.memory.curve import curve
+
+    found = curve(trace, points=POINTS)
+    moments = [found.moment(point) for point in range(len(found))]
+    moments[found.peak_point] = peak
+    return CurveView(
+        low_bytes=tuple(found.low_bytes.tolist()),
+        high_bytes=tuple(found.high_bytes.tolist()),
+        steps=found.step_points,
+        moments=tuple(moments),
+        peak=found.peak_point,
+        here=len(found) - 1 if request.look is None else found.point_at(request.look),
+        mark=None if request.since is None else found.point_at(request.since),
+    )
+
+
+def _nodes(live: Live, by: GroupBy) -> list[MemoryNode]:
+    """Two levels: what one groups by, and in it the lines of the program that made the blocks, by operator."""
+    from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped
+
+    return [
+        MemoryNode(
+            label=_label(entry),
+            size_bytes=entry.size_bytes,
+            blocks=entry.blocks,
+            children=() if entry.label in (BEFORE, BACKEND) else _places(live.trace, entry.rows.tolist(), by),
+            quiet=entry.label in (BEFORE, BACKEND),
+        )
+        for entry in grouped(live, By(by.value))
+    ]
+
+
+def _label(entry: Entry) -> str:
+    """A stack by its own line and those that led there: what a step leaks may come from a line that is gone through
+    twice."""
+    from prismdbg.memory.grouping import stack_label
+
+    return stack_label(entry.frames, whole_path=False) if entry.frames else entry.label
+
+
+def _places(trace: MemoryTrace, rows: Sequence[int], by: GroupBy) -> tuple[MemoryNode, ...]:
+    """The blocks of one group by operator and line; of a stack the line is known. Sites are few, blocks are many."""
+    sites: dict[int, list[int]] = {}
+    for row in rows:
+        entry = sites.setdefault(int(trace.site[row]), [0, 0, row])
+        entry[0] += int(trace.size_bytes[row])
+        entry[1] += 1
+    found: dict[str, tuple[int, int]] = {}
+    for size, count, row in sites.values():
+        label = _op(trace, row) if by is GroupBy.STACK else _origin(trace, row)
+        known = found.get(label, (0, 0))
+        found[label] = known[0] + size, known[1] + count
+    nodes = [MemoryNode(label=label, size_bytes=size, blocks=count) for label, (size, count) in found.items()]
+    return tuple(sorted(nodes, key=lambda node: -node.size_bytes)[:MOST_CHILDREN])
+
+
+def _op(trace: MemoryTrace, row: int) -> str:
+    """`aten::mm in layers.0`."""
+    site = trace.site_at(int(trace.site[row]))
+    return f"{site.op or site.outer_op or 'an allocation'}{f' in {site.module}' if site.module else ''}"
+
+
+def _origin(trace: MemoryTrace, row: int) -> str:
+    """`aten::mm at model.py:61 in forward`."""
+    site = trace.site_at(int(trace.site[row]))
+    return f"{site.op or site.outer_op or 'an allocation'}{_line(site.frames)}"
+
+
+def _line(frames: tuple[Frame, ...]) -> str:
+    if not frames:
+        return ""
+    frame = frames[own_frame(frames)]
+    return f" at {frame.filename.rsplit('/', 1)[-1]}:{frame.line} in {frame.name}"

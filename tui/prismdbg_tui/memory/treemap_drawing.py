@@ -1,0 +1,117 @@
+"""Memory as areas: groups of blocks as boxes, in each the lines that made them. Text with colours; knows no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.style import Style
+from rich.text import Text
+
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import faded, readable
+from prismdbg_tui.memory.squares import Box, squares
+from prismdbg_tui.memory.view import MemoryNode
+
+_INSIDE = (16, 4)  # cells from which on a box shows what it is made of
+_STEPS = (0.0, 0.18, 0.36)  # neighbours are told apart
+_CHILD = 0.3
+CHOSEN = "▶ "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapInk:
+    """`more`, `less`: in a difference, what came and what went. chosen: of the area under the cursor."""
+
+    background: str
+    block: str
+    quiet: str
+    more: str
+    less: str
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A group, or a part of one, and where it is drawn."""
+
+    node: MemoryNode
+    box: Box
+
+
+def draw_map(
+    nodes: Sequence[MemoryNode],
+    width: int,
+    height: int,
+    ink: MapInk,
+    *,
+    signed: bool,
+    chosen: MemoryNode | None = None,
+) -> Text:
+    """`height` lines. Each box has its label in its first line and ends with a gap, so that it is a box in any colours,
+    also without; the chosen one has a sign before its label."""
+    cells = [[(" ", Style())] * width for _ in range(height)]
+    for number, placed in enumerate(placed_groups(nodes, width, height)):
+        is_chosen = placed.node is chosen
+        color = ink.chosen if is_chosen else _color(placed.node, ink, number, signed=signed)
+        _fill(cells, placed, color, signed=signed, sign=CHOSEN if is_chosen else "")
+        for place, part in enumerate(placed_parts(placed)):
+            shade = faded(color, ink.background, _CHILD + _STEPS[place % len(_STEPS)] / 2)
+            _fill(cells, part, shade, signed=signed)
+    lines = []
+    for row in cells:
+        line = Text(no_wrap=True, overflow="crop")
+        for character, style in row:
+            line.append(character, style)
+        lines.append(line)
+    return Text("\n").join(lines)
+
+
+def placed_groups(nodes: Sequence[MemoryNode], width: int, height: int) -> list[Placed]:
+    """Those that can be seen."""
+    largest = sorted(nodes, key=lambda node: -abs(node.size_bytes))
+    boxes = squares([abs(node.size_bytes) for node in largest], width, height)
+    return [Placed(node, box) for node, box in zip(largest, boxes, strict=True) if not box.is_empty]
+
+
+def placed_parts(group: Placed) -> list[Placed]:
+    """Below the group's own line, where there is room."""
+    box, parts = group.box, group.node.children
+    if box.width < _INSIDE[0] or box.height < _INSIDE[1] or len(parts) < 2:
+        return []
+    inside = placed_groups(parts, box.width - 2, box.height - 2)
+    return [
+        Placed(part.node, Box(part.box.x + box.x + 1, part.box.y + box.y + 1, part.box.width, part.box.height))
+        for part in inside
+    ]
+
+
+def node_at(nodes: Sequence[MemoryNode], width: int, height: int, x: int, y: int) -> MemoryNode | None:
+    """What is drawn there, the innermost."""
+    for group in placed_groups(nodes, width, height):
+        for placed in (*placed_parts(group), group):
+            if placed.box.covers(x, y):
+                return placed.node
+    return None
+
+
+def label_of(node: MemoryNode, *, signed: bool) -> str:
+    sign = ("+" if node.size_bytes >= 0 else "-") if signed else ""
+    return f"{sign}{figures.size(abs(node.size_bytes))} {figures.clean(node.label)}"
+
+
+def _color(node: MemoryNode, ink: MapInk, number: int, *, signed: bool) -> str:
+    plain = ink.quiet if node.quiet else ink.block
+    chosen = (ink.more if node.size_bytes >= 0 else ink.less) if signed else plain
+    return faded(chosen, ink.background, _STEPS[number % len(_STEPS)])
+
+
+def _fill(cells: list[list[tuple[str, Style]]], placed: Placed, color: str, *, signed: bool, sign: str = "") -> None:
+    """All but the last column and line, where there are more."""
+    box = placed.box
+    wide, high = max(box.width - 1, 1), max(box.height - 1, 1)
+    label = figures.cut(sign + label_of(placed.node, signed=signed), wide).ljust(wide)
+    style = Style(color=readable(color), bgcolor=color)
+    for row in range(high):
+        shown = label if row == 0 else " " * wide
+        cells[box.y + row][box.x : box.x + wide] = [(character, style) for character in shown]

@@ -1,0 +1,246 @@
+"""What each action does. The names of the methods are those of `actions`; those of the session go to the rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prismdbg.errors import UsageError
+from prismdbg_tui.memory.treemap_walk import Side
+from prismdbg_tui.screens.help import Help
+from prismdbg_tui.session.actions import BY_NAME, unavailable
+from prismdbg_tui.session.arrangement import behind, panes
+from prismdbg_tui.session.messages import Asked, Purpose
+from prismdbg_tui.session.stop_rows import stop_at
+from prismdbg_tui.session.views import Phase
+
+if TYPE_CHECKING:
+    from prismdbg_tui.session.app import PrismApp
+    from prismdbg_tui.session.cursor import Sight
+    from prismdbg_tui.widgets.treemap import Treemap
+
+_NEXT_ZOOM = 0.5
+_PAN = 0.25
+
+
+class Deeds:
+    def __init__(self, app: PrismApp) -> None:
+        self._app = app
+
+    def do(self, name: str) -> None:
+        """Says why where it cannot be done."""
+        action, app = BY_NAME[name], self._app
+        try:
+            if reason := unavailable(action, live=app.live is not None):
+                app.refuse(reason)
+            elif hasattr(self, name):
+                getattr(self, name)()
+            else:
+                app.type_line(action.verb)
+        except UsageError as error:
+            app.refuse(str(error))
+
+    @property
+    def _sight(self) -> Sight:
+        if self._app.sight is None or not len(self._app.sight.recording):
+            raise UsageError("nothing was recorded here, or it is not read yet")
+        return self._app.sight
+
+    def until(self) -> None:
+        """Stops on the way are kept to; back, there is only the place itself."""
+        sight = self._sight
+        ahead = sight.here is None or sight.cursor > sight.here
+        self._app.type_line(f"{'until' if ahead else 'goto'} {sight.moment}")
+
+    def pause(self) -> None:
+        self._app.interrupt()
+
+    def restart(self) -> None:
+        """Where the rank is gone the cursor may be anywhere: then it is the latest image of all."""
+        images = self._app.state.checkpoints
+        if self._app.state.phase is not Phase.LOST:
+            moment = self._sight.moment
+            images = tuple(image for image in images if image.moment <= moment)
+        number = max((image.moment, image.number) for image in images)[1] if images else 0
+        self._app.type_line(f"restart {number}")
+
+    def memory(self) -> None:
+        self._app.layout.choose("memory")
+        self._app.type_line("memory")
+
+    def up(self) -> None:
+        self._app.glance.choose_frame(by=1)
+
+    def down(self) -> None:
+        self._app.glance.choose_frame(by=-1)
+
+    def here(self) -> None:
+        if (here := self._sight.here) is None:
+            raise UsageError("no rank stands here")
+        self._app.steering.move(here)
+
+    def earlier(self) -> None:
+        self._app.panes.collectives.action_move(-1)
+
+    def later(self) -> None:
+        self._app.panes.collectives.action_move(1)
+
+    def first(self) -> None:
+        self._app.panes.collectives.go_to_line(0)
+
+    def last(self) -> None:
+        self._app.panes.collectives.go_to_line(self._app.panes.collectives.count - 1)
+
+    def search(self) -> None:
+        self._app.panes.prompt.ask(Purpose.SEARCH)
+
+    def filter(self) -> None:
+        self._app.panes.prompt.ask(Purpose.FILTER, self._app.steering.filtered_by)
+
+    def previous_hit(self) -> None:
+        self._hit(-1)
+
+    def next_hit(self) -> None:
+        self._hit(1)
+
+    def _hit(self, direction: int) -> None:
+        if not len(self._sight.hits):
+            raise UsageError(f"nothing was found: {self._app.keys_shown['search']} searches")
+        self._app.steering.move(self._sight.next_hit(direction))
+
+    def lane_before(self) -> None:
+        self._app.steering.choose_lane(-1)
+
+    def lane_after(self) -> None:
+        self._app.steering.choose_lane(1)
+
+    def lanes(self) -> None:
+        self._app.steering.change_lanes()
+        self._app.layout.apply()
+
+    def zoom_in(self) -> None:
+        self._app.panes.timeline.zoom(_NEXT_ZOOM)
+
+    def zoom_out(self) -> None:
+        self._app.panes.timeline.zoom(1 / _NEXT_ZOOM)
+
+    def zoom_all(self) -> None:
+        self._app.panes.timeline.zoom(0)
+
+    def pan_left(self) -> None:
+        self._app.panes.timeline.pan(-_PAN)
+
+    def pan_right(self) -> None:
+        self._app.panes.timeline.pan(_PAN)
+
+    def axis(self) -> None:
+        self._app.panes.timeline.change_axis()
+
+    def memory_by(self) -> None:
+        self._app.glance.memory.change_grouping()
+
+    def memory_mark(self) -> None:
+        self._app.glance.memory.change_mark(self._sight.moment)
+
+    def memory_step(self) -> None:
+        self._app.glance.memory.mark_a_step_before(self._sight.moment)
+
+    def memory_shape(self) -> None:
+        self._app.panes.memory.change_shape()
+
+    @property
+    def _areas(self) -> Treemap:
+        if not self._app.panes.memory.map.display:
+            raise UsageError(f"memory is not shown as areas: {self._app.keys_shown['memory_shape']} does so")
+        return self._app.panes.memory.map
+
+    def area_left(self) -> None:
+        self._areas.walk(Side.LEFT)
+
+    def area_right(self) -> None:
+        self._areas.walk(Side.RIGHT)
+
+    def area_up(self) -> None:
+        self._areas.walk(Side.ABOVE)
+
+    def area_down(self) -> None:
+        self._areas.walk(Side.BELOW)
+
+    def area_open(self) -> None:
+        self._areas.go_in()
+
+    def area_close(self) -> None:
+        self._areas.go_out()
+
+    def breakpoint(self) -> None:
+        """Set, or taken away where one is."""
+        sight = self._sight
+        known = stop_at(sight.recording, self._app.state.stops, sight.cursor)
+        self._app.type_line(f"break {sight.moment}" if known is None else f"delete {known.number}")
+
+    def condition(self) -> None:
+        sight = self._sight
+        known = stop_at(sight.recording, self._app.state.stops, sight.cursor)
+        self._app.condition_of = known.number if known is not None else None
+        self._app.panes.prompt.ask(Purpose.CONDITION)
+
+    def asked(self, message: Asked) -> None:
+        """What was typed into the prompt."""
+        match message.purpose:
+            case Purpose.WATCH if message.text:
+                self._app.type_line(f"watch {message.text}")
+            case Purpose.CONDITION:
+                self._set_condition(message.text)
+            case Purpose.FILTER:
+                self._app.steering.filtered_by = message.text
+                self._app.glance.find(message.text, keeps=True)
+            case Purpose.SEARCH:
+                self._app.glance.find(message.text, keeps=False)
+
+    def _set_condition(self, text: str) -> None:
+        """Of the breakpoint here; else of one on every such collective."""
+        sight = self._sight
+        if self._app.condition_of is not None:
+            self._app.type_line(f"condition {self._app.condition_of} {text}".rstrip())
+        else:
+            what = f"break {sight.recording.label(sight.cursor)} on {sight.recording.group(sight.cursor).title}"
+            self._app.type_line(f"{what} if {text}" if text else what)
+
+    def watch(self) -> None:
+        self._app.panes.prompt.ask(Purpose.WATCH)
+
+    def command(self) -> None:
+        self._app.layout.begin_command()
+
+    def pane_after(self) -> None:
+        self._pane(1)
+
+    def pane_before(self) -> None:
+        self._pane(-1)
+
+    def _pane(self, by: int) -> None:
+        every = panes(live=self._app.live is not None)
+        at = every.index(self._app.layout.pane)
+        self._app.layout.choose(every[(at + by) % len(every)])
+
+    def swap(self) -> None:
+        chosen = self._app.layout.pane
+        self._app.layout.choose(behind(chosen) or behind("collectives"))
+
+    def maximise(self) -> None:
+        self._app.layout.maximise()
+
+    def copy_moment(self) -> None:
+        moment = str(self._sight.moment)
+        self._app.copy_to_clipboard(moment)
+        self._app.notify(f"{moment} is in the terminal's clipboard", timeout=2)
+
+    def theme(self) -> None:
+        names = sorted(self._app.available_themes)
+        self._app.theme = names[(names.index(self._app.theme) + 1) % len(names)]
+        self._app.notify(self._app.theme, timeout=1.5)
+
+    def help(self) -> None:
+        self._app.push_screen(Help(self._app.keys_shown, live=self._app.live is not None))
+
+    def leave(self) -> None:
+        self._app.leave()

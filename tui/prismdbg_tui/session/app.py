@@ -1,0 +1,312 @@
+"""The application: holds the parts, hands each message to the one it concerns. Decides nothing about a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.model.moment import Moment
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.picture import picture
+from prismdbg_tui.drawing.themes import THEMES
+from prismdbg_tui.session import actions, answers, keymap, messages
+from prismdbg_tui.session.action_handlers import Deeds
+from prismdbg_tui.session.arrangement import PANES
+from prismdbg_tui.session.conversation import moment_of
+from prismdbg_tui.session.cursor import Sight
+from prismdbg_tui.session.cursor_views import Glance
+from prismdbg_tui.session.facts import facts
+from prismdbg_tui.session.layout import Layout
+from prismdbg_tui.session.live import Live
+from prismdbg_tui.session.navigation import Steering
+from prismdbg_tui.session.palette import Actions
+from prismdbg_tui.session.panes import Panes
+from prismdbg_tui.session.reader import Looker
+from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.timeline.recording import Recording
+from prismdbg_tui.widgets.key_bar import KeyBar
+
+BUSY = (Phase.STARTING, Phase.RUNNING)
+
+
+class PrismApp(App[int]):
+    """Over one capsule; with a rank to run (`live`), or over its record alone. `at`: where to look first, else the
+    incident. above: there is a screen that escape leads back to, once nothing else is to be left."""
+
+    CSS_PATH = Path(__file__).parents[1] / "styles.tcss"
+    TITLE = "prismdbg"
+    COMMANDS = App.COMMANDS | {Actions}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *actions.bindings(),
+        Binding("escape", "escape", show=False),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        capsule: Capsule,
+        name: str,
+        *,
+        live: Live | None = None,
+        keys: Mapping[str, str] | None = None,
+        at: Moment | None = None,
+        above: bool = False,
+    ) -> None:
+        super().__init__()
+        self.capsule = capsule
+        self.live = live
+        self._above = above
+        self.keys_shown = keymap.in_force(keys or {})
+        self.set_keymap(dict(keys or {}))
+        self.state = State()
+        self.condition_of: int | None = None
+        self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
+        self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None)
+        self.layout = Layout(self, self.panes)
+        self.glance = Glance(self, self.panes, Looker(capsule))
+        self.steering = Steering(self, self.panes, self.glance)
+        self._deeds = Deeds(self)
+
+    def compose(self) -> ComposeResult:
+        yield from self.panes.compose()
+
+    def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = THEMES[0].name
+        self.layout.apply()
+        for line in facts(self.capsule.manifest):
+            self.panes.console.say(line, "event")
+        if self._above:
+            self.panes.console.say(f"esc, from the table, or {self.keys_shown['leave']}: back to all ranks", "event")
+        self.panes.collectives.focus()
+        self.glance.read()
+        if self.live is not None:
+            self.live.start(self.post_message)
+
+    @property
+    def sight(self) -> Sight | None:
+        return self.steering.sight
+
+    @property
+    def recording(self) -> Recording | None:
+        return self.sight.recording if self.sight is not None else None
+
+    @property
+    def cursor(self) -> int:
+        return self.sight.cursor if self.sight is not None else 0
+
+    @property
+    def here(self) -> int | None:
+        """The rank's row."""
+        return self.sight.here if self.sight is not None else None
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """Also what the palette's "Save screenshot" writes."""
+        screens, (width, height) = self._background_screens, self.size
+        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
+        return picture(shown or "", width, height, title or self.title, color(self, "background"))
+
+    def deliver_screenshot(
+        self, filename: str | None = None, path: str | None = None, time_format: str | None = None
+    ) -> str | None:
+        """Into the working directory, or to the browser; what goes wrong is said. The toolkit looks for a folder of
+        downloads, which a server has not."""
+        if self.is_web:
+            return super().deliver_screenshot(filename, path, time_format)
+        target = Path(path or ".") / (filename or f"prismdbg-{datetime.now():%Y%m%d-%H%M%S}.svg")
+        try:
+            target.write_text(self.export_screenshot(), "utf-8")
+        except OSError as error:
+            self.refuse(f"the screenshot cannot be written: {error}")
+            return None
+        self.notify(_plain(f"saved {target.absolute()}"), timeout=6)
+        return None
+
+    # what workers tell
+
+    def on_recording_read(self, message: messages.RecordingRead) -> None:
+        self.steering.begin(message.recording, self._wanted)
+        self.layout.apply()
+        if (damage := message.recording.columns.damage) is not None:
+            self.notify(str(damage), title="the log ends early", severity="warning")
+        for line in message.recording.whereabouts:
+            self.panes.console.say(line, "event")
+        self.steering.show_state(self.state, follow=True)
+
+    def on_failed(self, message: messages.Failed) -> None:
+        text = f"{message.text}\n{message.hint}".rstrip()
+        self.notify(_plain(text), severity="error", timeout=12)
+        self.panes.console.say(text, "error")
+
+    def on_rows_found(self, message: messages.RowsFound) -> None:
+        self.steering.found(message)
+
+    def on_recorded_looked(self, message: messages.RecordedLooked) -> None:
+        self.glance.looked(message)
+
+    def on_memory_looked(self, message: messages.MemoryLooked) -> None:
+        self.panes.memory.show(message.view)
+
+    def on_state_changed(self, message: messages.StateChanged) -> None:
+        before, self.state = self.state, message.state
+        self.panes.header.show(self.state)
+        if self.state.phase is Phase.LOST and before.phase is not Phase.LOST:
+            self._tell_of_loss()
+        arrived = self.state.phase in (Phase.STOPPED, Phase.FINISHED) and self.state.moment != before.moment
+        self.steering.show_state(self.state, follow=arrived or before.phase is not self.state.phase)
+
+    def on_said(self, message: messages.Said) -> None:
+        self.panes.console.say(message.text, message.kind)
+
+    def on_output_grew(self, message: messages.OutputGrew) -> None:
+        self.panes.output.add(message.data, message.start_bytes)
+
+    def on_output_cut(self, message: messages.OutputCut) -> None:
+        self.panes.output.cut(message.length_bytes)
+
+    # what widgets tell
+
+    def on_cursor_moved(self, message: messages.CursorMoved) -> None:
+        self.steering.move(message.row)
+
+    def on_moment_chosen(self, message: messages.MomentChosen) -> None:
+        self.steering.go_to(message.moment)
+
+    def on_frame_chosen(self, message: messages.FrameChosen) -> None:
+        self.glance.choose_frame(by=message.frame - self.glance.frame)
+
+    def on_pane_chosen(self, message: messages.PaneChosen) -> None:
+        self.layout.choose(message.pane)
+
+    def on_line_typed(self, message: messages.LineTyped) -> None:
+        """Where nothing runs a moment moves the cursor; a rank goes there itself."""
+        if self.live is None and (moment := moment_of(message.text)):
+            self.panes.console.say(f"cursor to {moment}", "asked")
+            self.steering.go_to(moment)
+        else:
+            self.type_line(message.text)
+
+    def on_asked(self, message: messages.Asked) -> None:
+        self.panes.collectives.focus()
+        self._deeds.asked(message)
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        self.act(message.action_name)
+
+    def on_prompt_left(self) -> None:
+        self.panes.collectives.focus()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        for widget in event.widget.ancestors_with_self:
+            if widget.id in PANES:
+                self.layout.focused(widget.id)
+
+    def watch_theme(self, _name: str) -> None:
+        if self.is_mounted(self.panes.header):
+            self.call_after_refresh(self._repaint)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.layout.apply)
+
+    # what actions and messages come down to
+
+    def act(self, name: str) -> None:
+        self._deeds.do(name)
+
+    def action_act(self, name: str) -> None:
+        self.act(name)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a line, and in a screen above, every character is its own."""
+        if action == "act" and parameters and parameters[0] in actions.OPENS_A_LINE:
+            return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        return super().check_action(action, parameters)
+
+    def action_focus_next(self) -> None:
+        self.act("pane_after")
+
+    def action_focus_previous(self) -> None:
+        self.act("pane_before")
+
+    def action_escape(self) -> None:
+        """Clear a line that holds text; else cancel what takes long; else leave the line, the pane, the screen."""
+        line = self.focused if isinstance(self.focused, Input) else None
+        if self._busy and not (line is not None and line.value):
+            self.interrupt()
+        elif line is self.panes.console.line:
+            line.value = ""
+            self.layout.end_command()
+        elif self._above and self.focused is self.panes.collectives:
+            self.leave()
+        else:
+            self.layout.choose("collectives")
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C, as in every debugger; where nothing runs it copies what is selected, or says how to quit."""
+        if self._busy:
+            self.interrupt()
+        elif isinstance(self.focused, Input) and self.focused.selected_text:
+            self.focused.action_copy()
+        elif self.screen.get_selected_text():
+            self.screen.action_copy_text()
+        else:
+            self.action_help_quit()
+
+    @property
+    def _busy(self) -> bool:
+        return self.live is not None and self.state.phase in BUSY
+
+    def interrupt(self) -> None:
+        """Cancel what takes long, and drop what was typed ahead."""
+        if self.live is not None:
+            self.live.pause()
+
+    def refuse(self, reason: str) -> None:
+        self.notify(_plain(reason), severity="warning", timeout=4)
+
+    def type_line(self, text: str) -> None:
+        """To the rank; where nothing runs only help and quit have a meaning."""
+        if text:
+            self.panes.console.say(f"› {text}", "asked")
+        if text in ("q", "quit"):
+            self.leave()
+        elif self.live is not None:
+            if text:
+                if self._busy:
+                    self.panes.console.say(f"  queued: it runs after {self.state.doing or 'the start'}", "event")
+                self.live.type_line(text)
+        elif text in ("h", "help"):
+            self.panes.console.say(answers.help_text(), "said")
+        elif text:
+            self.panes.console.say(
+                "nothing runs here: prismdbg debug runs the rank; a moment moves the cursor", "error"
+            )
+
+    def leave(self) -> None:
+        if self.live is not None:
+            self.live.close()
+        self.exit(0)
+
+    def _tell_of_loss(self) -> None:
+        again = f"{self.keys_shown['restart']} brings it back at an image" if self.state.checkpoints else ""
+        text = f"{self.state.lost_because}\n{again}".strip()
+        self.notify(_plain(text), title="the rank is gone", severity="error", timeout=12)
+
+    def _repaint(self) -> None:
+        """What was mixed from the theme's colours is mixed again."""
+        self.panes.repaint(self.state)
+        self.panes.tabs.show(self.layout.pane)
+        self.glance.again(elsewhere=False)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")

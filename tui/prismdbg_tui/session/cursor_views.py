@@ -1,0 +1,106 @@
+"""What the panes show of the place under the cursor: of the living rank where it stands there, else of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+from textual.timer import Timer
+
+from prismdbg_tui.memory.choices import MemorySight
+from prismdbg_tui.session.messages import RecordedLooked
+from prismdbg_tui.session.panes import Panes
+from prismdbg_tui.session.reader import Looker
+from prismdbg_tui.session.views import Phase
+
+if TYPE_CHECKING:
+    from prismdbg_tui.session.app import PrismApp
+
+LOOK_AFTER_S = 0.06  # a row that the cursor only passes is not looked at
+
+
+class Glance:
+    def __init__(self, app: PrismApp, panes: Panes, looker: Looker) -> None:
+        self._app = app
+        self._panes = panes
+        self._looker = looker
+        self._frame: int | None = None
+        self._timers: dict[str, Timer] = {}
+        self.memory = MemorySight(self.look_at_memory)
+
+    @property
+    def at_rank(self) -> bool:
+        """The cursor is where the rank stands."""
+        state = self._app.state
+        return state.phase is Phase.STOPPED and state.can_look and self._app.cursor == self._app.here
+
+    @property
+    def frame(self) -> int:
+        """From which one looks."""
+        return self._app.state.frame if self.at_rank else self._frame or 0
+
+    def again(self, *, elsewhere: bool) -> None:
+        """`elsewhere`: the cursor moved, so the program's own frame is looked from."""
+        self._frame = None if elsewhere else self._frame
+        if self.at_rank:
+            self._panes.show_stop(self._app.state, self._app.sight)
+        else:
+            self._later("look", self._look)
+        self.look_at_memory()
+
+    def choose_frame(self, by: int) -> None:
+        sight, live = self._app.sight, self._app.live
+        if self.at_rank and live is not None:
+            live.choose_frame(by)
+        elif sight is not None and len(sight.recording):
+            frames = sight.recording.columns.detail(sight.cursor).frames
+            chosen = self.frame + by
+            if not 0 <= chosen < len(frames):
+                self._app.refuse("that is the outermost frame" if by > 0 else "that is the innermost frame")
+                return
+            self._frame = chosen
+            self._look()
+
+    def looked(self, message: RecordedLooked) -> None:
+        sight = self._app.sight
+        if sight is not None and message.row == sight.cursor and not self.at_rank:
+            self._frame = message.frame
+            self._panes.show_recorded(message, sight.recording)
+
+    def look_at_memory(self) -> None:
+        """Once the cursor rests, and only where somebody sees it."""
+        if self._panes.memory.display:
+            self._later("memory", self._look_at_trace)
+
+    def read(self) -> None:
+        self._work(self._looker.read, "read")
+
+    def find(self, pattern: str, *, keeps: bool) -> None:
+        if (sight := self._app.sight) is not None:
+            self._work(partial(self._looker.find, sight.recording, pattern, keeps=keeps), "find")
+
+    def _look(self) -> None:
+        sight = self._app.sight
+        if sight is not None and len(sight.recording):
+            self._work(partial(self._looker.look, sight.recording, sight.cursor, self._frame), "look", exclusive=True)
+
+    def _look_at_trace(self) -> None:
+        sight, trace = self._app.sight, self._app.state.trace
+        at = sight.moment if sight is not None and len(sight.recording) else None
+        request = self.memory.request(trace.folder or self._looker.trace, at)
+        if self.at_rank:  # also between two collectives
+            here = self._app.state.moment
+            request = replace(request, at=here, look=trace.at if trace.folder is not None else here)
+        self._work(partial(self._looker.memory, request), "memory", exclusive=True)
+
+    def _later(self, name: str, action: Callable[[], None]) -> None:
+        if name in self._timers:
+            self._timers[name].stop()
+        self._timers[name] = self._app.set_timer(LOOK_AFTER_S, action)
+
+    def _work(self, make: Callable[[], Message], group: str, *, exclusive: bool = False) -> None:
+        """Away from the screen's thread; what comes of it is a message."""
+        self._app.run_worker(lambda: self._app.post_message(make()), thread=True, group=group, exclusive=exclusive)

@@ -1,0 +1,119 @@
+"""Keys of one's own: `keys.toml` in the user's configuration, action = "key" or a list of keys.
+
+next = "F10"
+until = ["t", "ctrl+g"]
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from textual.keys import Keys, _character_to_key, format_key
+
+from prismdbg.errors import UsageError
+from prismdbg_tui.session.actions import ACTIONS, Action
+
+TABLES = ("overview",)
+RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
+ESCAPE = "escape"  # out of a line, out of what takes long
+_MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])
+_NAMES = frozenset(key.value.rpartition("+")[2] for key in Keys) | {_character_to_key(chr(c)) for c in range(32, 127)}
+
+
+def config_file() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "prismdbg" / "keys.toml"
+
+
+def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
+    """Keys by action, as Textual wants them; empty where there is no file. `UsageError` names what is wrong.
+
+    table: one of `TABLES`, for screens of their own.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    try:
+        written = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}", hint='write lines like: next = "f10"') from error
+    chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in TABLES}
+    if not isinstance(chosen, dict):
+        raise UsageError(f"{path}: {table} is a table of keys", hint=f'write [{table}], then lines like: help = "f1"')
+    names = [action.name for action in actions]
+    found = {name: _keys(path, name, value, names) for name, value in chosen.items()}
+    _check_doubles(path, found, actions)
+    return found
+
+
+def _keys(path: Path, name: str, value: object, names: Sequence[str]) -> str:
+    if name not in names:
+        raise UsageError(f"{path}: there is no action {name!r}", hint=f"there are: {' '.join(names)}")
+    keys = [value] if isinstance(value, str) else value
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
+        raise UsageError(f"{path}: {name} takes a key or a list of keys", hint='for instance: next = ["n", "f10"]')
+    named = [_named(key) for key in keys]
+    for given, key in zip(keys, named, strict=True):
+        if key in (*RESERVED, ESCAPE):
+            whose = "the way out of everything" if key == ESCAPE else "the terminal toolkit's own"
+            raise UsageError(f"{path}: {name} cannot have {key}", hint=f"that key is {whose}")
+        if not _is_key(key):
+            hint = 'a character, or for instance "f10", "home", "space", "ctrl+g", "alt+n"'
+            raise UsageError(f"{path}: {name}: there is no key {given!r}", hint=hint)
+    return ",".join(named)
+
+
+def _named(key: str) -> str:
+    """`,` is written as a character and known by its name; a terminal sends `N` for shift+n, and ctrl+g for ctrl+G."""
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    modifiers = [modifier.lower() for modifier in modifiers]
+    if modifiers == ["shift"] and len(last) == 1 and last.isalpha():
+        return last.upper()
+    if len(last) == 1:
+        return "+".join([*modifiers, _character_to_key(last.lower() if modifiers else last)])
+    return "+".join([*modifiers, last.lower()])
+
+
+def _is_key(named: str) -> bool:
+    *modifiers, last = named.split("+")
+    known = last in _NAMES or len(last) == 1 or last == _character_to_key(_character(last))
+    return known and set(modifiers) <= _MODIFIERS
+
+
+def _character(name: str) -> str:
+    """Of a key that is named as Unicode names it; a space for others."""
+    try:
+        return unicodedata.lookup(name.replace("_", " "))
+    except KeyError:
+        return " "
+
+
+def _check_doubles(path: Path, chosen: Mapping[str, str], actions: Sequence[Action]) -> None:
+    """A pane may use a key that means something else outside of it."""
+    owners: dict[tuple[str, str], str] = {}
+    for action in actions:
+        for key in chosen.get(action.name, action.keys).split(","):
+            other = owners.setdefault((action.pane, key), action.name)
+            if other != action.name and (action.name in chosen or other in chosen):
+                raise UsageError(
+                    f"{path}: {shown(key)} is both {other} and {action.name}", hint="give one of them another key"
+                )
+
+
+def in_force(chosen: Mapping[str, str], actions: Sequence[Action] = ACTIONS) -> dict[str, str]:
+    """How each action's keys are shown."""
+    return {
+        action.name: " ".join(shown(key) for key in chosen.get(action.name, action.keys).split(","))
+        for action in actions
+    }
+
+
+def shown(key: str) -> str:
+    return format_key(key) if len(key) > 1 else key

@@ -1,0 +1,64 @@
+"""Lays the panes out on the screen: the arrangement, carried out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prismdbg_tui.session.arrangement import Arrangement, Room, arrange, room, timeline_height
+from prismdbg_tui.session.panes import Panes
+
+if TYPE_CHECKING:
+    from prismdbg_tui.session.app import PrismApp
+
+
+class Layout:
+    def __init__(self, app: PrismApp, panes: Panes) -> None:
+        self._app = app
+        self._panes = panes
+        self._arrangement = Arrangement()
+        self._came_from = ""  # where a command was begun
+
+    @property
+    def pane(self) -> str:
+        """The chosen one."""
+        return self._arrangement.pane
+
+    def focused(self, pane: str) -> None:
+        """Somebody went there by mouse."""
+        self._arrangement = self._arrangement.choosing(pane)
+        self._panes.tabs.show(pane)
+
+    def choose(self, pane: str) -> None:
+        self._came_from = ""
+        self._arrangement = self._arrangement.choosing(pane)
+        self.apply()
+        self._app.screen.set_focus(self._panes.focus_of(pane))
+
+    def begin_command(self) -> None:
+        """Focus the console's line. It keeps the keys, command after command, until `end_command`."""
+        came_from = self.pane if self.pane != "console" else self._came_from
+        self.choose("console")
+        self._came_from = came_from
+        self._app.screen.set_focus(self._panes.console.line)
+
+    def end_command(self) -> None:
+        """Back to the pane where the command was begun."""
+        self.choose(self._came_from or "collectives")
+
+    def maximise(self) -> None:
+        self._arrangement = self._arrangement.maximising()
+        self.apply()
+
+    def apply(self) -> None:
+        width, height = self._app.size
+        size = room(width, height)
+        shown = self._arrangement.seen(size, live=self._app.live is not None)
+        screen = self._app.screen_stack[0]
+        screen.set_class(size is Room.NARROW and not self._arrangement.maximised, "-narrow")
+        screen.set_class(size is Room.AMPLE, "-ample")
+        hidden = not self._panes.memory.display
+        arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
+        self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
+        self._panes.tabs.show(self._arrangement.pane)
+        if hidden and self._panes.memory.display:
+            self._app.glance.look_at_memory()

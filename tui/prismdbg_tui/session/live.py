@@ -1,0 +1,197 @@
+"""The thread that owns a replayed rank: starts it, carries lines to its debugger, tells what it does, cleans up."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from textual.message import Message
+
+from prismdbg.errors import PrismError
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.trace_place import TracePlace
+from prismdbg_tui.session.conversation import Conversation
+from prismdbg_tui.session.messages import Failed, LiveEnded, Said, StateChanged
+from prismdbg_tui.session.output_tail import Output, OutputTail
+from prismdbg_tui.session.views import Phase, State
+
+if TYPE_CHECKING:  # to look at a record needs nothing that runs one
+    from prismdbg.debugger.debugger import Debugger
+    from prismdbg.session.notices import Notice
+
+LOOK_S = 0.1
+Tell = Callable[[Message], object]
+Say = Callable[[str], None]
+
+
+class Place(Protocol):
+    """What is needed of `debugger.time_travel`."""
+
+    runtime: str
+    output: Output
+    first_record: int
+    on_cut: Callable[[int], None]
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]: ...
+
+
+Opens = Callable[[Say], "AbstractContextManager[Any]"]
+Debugs = Callable[[Any, Callable[["Notice"], object]], "Debugger"]
+Command = Callable[[Conversation], None]
+
+
+class Live(Protocol):
+    """What the screen asks of a rank. Returns at once; answers come as messages."""
+
+    def start(self, tell: Tell) -> None: ...
+
+    def type_line(self, text: str) -> None: ...
+
+    def choose_frame(self, by: int) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def wait(self, bound_s: float) -> bool: ...
+
+
+class _Cancelled(PrismError):
+    """The person did not want to wait for the start."""
+
+
+class LiveRank:
+    """`opens` starts the rank, `debugs` makes its debugger; everything else is messages to `tell`, and commands from
+    any thread. `first_lines` are carried out at once. `traced`: where the rank's memory trace lies."""
+
+    def __init__(
+        self,
+        opens: Opens,
+        debugs: Debugs,
+        first_lines: tuple[str, ...] = (),
+        traced: Callable[[Debugger], TracePlace] = lambda _: TracePlace(),
+    ) -> None:
+        self._opens = opens
+        self._debugs = debugs
+        self._traced = traced
+        self._first_lines = first_lines
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="prismdbg-live", daemon=True)
+        self._tell: Tell = lambda _: None
+        self._debugger: Debugger | None = None
+        self._conversation: Conversation | None = None
+        self._state = State(phase=Phase.STARTING, since_s=time.monotonic(), doing="starting the replay")
+
+    def start(self, tell: Tell) -> None:
+        self._tell = tell
+        self._thread.start()
+
+    def type_line(self, text: str) -> None:
+        self._commands.put(lambda conversation: conversation.line(text))
+
+    def choose_frame(self, by: int) -> None:
+        self._commands.put(lambda conversation: conversation.choose_frame(by))
+
+    def pause(self) -> None:
+        """What was typed ahead is dropped; the rank stops at its next collective; a start is given up."""
+        try:
+            while True:
+                self._commands.get_nowait()
+        except queue.Empty:
+            pass
+        if self._debugger is not None:
+            self._debugger.interrupt()
+        elif self._state.phase is Phase.STARTING:
+            self._closing.set()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._debugger is not None:  # out of whatever is being waited for
+            self._debugger.interrupt()
+            self._debugger.interrupt()
+
+    def wait(self, bound_s: float) -> bool:
+        """Until everything is cleaned up; False where that takes longer."""
+        if self._thread.ident is not None:
+            self._thread.join(bound_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._progress("starting the replay")
+            with self._opens(self._progress) as place:
+                self._serve(place)
+        except _Cancelled:
+            self._lost("the start was given up")
+        except PrismError as error:
+            self._lost(str(error))
+            self._tell(Failed(str(error), error.hint, fatal=True))
+        except Exception as error:  # a defect here must not leave a screen that waits for ever
+            self._lost(f"{type(error).__name__}: {error}")
+            self._tell(Failed(f"{type(error).__name__}: {error}", "this is a defect of prismdbg", fatal=True))
+        finally:
+            self._tell(LiveEnded())
+
+    def _progress(self, text: str) -> None:
+        if self._closing.is_set():
+            raise _Cancelled("given up")
+        if self._conversation is None:
+            self._state = replace(self._state, doing=text)
+            self._tell(StateChanged(self._state))
+        self._tell(Said(text, "event"))
+
+    def _lost(self, why: str) -> None:
+        self._state = replace(self._state, phase=Phase.LOST, lost_because=why)
+        self._tell(StateChanged(self._state))
+
+    def _serve(self, place: Place) -> None:
+        state = replace(
+            self._state, phase=Phase.RUNNING, runtime=place.runtime, first_record=place.first_record, doing=""
+        )
+        debugger = self._debugs(place, lambda notice: conversation.notice(notice))
+        conversation = Conversation(
+            debugger, self._tell, state, lambda: place.checkpoints, lambda: self._traced(debugger)
+        )
+        self._conversation, self._debugger = conversation, debugger
+        tail = OutputTail(place.output)
+        place.on_cut = partial(self._cut, tail)
+        watched = threading.Thread(target=self._follow, args=(tail,), name="prismdbg-output", daemon=True)
+        watched.start()
+        try:
+            conversation.begin()
+            for line in self._first_lines:
+                conversation.line(line)
+            while not self._closing.is_set():
+                self._turn(debugger, conversation)
+        finally:
+            self._closing.set()
+            debugger.end()
+            watched.join(LOOK_S * 20)
+
+    def _turn(self, debugger: Debugger, conversation: Conversation) -> None:
+        """One command, or a short wait for what the rank tells: also a stopped rank may die."""
+        try:
+            command = self._commands.get_nowait() if conversation.is_alive else self._commands.get(timeout=LOOK_S)
+        except queue.Empty:
+            if conversation.is_alive:
+                debugger.poll(LOOK_S)
+                conversation.noticed()
+            return
+        command(conversation)
+
+    def _cut(self, tail: OutputTail, length_bytes: int) -> None:
+        self._tell(tail.cut(length_bytes))
+
+    def _follow(self, tail: OutputTail) -> None:
+        """The rank prints while the debugger waits for it."""
+        while not self._closing.wait(LOOK_S):
+            for message in tail.news():
+                self._tell(message)

@@ -1,0 +1,146 @@
+"""What a capsule itself says of one collective, without running anything: source lines, and what the rank received."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, content_path, read_files
+from prismdbg.capsule.log_format import payload_segment
+from prismdbg.capsule.log_reader import read_payload
+from prismdbg.errors import CapsuleError
+from prismdbg.model import dtypes
+from prismdbg.model.collective import Frame, PayloadRef, TensorMeta
+from prismdbg_tui.session.views import SourceView, ValueView
+from prismdbg_tui.timeline.recording import Recording
+
+Numbers = NDArray[Any]
+
+AROUND_LINES = 200
+MAX_PAYLOAD_BYTES = 256 << 20
+MAX_TENSORS = 16
+MAX_VALUES = 64
+BINS = 32
+_WHOLE = {"bool": "u1", "uint8": "u1", "int8": "i1", "int16": "<i2", "int32": "<i4", "int64": "<i8"}
+_KINDS = {**_WHOLE, "uint16": "<u2", "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4"}
+_KINDS = {**_KINDS, "float64": "<f8"}
+
+
+class Sources:
+    """Source files as the capsule holds them; of this machine where it holds none, and then it says so."""
+
+    def __init__(self, capsule: Capsule) -> None:
+        self._capsule = capsule
+        self._inside: dict[str, Path] | None = None
+
+    def around(self, frame: Frame) -> SourceView:
+        lines, note = self._lines(frame.filename)
+        first = max(1, frame.line - AROUND_LINES)
+        return SourceView(
+            filename=frame.filename,
+            function=frame.name,
+            line=frame.line,
+            first=first,
+            lines=tuple(line.rstrip("\n")[:400] for line in lines[first - 1 : frame.line + AROUND_LINES]),
+            note=note,
+        )
+
+    def _lines(self, filename: str) -> tuple[list[str], str]:
+        if self._inside is None:
+            files = (file for file in read_files(self._capsule) if file.place is Place.INSIDE)
+            self._inside = {file.path: content_path(self._capsule, file) for file in files}
+        if filename in self._inside:
+            try:
+                return self._inside[filename].read_text("utf-8", "replace").splitlines(), "from the capsule"
+            except OSError as error:
+                return [], f"the capsule's copy cannot be read: {error.strerror}"
+        linecache.checkcache(filename)
+        lines = linecache.getlines(filename) if filename.startswith("/") else []
+        return lines, "from this machine: it may have changed" if lines else "the source is not there"
+
+
+def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
+    """What the rank received, tensor by tensor; a text in its place where that is not recorded."""
+    detail = recording.columns.detail(row)
+    if detail.payload is None and detail.made:
+        return (_text("out", f"made up ({detail.made}); prismdbg debug makes it up again, to the last bit"),)
+    if detail.payload is None or not _is_kept(recording, detail.payload):
+        return (_text("out", "what was received is not in the capsule"),)
+    if detail.payload.size_bytes > MAX_PAYLOAD_BYTES:
+        return (_text("out", f"{detail.payload.size_bytes} bytes: too many to be measured here"),)
+    try:
+        data = read_payload(recording.capsule.log, detail.payload)
+    except CapsuleError as error:
+        return (_text("out", str(error)),)
+    return tuple(_tensors(detail.outputs, data))
+
+
+def _is_kept(recording: Recording, payload: PayloadRef) -> bool:
+    """Segments of before A are left out."""
+    return (recording.capsule.log / payload_segment(payload.segment)).is_file()
+
+
+def _tensors(metas: tuple[TensorMeta, ...], data: bytes) -> Iterator[ValueView]:
+    offset = 0
+    for number, meta in enumerate(metas[:MAX_TENSORS]):
+        size = prod(meta.shape) * dtypes.ITEM_BYTES.get(meta.dtype, 0)
+        title = f"out[{number}]" if len(metas) > 1 else "out[0]"
+        values = _values(meta, data[offset : offset + size])
+        offset += size
+        if values is None:
+            yield _text(title, f"{meta}: elements of this type are not decoded here")
+        else:
+            yield ValueView(title, summary(values, meta))
+    if len(metas) > MAX_TENSORS:
+        yield _text("...", f"{len(metas) - MAX_TENSORS} more tensors")
+
+
+def _values(meta: TensorMeta, data: bytes) -> Numbers | None:
+    if meta.dtype == "bfloat16":
+        halves = np.frombuffer(data, dtype="<u2")
+        return (halves.astype(np.uint32) << 16).view(np.float32)
+    kind = _KINDS.get(meta.dtype)
+    if kind is None or len(data) != prod(meta.shape) * np.dtype(kind).itemsize:
+        return None
+    return np.frombuffer(data, dtype=kind)
+
+
+def summary(values: Numbers, meta: TensorMeta) -> dict[str, object]:
+    """The same form as an agent gives a tensor in."""
+    numbers = values.astype(np.float64)
+    finite = numbers[np.isfinite(numbers)]
+    stats = {
+        "min": float(finite.min()) if len(finite) else None,
+        "max": float(finite.max()) if len(finite) else None,
+        "mean": float(finite.mean()) if len(finite) else None,
+        "std": float(finite.std()) if len(finite) else None,
+        "nan": int(np.isnan(numbers).sum()),
+        "inf": int(np.isinf(numbers).sum()),
+    }
+    histogram = None
+    if len(finite):
+        low, high = float(finite.min()), float(finite.max())
+        counts = np.histogram(finite, bins=BINS, range=(low, high if high > low else low + 1))[0]
+        histogram = {"low": low, "high": high, "counts": counts.tolist()}
+    return {
+        "kind": "tensor",
+        "dtype": meta.dtype,
+        "shape": list(meta.shape),
+        "device": meta.device,
+        "requires_grad": False,
+        "stats": stats,
+        "histogram": histogram,
+        "slice": f"[:{MAX_VALUES}]" if len(values) > MAX_VALUES else "",
+        "values": values[:MAX_VALUES].tolist(),
+    }
+
+
+def _text(title: str, text: str) -> ValueView:
+    return ValueView(title, {"kind": "note", "text": text})

@@ -1,0 +1,82 @@
+"""What is said of each collective: by the record alone, and by a replay as far as it came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from prismdbg.model.moment import Moment
+from prismdbg_tui.session.cursor import Sight
+from prismdbg_tui.session.views import State
+from prismdbg_tui.timeline.recording import Recording
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    text: str
+    bad: bool = False
+    good: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """`here`: the rank's row, None where nothing runs; `reached`: the last row that it came to, -1 at first.
+    `replayed_from`: the first row that a replay compares."""
+
+    here: int | None = None
+    reached: int = -1
+    replayed_from: int = 0
+    diverged: frozenset[Moment] = frozenset()
+    synthesized: frozenset[Moment] = frozenset()
+
+    def pointer(self, row: int) -> str:
+        return "▶" if row == self.here else " "
+
+    def of(self, recording: Recording, row: int) -> Verdict:
+        replay = self._replayed(recording, row)
+        record = _recorded(recording, row)
+        if replay is None:
+            return record
+        return replay if replay.bad or not record.text else Verdict(f"{replay.text[0]} {record.text}", record.bad)
+
+    def _replayed(self, recording: Recording, row: int) -> Verdict | None:
+        """None where the replay was not, or says nothing."""
+        if self.here is None or not self.replayed_from <= row <= min(self.reached, recording.beyond - 1):
+            return None
+        moment = recording.columns.moment(row)
+        if moment in self.diverged:
+            return Verdict("≠ diverged", bad=True)
+        if moment in self.synthesized:
+            return Verdict("~ synthesized")
+        return Verdict("= as recorded", good=True)
+
+
+def _recorded(recording: Recording, row: int) -> Verdict:
+    columns = recording.columns
+    if columns.failed[row]:
+        return Verdict("failed", bad=True)
+    if columns.ended_ns[row] < 0:
+        return Verdict(recording.open_word(row), bad=row < recording.beyond)
+    if columns.synthesized[row]:
+        return Verdict("synthesized")
+    if row >= recording.made_up_from:
+        return Verdict("")
+    if row == recording.first_sent_nonfinite:
+        return Verdict("✕ first NaN", bad=True)
+    if columns.sent_nonfinite[row]:
+        return Verdict("✕ sends NaN", bad=True)
+    if columns.received_nonfinite[row]:
+        return Verdict("✕ gets NaN", bad=True)
+    return Verdict("made up" if columns.synthesized[row] else "")
+
+
+def verdicts_of(sight: Sight, state: State) -> Verdicts:
+    replayed_from = int(np.searchsorted(sight.recording.columns.record_id, state.first_record))
+    return Verdicts(
+        here=sight.here,
+        reached=sight.last_row(state.moment) - sight.is_parked,
+        replayed_from=replayed_from,
+        diverged=state.diverged,
+        synthesized=state.synthesized,
+    )

@@ -1,0 +1,1 @@
+"""The time line: a recording as lanes of cells."""
