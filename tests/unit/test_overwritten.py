@@ -13,7 +13,7 @@ import pytest
 from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.jobs.capture.rank_paths import copies_as_read
 from prismdbg.rank.recording import overwritten
-from prismdbg.rank.recording.overwritten import FOLDER, Overwritten, is_local, prefix
+from prismdbg.rank.recording.overwritten import FOLDER, Overwritten, prefix
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW_NS = 1_700_000_000 * 10**9
@@ -113,10 +113,6 @@ def test_where_nothing_is_kept_nothing_is_raised(
     Overwritten(str(file.parent / "run")).keep(str(file))
     folder = file.parent / "run" / FOLDER
     assert not folder.is_dir() or not list(folder.iterdir())
-
-
-def test_a_server_is_told_from_a_disk(tmp_path: Path) -> None:
-    assert is_local(str(tmp_path)) and not is_local("/proc") and not is_local(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize(

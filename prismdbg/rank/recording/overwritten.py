@@ -8,26 +8,23 @@ server. Whatever fails ends it, and the program goes on.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import os
 import stat
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.private_files import is_credential
+from prismdbg.rank.recording.outlet import is_local
 
 FOLDER = "overwritten"  # below the run's
 MOST_BYTES = 16 << 20  # of one file; what is larger is not in a capsule either
 MOST_IN_ALL = 256 << 20  # of one process
 MOST_FILES = 1000
 _CHUNK = 1 << 20
-# As in native/outlet.cpp: ext2 to ext4, xfs, btrfs, tmpfs, ramfs, overlayfs, f2fs, zfs, bcachefs; see linux/magic.h.
-_LOCAL = frozenset(
-    (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0x794C7630, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E)
-)
 
 
 def kept_name(path: str, mtime_ns: int) -> str:
@@ -45,7 +42,7 @@ class Overwritten:
 
     def __init__(self, run: str) -> None:
         self._folder = os.path.join(run, FOLDER)
-        self._is_on = is_local(run)
+        self._is_on = is_local(Path(os.path.abspath(run)))
         self._seen: set[str] = set()
         self._bytes = 0
 
@@ -93,17 +90,6 @@ class Overwritten:
             raise
         finally:
             os.close(out)
-
-
-def is_local(folder: str) -> bool:
-    """Whether the file system asks no server; False where that cannot be told."""
-    status = ctypes.create_string_buffer(256)
-    try:
-        if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(folder), status) != 0:
-            return False
-    except (OSError, AttributeError):
-        return False
-    return ctypes.c_long.from_buffer(status).value & 0xFFFFFFFF in _LOCAL
 
 
 def watch_torch_save(about_to_write: Any) -> None:
