@@ -87,7 +87,7 @@ def too_much(file: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def a_server(file: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(overwritten, "_LOCAL", frozenset())
+    patch.setattr(overwritten, "is_local", lambda folder: False)
 
 
 def no_room(file: Path, patch: pytest.MonkeyPatch) -> None:
