@@ -60,7 +60,7 @@ class Target:
         time.sleep(self.random.uniform(0, longest_s))
 
 
-DISK_BYTES = 16 << 20
+DISK_BYTES = 32 << 20  # a RUN of two ranks begins with about 16 MiB
 # The program's own next `open` takes one: with none a bare job ends, with this many it does not.
 NEEDED_DESCRIPTORS = 1
 NEEDED_FILE_BYTES = 8  # its count of steps
@@ -361,7 +361,7 @@ FILE_FAULTS: dict[str, Fault] = {
 DISK_FAULTS: dict[str, Fault] = {
     "the disk full": full,
     "the disk read-only": mounted_again("ro", back="rw"),
-    "the disk smaller": mounted_again("size=1m", back="size=16m"),
+    "the disk smaller": mounted_again("size=1m", back="size=32m"),
     "no more inodes": mounted_again("nr_inodes=1", back="nr_inodes=10000"),
     "the disk unmounted": unmounted,
 }

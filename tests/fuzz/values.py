@@ -58,7 +58,7 @@ def changed_json(data: bytes, rng: Random) -> bytes:
         return _changed_text(data, rng)
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):  # an earlier change may have nested it deeply
         return _changed_text(data, rng)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         value = changed(value, rng)
