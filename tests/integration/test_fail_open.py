@@ -42,28 +42,28 @@ RANK = "prismdbg.rank"
 # what fails, and where it is said: in the log, on stderr where there is none, on both where there is none yet, or
 # nowhere as nothing is lost
 AROUND_THE_RECORDER = {
-    f"{RANK}.recording:describe_group": "log",
-    f"{RANK}.recording:describe_process": "log",
-    f"{RANK}.recording:_claim_folder": "stderr",
-    f"{RANK}.recording:_rank_number": "stderr",
-    f"{RANK}.recording:state_hash.of": "nowhere",
+    f"{RANK}.recording.recorded_rank:describe_group": "log",
+    f"{RANK}.recording.recorded_rank:describe_process": "log",
+    f"{RANK}.recording.recorded_rank:_claim_folder": "stderr",
+    f"{RANK}.recording.recorded_rank:_rank_number": "stderr",
+    f"{RANK}.recording.recorded_rank:state_hash.of": "nowhere",
     f"{RANK}.agent:Agent.__init__": "log",
     f"{RANK}.agent:Agent._accept": "log",
-    f"{RANK}.production:production_verbs": "log",
-    f"{RANK}.opened_files:OpenedFiles._note": "nowhere",
+    f"{RANK}.recording.production:production_verbs": "log",
+    f"{RANK}.recording.opened_files:OpenedFiles._note": "nowhere",
 }
 IN_THE_PYTHON_RECORDER = {
-    f"{RANK}.fingerprint:of": "log",
-    f"{RANK}.fingerprint:as_bytes": "log",
-    f"{RANK}.kernels:is_meta": "both",
-    f"{RANK}.kernels:Call": "both",
-    f"{RANK}.python_recorder:python_stack": "log",
-    f"{RANK}.python_recorder:wrap": "log",
-    f"{RANK}.works:Completion.__init__": "log",
-    f"{RANK}.counters:Counters.issue": "log",
-    f"{RANK}.counters:Counters.begin_step": "log",
-    f"{RANK}.log_writer:LogWriter.text": "log",
-    f"{RANK}.log_writer:PayloadWriter.write": "log",
+    f"{RANK}.c10d.fingerprint:of": "log",
+    f"{RANK}.c10d.fingerprint:as_bytes": "log",
+    f"{RANK}.c10d.kernels:is_meta": "both",
+    f"{RANK}.c10d.kernels:Call": "both",
+    f"{RANK}.recording.python_recorder:python_stack": "log",
+    f"{RANK}.recording.python_recorder:wrap": "log",
+    f"{RANK}.c10d.works:Completion.__init__": "log",
+    f"{RANK}.c10d.counters:Counters.issue": "log",
+    f"{RANK}.c10d.counters:Counters.begin_step": "log",
+    f"{RANK}.recording.log_writer:LogWriter.text": "log",
+    f"{RANK}.recording.log_writer:PayloadWriter.write": "log",
 }
 
 
@@ -131,7 +131,7 @@ def test_a_function_of_the_python_kernels_that_raises(
 
 def test_what_was_recorded_before_a_failure_is_kept(bare: Callable[[str], Ended], tmp_path: Path) -> None:
     environment = plain_environment(BREAK_AFTER="7")
-    command = faulty(f"{RANK}.fingerprint:of", tmp_path / "met")
+    command = faulty(f"{RANK}.c10d.fingerprint:of", tmp_path / "met")
     recorded = record(command, tmp_path / "run", native=False, env=environment)
     check(recorded, bare(""), "log", "broken on purpose")
     collectives = recorded.log(0).collectives
@@ -142,7 +142,7 @@ def test_what_was_recorded_before_a_failure_is_kept(bare: Callable[[str], Ended]
 
 def test_a_report_that_fails_hides_nothing(bare: Callable[[str], Ended], tmp_path: Path) -> None:
     """The program raises, and so does what should describe it: its own traceback and exit code remain."""
-    command = faulty(f"{RANK}.triggers:describe", tmp_path / "met", "raise")
+    command = faulty(f"{RANK}.recording.triggers:describe", tmp_path / "met", "raise")
     recorded = record(command, tmp_path / "run", native=False)
     assert bare("raise").code == 1
     assert_unharmed(recorded.ended, bare("raise"))
