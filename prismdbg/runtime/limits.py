@@ -17,6 +17,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from prismdbg.errors import RuntimeFailure
 
 GIB = 1 << 30
@@ -87,10 +89,12 @@ def reached(name: str, limits: Limits) -> LimitReached:
 
 
 def usual(recorded_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
-    """Half of this machine, or twice what the recorded rank held and a margin, and never all of it. `folder`: on the
+    """Half of this machine, or twice what the recorded rank held and a margin where that is free now, and never all of
+    it: what it held is the capsule's word, and other processes may need theirs. `folder`: on the
     disk that replays write to."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    memory = min(max(machine // 2, 2 * recorded_bytes + MARGIN_BYTES), machine * 9 // 10)
+    recorded = min(2 * recorded_bytes + MARGIN_BYTES, psutil.virtual_memory().available)
+    memory = min(max(machine // 2, recorded), machine * 9 // 10)
     return Limits(
         memory_bytes=memory,
         processes=PROCESSES,

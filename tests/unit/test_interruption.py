@@ -72,7 +72,16 @@ def test_a_rank_that_raised_first_is_the_cause() -> None:
     assert interrupted_at(supervisor(deaths), job(raises={1: 0}).logs, 0) is None
 
 
-@pytest.mark.parametrize("damaged", [{"how_they_died": [{"rank": "x"}, {}]}, {"interrupted": 3}, {}])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"how_they_died": [{"rank": "x"}, {}, 3, None]},
+        {"how_they_died": [{"rank": "²", "wall_ns": 1}, {"rank": "0.x", "wall_ns": 1}, {"rank": 0, "wall_ns": 1}]},
+        {"how_they_died": 3},
+        {"interrupted": 3},
+        {},
+    ],
+)
 def test_what_the_supervisor_wrote_may_be_damaged(damaged: dict[str, object]) -> None:
     assert interrupted_at(damaged, job().logs, 0) is None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from prismdbg.jobs.storage.peak import Peaks, peak_bytes, peak_of
@@ -18,7 +20,10 @@ MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ("recorded_bytes", "memory_bytes"),
     [(0, MACHINE // 2), (1 << 20, max(MACHINE // 2, MARGIN_BYTES + (2 << 20))), (MACHINE, MACHINE * 9 // 10)],
 )
-def test_memory_goes_by_what_the_recorded_rank_held(recorded_bytes: int, memory_bytes: int) -> None:
+def test_memory_goes_by_what_the_recorded_rank_held(
+    recorded_bytes: int, memory_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=MACHINE))
     found = usual(recorded_bytes)
     assert found.memory_bytes == min(memory_bytes, MACHINE * 9 // 10)
     assert Asked(memory_bytes=1 << 30).over(found).recorded_bytes == recorded_bytes
@@ -46,3 +51,11 @@ def test_of_one_that_nobody_saw_nothing_is_known(tmp_path: Path) -> None:
     assert not (tmp_path / "peak.json").exists()
     (tmp_path / "peak.json").write_text('{"peak_bytes": "much"}')
     assert peak_of(tmp_path) == 0
+
+
+def test_what_a_capsule_says_it_held_takes_no_memory_that_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = MACHINE // 2 + 4096
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
+    assert usual(1 << 50).memory_bytes == free
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
+    assert usual(1 << 50).memory_bytes == usual(0).memory_bytes == MACHINE // 2

@@ -75,7 +75,22 @@ def test_the_queue_is_bounded_and_nobody_waits(
     answers.set()
     with pytest.raises(OSError, match="does not keep up"):
         outlet.flush()
-    assert done == [], "behind a gap nothing is written"
+    assert done and done == list(range(len(done))), "what was taken is written, and there is no gap in it"
+    with pytest.raises(OSError, match="does not keep up"):
+        outlet.do(0, lambda: done.append(-1))
+    assert -1 not in done
+
+
+def test_what_is_larger_than_the_queue_is_written_alone(
+    answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A payload may be larger than all that may wait."""
+    monkeypatch.setattr(outlet_module, "_MOST_WAITING_BYTES", 100_000)
+    outlet, done = Outlet(tmp_path), list[int]()
+    for number in range(3):
+        outlet.do(1_000_000, lambda number=number: done.append(number))  # type: ignore[misc]
+        outlet.flush()
+    assert done == [0, 1, 2]
 
 
 def test_in_order_and_a_failure_ends_it(answers: threading.Event, tmp_path: Path) -> None:

@@ -133,3 +133,15 @@ def test_a_copy_counts_where_it_is_what_the_start_moment_had(
     log.notes.append(Note("file", NOW_NS * 2, {"path": path, "seen_ns": NOW_NS + read_s * SECOND_NS}))
     chosen = copies_as_read(log, copies, [path], None if a_s is None else NOW_NS + a_s * SECOND_NS)
     assert {name: copy.read_text() for name, copy in chosen.items()} == ({path: found} if found else {})
+
+
+def test_what_another_rank_writes_meanwhile_is_no_copy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = os.read
+
+    def slow(descriptor: int, size: int) -> bytes:
+        os.truncate(file, 2)  # another rank opens it for writing
+        return read(descriptor, size)
+
+    monkeypatch.setattr(overwritten.os, "read", slow)
+    Overwritten(str(file.parent / "run")).keep(str(file))
+    assert not list((file.parent / "run" / FOLDER).iterdir())

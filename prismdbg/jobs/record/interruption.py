@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from prismdbg.jobs.storage.run_folder import attempt_of
 from prismdbg.rank.recording.program_exit import INTERRUPTED
 
 TOGETHER_NS = 25_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
+_FOLDER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")  # of a rank's log
 SLACK_NS = 1_000_000_000  # a terminal's Ctrl-C reaches the ranks by itself, perhaps before the supervisor
 
 
@@ -62,9 +64,11 @@ def told_together(deaths: Sequence[Death], now_ns: int) -> frozenset[str]:
 def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, Death]:
     """By rank, as far as the supervisor saw it, in its order."""
     found: dict[int, Death] = {}
-    for death in supervisor.get("how_they_died", []):
-        name, wall_ns = str(death.get("rank", "")), _number(death, "wall_ns")
-        if wall_ns and name.partition(".")[0].isdigit() and attempt_of(name) == attempt:
+    deaths = supervisor.get("how_they_died", [])
+    for death in deaths if isinstance(deaths, list) else ():  # a damaged one hides no other
+        name = death.get("rank") if isinstance(death, Mapping) else None
+        wall_ns = _number(death, "wall_ns")
+        if wall_ns and isinstance(name, str) and _FOLDER.fullmatch(name) and attempt_of(name) == attempt:
             found[int(name.partition(".")[0])] = Death(
                 name=name,
                 wall_ns=wall_ns,

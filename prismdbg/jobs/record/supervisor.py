@@ -56,6 +56,10 @@ class Policy:
     keep: int = 4
 
 
+class _NotWaitedFor(BaseException):
+    """Somebody asked to end while what the job left was still being written."""
+
+
 class Supervisor:
     """`watch` returns the job's exit code."""
 
@@ -76,6 +80,7 @@ class Supervisor:
         self._told_to_end = False
         self._interrupted: dict[str, int] = {}
         self._ended = Flag()
+        self._only_writes = False  # the job has ended
         self._costs: list[dict[str, Any]] = []
         self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
 
@@ -88,8 +93,15 @@ class Supervisor:
         follower.start()
         code = self._job.wait()
         self._ended.set()
-        if not ends_while_answering(follower, self._run.path):
-            self._say(f"{self._run.path} does not answer: the job's end, and what was seen last, is not written there")
+        try:
+            self._only_writes = True
+            if not ends_while_answering(follower, self._run.path):
+                self._say(
+                    f"{self._run.path} does not answer: the job's end, and what was seen last, is not written there"
+                )
+            self._only_writes = False
+        except _NotWaitedFor:
+            self._say(f"interrupted: what the job's end left to write into {self._run.path} may be missing")
         return code if code >= 0 else 128 - code
 
     def _follow(self, finish: Callable[[], None]) -> None:
@@ -110,8 +122,10 @@ class Supervisor:
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.
 
-        How ranks end from here on is no incident.
+        How ranks end from here on is no incident. Once the job has ended, nobody is made to wait for the rest.
         """
+        if self._only_writes:
+            raise _NotWaitedFor
         if not self._told_to_end:
             self._interrupted = {"signal": number, "wall_ns": time.time_ns()}
         self._told_to_end = True
@@ -196,6 +210,9 @@ class Supervisor:
     def _died(self, death: Death) -> list[Wanted]:
         process = self._processes[death.name]
         if not process.died_without_a_word():
+            return []
+        if death.code == 0:  # nobody was killed: its log could not be written to the end
+            self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
             return []
         how = "without a word: killed from outside?"
         return self._incidents.lost(death.name, process.last_moment(), how, death.code)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prismdbg.capsule.limits import MAX_PEAK_BYTES
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json, write_json
 
 FILE = "peak.json"
@@ -33,6 +35,9 @@ class Peaks:
 
 
 def peak_of(folder: Path) -> int:
-    """Of the rank that has its log there; 0 where nobody looked."""
-    kept = read_json(folder / FILE).get("peak_bytes", 0)
-    return kept if type(kept) is int and kept > 0 else 0
+    """Of the rank that has its log there; 0 where nobody looked, or where it cannot be read."""
+    try:
+        kept = read_json(folder / FILE).get("peak_bytes", 0)
+    except CapsuleError:  # damaged: a capsule does without
+        return 0
+    return kept if type(kept) is int and 0 < kept <= MAX_PEAK_BYTES else 0

@@ -38,7 +38,7 @@ void Outlet::post(size_t size_bytes, std::function<void()> task) {
   check();
   {
     const std::lock_guard<std::mutex> lock(waiting_->mutex);
-    if (waiting_->size_bytes + size_bytes > kMostWaitingBytes) {
+    if (waiting_->size_bytes != 0 && waiting_->size_bytes + size_bytes > kMostWaitingBytes) {
       waiting_->failure = "the file system of the log does not keep up, or does not answer";
       throw std::system_error(EAGAIN, std::generic_category(), waiting_->failure);
     }

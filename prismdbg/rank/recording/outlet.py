@@ -27,7 +27,7 @@ def is_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     """Without asking the file system itself: it may be what does not answer."""
     found = "", ""
     try:
-        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+        lines = mounts.read_text("utf-8", "surrogateescape").rstrip("\n").split("\n")
     except OSError:
         return False
     for line in lines:
@@ -68,13 +68,14 @@ class Outlet:
         self._changed = threading.Condition()
         self._tasks: deque[tuple[int, Callable[[], object]]] = deque()  # the first one is under way
         self._waiting_bytes = 0
-        self._failure = ""
+        self._failure = ""  # of a task: those behind it are dropped
+        self._refusal = ""  # no further task is taken; those that wait are done
         self._thread: threading.Thread | None = None
 
     def check(self) -> None:
-        """`OSError` once a task has failed: those behind it are dropped."""
-        if self._failure:
-            raise OSError(errno.EIO, self._failure)
+        """`OSError` once a task has failed, or could not be taken."""
+        if failure := self._failure or self._refusal:
+            raise OSError(errno.EIO, failure)
 
     def do(self, size_bytes: int, task: Callable[[], object]) -> None:
         """Now, or by the thread. `size_bytes`: what the task keeps in memory until then."""
@@ -84,8 +85,8 @@ class Outlet:
         size_bytes += _TASK_BYTES
         with self._changed:
             self.check()
-            if self._waiting_bytes + size_bytes > _MOST_WAITING_BYTES:
-                self._failure = "the file system of the log does not keep up, or does not answer"
+            if self._waiting_bytes and self._waiting_bytes + size_bytes > _MOST_WAITING_BYTES:
+                self._refusal = "the file system of the log does not keep up, or does not answer"
                 self.check()
             self._waiting_bytes += size_bytes
             self._tasks.append((size_bytes, task))

@@ -83,13 +83,15 @@ class Overwritten:
                 while data:
                     data = data[os.write(out, data) :]
             os.utime(out, ns=(status.st_atime_ns, status.st_mtime_ns))
-            os.rename(partial, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            raise
+            now = os.fstat(source)
+            if left == 0 and (now.st_size, now.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
+                with contextlib.suppress(FileExistsError):  # another rank was faster
+                    os.link(partial, target)
+            # else another rank wrote to it meanwhile: this is no copy of what was read
         finally:
             os.close(out)
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
 
 
 def watch_torch_save(about_to_write: Any) -> None:

@@ -118,11 +118,12 @@ class PythonRecorder:
     def tidy(self) -> None:
         """At the end of the program: what is still to be written is."""
         try:
-            if self._outlet is not None and not self._lost:
+            if self._outlet is not None:
                 self._outlet.flush()
         except OSError as error:
-            self._lost = f"the end of the log is not written: {error}"
-            self._print_lost()
+            if not self._lost:
+                self._lost = f"the end of the log is not written: {error}"
+                self._print_lost()
 
     def reopen_log(self) -> None:
         if self._log is not None:

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -92,7 +93,8 @@ class Recording:
             config.fingerprints,
             config.nan_check,
         )
-        if self.lost:  # it took too long, and the program went on without
+        if self.lost:  # it took too long, and the program went on without: a log that ends here would be a death's
+            shutil.rmtree(folder, ignore_errors=True)
             return
         self.folder, self.name = folder, folder.name
         self.recorder.window(*config.payload_window)
@@ -202,11 +204,15 @@ def _backend_of(group: Any) -> str:
     return backend
 
 
+def _world_size() -> int:
+    return dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, Any]:
     """What a capsule must know to run this rank again."""
     return {
         "rank": rank,
-        "world_size": dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE", "1")),
+        "world_size": max(_world_size(), rank + 1),  # a program may name both itself, and later than this
         "pid": os.getpid(),
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
         "started_ticks": start_ticks(),

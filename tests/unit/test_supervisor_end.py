@@ -1,0 +1,60 @@
+"""The supervisor's last moments: nobody is made to wait, and nobody is called dead who ended well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from prismdbg.jobs.record import supervisor as supervisor_module
+from prismdbg.jobs.record.deaths import Death
+from prismdbg.jobs.record.record import RecordRequest, prepare
+from prismdbg.jobs.record.supervisor import Policy, Supervisor
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[tuple[Supervisor, list[str]]]:
+    run = prepare(RecordRequest(output=tmp_path / "run", command=(sys.executable, "-c", ""), policy=Policy()))
+    said: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", ""]) as job:
+        yield Supervisor(run, Policy(), job, said.append), said
+
+
+def test_a_signal_after_the_jobs_end_ends_the_wait(
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, said = supervised
+
+    def asked_to_end(thread: threading.Thread, folder: Path) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("it went on waiting")
+
+    monkeypatch.setattr(supervisor_module, "ends_while_answering", asked_to_end)
+    handlers = {number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1)}
+    try:
+        assert supervisor.watch(lambda: None) == 0
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert said and said[-1].startswith("interrupted: what the job's end left to write")
+
+
+def test_a_rank_that_ended_with_code_0_was_not_killed(
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log has no end where a file server stopped to answer."""
+    supervisor, said = supervised
+
+    class Silent:
+        def died_without_a_word(self) -> bool:
+            return True
+
+    monkeypatch.setitem(supervisor._processes, "0", Silent())  # type: ignore[arg-type]
+    assert supervisor._died(Death(name="0", wall_ns=1, signal=0, alive_wall_ns=1, code=0)) == []
+    assert said[-1] == "rank 0 ended with exit code 0, and its log has no end"
