@@ -62,13 +62,14 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(prismdbg.__version__, prog_name="prismdbg")
 def cli() -> None:
-    """Take one rank of a distributed training job out of production and run it again, alone, as often as you like.
+    """Capture one rank of a distributed PyTorch job and replay it without the other ranks.
 
-    A RUN is the folder that `record` or `emulate` writes. A CAPSULE is one rank of it with all that it needs to run
-    again from A, its program's start or an image of the process, to B, where the record ends. A MOMENT is
-    STEP.COLLECTIVE.OP: 12.3 is the third collective after 12 optimizer steps, 12.3.4 the fourth operator after that.
+    RUN is the folder that `record` or `emulate` writes. CAPSULE holds one rank of a run with everything that a replay
+    needs. It covers the run from a start moment (a checkpoint of the process, or the start of the program) to an end
+    moment. MOMENT is STEP.COLLECTIVE.OP: 12.3 is the third collective after 12 optimizer steps, and 12.3.4 is the
+    fourth operator after that collective.
 
-    Every command explains itself with --help.
+    `prismdbg COMMAND --help` explains each command.
     """
 
 

@@ -24,36 +24,36 @@ class Entry:
 
 
 SECTIONS: dict[str, tuple[Entry, ...]] = {
-    "In production": (
+    "Record and diagnose a job": (
         Entry("record", "Run a training job and record its collectives."),
-        Entry("status", "Say where each rank of a running job is."),
-        Entry("capture", "Take one rank of a running job into a capsule; the job goes on."),
-        Entry("why", "Say from the logs alone what went wrong, and which rank did it first."),
+        Entry("status", "Show the state of each rank of a run."),
+        Entry("capture", "Capture one rank of a running job; the job continues."),
+        Entry("why", "Diagnose a crash, hang, NaN or straggler from the logs."),
     ),
-    "On one machine, alone": (
-        Entry("open", "Look at what a capsule recorded; nothing runs."),
-        Entry("build", "Make the container image that a capsule runs in."),
-        Entry("replay", "Run a captured rank again with recorded peers and compare every collective."),
-        Entry("debug", "Step through a captured rank."),
-        Entry("memory", "Say when a rank had most memory live, and what made it so."),
+    "Replay and debug one rank": (
+        Entry("open", "View a capsule or a whole job without running it."),
+        Entry("build", "Build the container image that a capsule runs in."),
+        Entry("replay", "Replay a captured rank and compare every collective with the recording."),
+        Entry("debug", "Step through a captured rank, forwards and backwards."),
+        Entry("memory", "Show peak memory and its cause."),
     ),
-    "A large job from few ranks": (
-        Entry("plan", "Say what an emulation will take: ranks, time, storage, memory."),
-        Entry("emulate", "Run any rank of a large job alone, among synthesized peers."),
-        Entry("graph", "Simulate the whole job: how long, who waits for whom, what if."),
-        Entry("calibrate", "Measure collectives here and write a cluster file for the simulation."),
+    "Emulate and simulate a large job": (
+        Entry("plan", "Estimate the ranks, time, storage and memory of an emulation."),
+        Entry("emulate", "Run ranks of a large job among synthesized peers."),
+        Entry("graph", "Build and simulate one iteration of the whole job."),
+        Entry("calibrate", "Measure collectives and write a cluster file for the simulation."),
     ),
-    "Capsules": (
-        Entry("list", "List runs and capsules, with their sizes."),
-        Entry("inspect", "Say what a capsule holds."),
-        Entry("verify", "Check that a capsule is whole, unaltered and replayable."),
-        Entry("pack", "Make one file of a capsule."),
-        Entry("unpack", "Make a capsule of a packed file; nothing in it is trusted."),
-        Entry("rm", "Remove runs and capsules, or the oldest of them."),
+    "Manage runs and capsules": (
+        Entry("list", "List runs and capsules with their sizes."),
+        Entry("inspect", "Show the contents of a capsule."),
+        Entry("verify", "Check that a capsule is complete, unaltered and replayable."),
+        Entry("pack", "Pack a capsule into one file."),
+        Entry("unpack", "Unpack a capsule without trusting its contents."),
+        Entry("rm", "Remove runs and capsules, or the oldest capsules."),
     ),
-    "This machine": (
-        Entry("doctor", "Say what this machine can do, what it lacks, and the fix."),
-        Entry("setup", "Build the native recorder and the CRIU bundle, once."),
+    "Set up this machine": (
+        Entry("doctor", "Check this machine and show a fix for each missing facility."),
+        Entry("setup", "Build the native recorder and the CRIU bundle."),
     ),
 }
 

@@ -27,7 +27,7 @@ from prismdbg.runtime.spec import CONTROL_FOLDER
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
-BOUND_S = 120.0
+BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
 FOR_CRIU = {"SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"}
 

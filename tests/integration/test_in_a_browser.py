@@ -19,7 +19,7 @@ from capsules import make_capsule
 from spawning import Spawn
 from waiting import wait_for
 
-BOUND_S = 60.0
+BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 
 
 def free_port() -> int:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.job
 
 GPT = Path(__file__).resolve().parents[2] / "examples" / "gpt"
 WORLD = 2
-BOUND_S = 60.0
+BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 

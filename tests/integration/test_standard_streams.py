@@ -12,7 +12,7 @@ from capsules import make_capsule
 from chain import Taken
 from terminal import Terminal
 
-BOUND_S = 60.0
+BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 
 Shell = Callable[[str], "subprocess.CompletedProcess[str]"]
 

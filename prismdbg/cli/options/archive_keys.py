@@ -19,7 +19,7 @@ _SIGNERS = click.option(
     "--require-signature",
     type=click.Path(path_type=Path),
     metavar="SIGNERS",
-    help="Refuse an archive that none of SIGNERS signed, a file as ssh-keygen's ALLOWED_SIGNERS.",
+    help="Refuse the archive unless a key in SIGNERS, an ALLOWED_SIGNERS file of ssh-keygen, signed it.",
 )
 
 

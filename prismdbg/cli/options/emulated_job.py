@@ -27,13 +27,13 @@ def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
             "--world",
             type=click.IntRange(1, LARGEST_WORLD),
             metavar="N",
-            help="Ranks of the whole job.  [default: torchrun's, else the mesh's]",
+            help="Set the number of ranks of the whole job.  [default: from torchrun, else from --mesh]",
         ),
         click.option(
             "--mesh",
             required=True,
             metavar="AXES",
-            help="The mesh's axes with their sizes, as in pp=16,dp=64,tp=8: the last one has adjacent ranks.",
+            help="Set the mesh axes and sizes, as in pp=16,dp=64,tp=8. Ranks along the last axis are adjacent.",
         ),
         click.option("--ranks", type=rank_list, help=ranks_help),
         click.option(
@@ -41,14 +41,15 @@ def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
             is_flag=False,
             flag_value="",
             metavar="[AXES]",
-            help="One of each class of ranks; AXES: along which they differ, where that is known.",
+            help="Run one rank of each class. AXES are the axes along which ranks differ, if you know them.",
         ),
         click.option(
             "--checks",
             type=click.IntRange(min=0),
             default=DEFAULT_CHECKS,
             show_default=True,
-            help="With --classes: at most so many second members run, too, and must do the same.",
+            metavar="N",
+            help="With --classes, check the classes: run a second rank in at most N of them.",
         ),
     )
 

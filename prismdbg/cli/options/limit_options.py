@@ -11,7 +11,7 @@ import click
 from prismdbg.cli.options.param_types import size
 from prismdbg.runtime.limits import OPTIONS, Asked
 
-_USUAL = "[default: half of this machine, or twice what the recorded rank held and 4 GiB]"
+_USUAL = "[default: half of this machine, or twice the recorded peak plus 4 GiB if larger]"
 
 
 def limits(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,8 +42,8 @@ def _room(text: str) -> int:
 
 
 _ALL: tuple[tuple[str, Any, str, str], ...] = (
-    ("memory", _room, "SIZE", f"Maximum memory of the replay.  {_USUAL}"),
-    ("pids", click.IntRange(min=16), "N", "Maximum number of processes and threads.  [default: 4096]"),
-    ("shm", _room, "SIZE", "Size of /dev/shm.  [default: as memory, at most 16GiB]"),
-    ("disk", _room, "SIZE", "Maximum size of the output, and of any file.  [default: half of what is free]"),
+    ("memory", _room, "SIZE", f"Limit the memory of the replay.  {_USUAL}"),
+    ("pids", click.IntRange(min=16), "N", "Limit the number of processes and threads.  [default: 4096]"),
+    ("shm", _room, "SIZE", "Set the size of /dev/shm.  [default: the memory limit, at most 16GiB]"),
+    ("disk", _room, "SIZE", "Limit the size of the output and of each file.  [default: half of the free space]"),
 )

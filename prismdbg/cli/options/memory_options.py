@@ -6,11 +6,11 @@ import click
 
 from prismdbg.cli.options.param_types import size
 
-MEMORY = click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start, too.")
+MEMORY = click.option("--memory", is_flag=True, help="Trace operators, allocations and frees from the start.")
 MEMORY_CAP = click.option(
     "--memory-cap",
     type=size,
     default="0",
     metavar="SIZE",
-    help="A rank that allocates more is out of memory.  [default: none]",
+    help="Limit the memory of each rank's program to SIZE; implies --memory.  [default: no limit]",
 )

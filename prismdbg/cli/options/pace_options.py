@@ -24,20 +24,22 @@ _OPTIONS = (
         "--pace",
         "clock",
         type=click.Choice([kind.value for kind in ClockKind]),
-        help="Peers come when the simulated job says, on this clock; the ranks run again until both agree.",
+        help="Delay peers as in the simulated job, on this clock. Ranks run again until emulation and simulation agree.  "
+        "[default: no delay]",
     ),
-    click.option("--cluster", type=click.Path(path_type=Path), help="With --pace: the machines, as YAML."),
+    click.option("--cluster", type=click.Path(path_type=Path), metavar="YAML", help="With --pace, simulate this cluster; required."),
     click.option(
-        "--until", type=share, default="1%", show_default=True, help="With --pace: end when they differ by no more."
+        "--until", type=share, default="1%", show_default=True, help="With --pace, stop when they differ by at most SHARE."
     ),
     click.option(
         "--passes",
         type=click.IntRange(1),
         default=4,
         show_default=True,
-        help="With --pace: run the ranks again so often, at most.",
+        metavar="N",
+        help="With --pace, run the ranks again at most N times.",
     ),
-    click.option("--alike", metavar="AXES", help="With --pace: ranks that differ along these axes only do the same."),
+    click.option("--alike", metavar="AXES", help="With --pace, assume that ranks do the same work if they differ only along AXES."),
 )
 
 
