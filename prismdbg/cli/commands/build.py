@@ -20,10 +20,11 @@ from prismdbg.render import console
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
 def command(capsule: Path, as_json: bool, keys: Keys) -> None:
-    """Make the image of the installed files that the rank in CAPSULE ran on, and print its tag.
+    """Build the container image for CAPSULE and print its tag.
 
-    No base image and no registry. The capsule itself is bound into the container at replay. To take both to another
-    machine: `docker save TAG`, and `prismdbg pack CAPSULE`.
+    The image holds the installed files that the captured rank used. It needs no base image and no registry. The
+    capsule itself is mounted into the container at replay. To move both to another machine, use `docker save TAG` and
+    `prismdbg pack CAPSULE`.
     """
     with opened(capsule, keys) as whole:
         built = build_image(whole, lambda text: console.say(f"prismdbg: {text}"))

@@ -24,22 +24,53 @@ def sizes_list(text: str) -> tuple[int, ...]:
 
 @click.command()
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="New cluster file."
-)
-@click.option("--ranks", "groups", type=rank_list, default="2,4", show_default=True, help="Groups of so many ranks.")
-@click.option(
-    "--sizes", type=sizes_list, metavar="SIZES", help="Of messages, as in 1KiB,64KiB,4MiB.  [default: 256B-64MiB]"
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write to this new file."
 )
 @click.option(
-    "--backend", type=click.Choice(workflow.BACKENDS), default="gloo", show_default=True, help="Of torch.distributed."
+    "--ranks",
+    "groups",
+    type=rank_list,
+    default="2,4",
+    show_default=True,
+    metavar="RANKS",
+    help="Measure groups with these numbers of ranks.",
 )
-@click.option("--quick", is_flag=True, help="Fewer sizes and rounds: a rough model in seconds.")
-@click.option("--time", "bound_s", type=seconds, help="End measuring after this.  [default: 1m; 10s with --quick]")
-@click.option("--pin", is_flag=True, help="A processor for each rank.")
-@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="So many nodes take part.")
-@click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which of them this is.")
-@click.option("--head", default="", metavar="HOST:PORT", help="Where the nodes meet, on node 0.")
-@click.option("--json", "as_json", is_flag=True, help="Print every measured time and the model's as JSON.")
+@click.option(
+    "--sizes",
+    type=sizes_list,
+    metavar="SIZES",
+    help="Measure these message sizes, as in 1KiB,64KiB,4MiB.  [default: 256B-64MiB; 1KiB-4MiB with --quick]",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(workflow.BACKENDS),
+    default="gloo",
+    show_default=True,
+    help="Measure this torch.distributed backend.",
+)
+@click.option("--quick", is_flag=True, help="Measure fewer sizes and rounds for a rough model in seconds.")
+@click.option(
+    "--time", "bound_s", type=seconds, help="Stop measuring after this time.  [default: 1m; 10s with --quick]"
+)
+@click.option("--pin", is_flag=True, help="Pin each rank to a CPU.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Measure across N nodes."
+)
+@click.option(
+    "--node-rank",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Set the number of this node, from 0.",
+)
+@click.option(
+    "--head",
+    default="",
+    metavar="HOST:PORT",
+    help="Connect the nodes at this address of node 0; required for several nodes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the measured and the modelled times as JSON.")
 def command(
     output: Path,
     groups: tuple[int, ...],
@@ -53,10 +84,10 @@ def command(
     head: str,
     as_json: bool,
 ) -> None:
-    """Measure collectives in a job of torchrun's own and write a cluster model that fits them, for `graph --cluster`.
+    """Measure collectives and write a cluster file for `graph --cluster`.
 
-    With several nodes, start it on each with the same options and its --node-rank; node 0 writes FILE. The machine
-    should have nothing else to do.
+    It starts a torchrun job of its own. For several nodes, start it on each node with the same options and the node's
+    own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
     """
     if output.exists():
         raise UsageError(f"{output} exists", hint="give a new file; a calibration is never overwritten")

@@ -15,31 +15,40 @@ from prismdbg.render import console
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--rank", type=click.IntRange(min=0), required=True, help="Which one.")
+@click.option("--rank", type=click.IntRange(min=0), required=True, metavar="N", help="Capture this rank.")
 @click.option(
     "--window",
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
     metavar="STEPS",
-    help="How many whole steps it covers.",
+    help="Record STEPS whole steps after the checkpoint.",
 )
 @click.option(
     "--origin",
     type=click.Choice(["image", "start"]),
     default="image",
     show_default=True,
-    help="Where the capsule begins: at an image of the live process, or at the program's start.",
+    help="Start the capsule at a checkpoint of the live process (image) or at the start of the program (start).",
 )
-@click.option("--timeout", type=seconds, default=600.0, show_default=True, help="Seconds to wait for the window.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="CAPSULE", help="New folder.")
+@click.option(
+    "--timeout", type=seconds, default=600.0, show_default=True, help="Wait at most this long for these steps."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="CAPSULE",
+    help="Write to this new folder.",
+)
 def command(run: Path, rank: int, window: int, origin: str, timeout: float, output: Path) -> None:
-    """Take RANK of the recorded job in RUN into CAPSULE; the job goes on.
+    """Capture one rank of the job recorded in RUN as CAPSULE. The job continues.
 
-    The rank stands still only while its image is taken. `--origin start` needs no image and no privilege: the
-    capsule replays from the program's first line, if RUN was recorded with --window all.
+    The rank pauses only while its checkpoint is taken. `--origin start` needs no checkpoint and no privileges: the
+    capsule replays from the first line of the program. RUN must then have been recorded with --window all.
 
-    Exits 3 when what was kept cannot be replayed; it is kept as CAPSULE.evidence.
+    If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """
     request = CaptureRequest(
         run=RunFolder.existing(run),

@@ -36,20 +36,32 @@ from prismdbg.session.stop_line import stop_at_once
 @click.option(
     "--runtime",
     type=click.Choice(["docker", "local", "plain"]),
-    help="Where: a container, namespaces of this machine, a plain process.  [default: the best there is]",
+    help="Run the rank in a container, in namespaces of this machine, or as a plain process.  "
+    "[default: the first that works here]",
 )
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option(
-    "--timeout", type=seconds, default=600.0, show_default=True, help="Seconds without a collective or a command."
+    "--timeout",
+    type=seconds,
+    default=600.0,
+    show_default=True,
+    help="Exit after this time without a collective or a command.",
 )
 @limits
-@click.option("--at", type=moment, metavar="MOMENT", help="Go there first.")
-@click.option("--plain", is_flag=True, help="Lines instead of a screen, also on a terminal.")
-@click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
+@click.option("--at", type=moment, metavar="MOMENT", help="Go to MOMENT first.")
+@click.option("--plain", is_flag=True, help="Print lines instead of a screen, even on a terminal.")
+@click.option("--web", is_flag=True, help="Serve the screen to a browser on this machine and print the address.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8765,
+    show_default=True,
+    metavar="N",
+    help="Use this port for --web.",
+)
 @click.option(
     "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
-    help="Lay your own file where the capsule lacks one of credentials.",
+    help="Provide the credentials file PATH, which the capsule lacks, from your file MINE.  [default: PATH]",
 )  # fmt: skip
 @archive_keys
 def command(
@@ -66,13 +78,13 @@ def command(
     keys: Keys,
     limits: Asked,
 ) -> int:
-    """Step through the rank in CAPSULE: its collectives, stack, values and peers. `help` lists the commands.
+    """Step through the rank in CAPSULE and show its collectives, stack, values and peers.
 
-    Of a RUN, --rank chooses the rank: the newest capsule of it, or one made of what the run kept, which of an
-    emulated rank is always enough.
+    For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or makes one from the
+    recorded data. For an emulated rank, this data is always sufficient.
 
-    On a terminal a screen opens; else commands come from standard input until its end. Exits 0, or 5 when the replay
-    diverged, 6 when the rank was lost, 124 when the time is over.
+    On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the
+    commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the timeout.
     """
     capsule = capsule_at(capsule, rank)
     if at is not None:

@@ -18,9 +18,9 @@ _OPTIONAL = frozenset({"gpu"})
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(as_json: bool) -> int:
-    """Try each facility of this machine: what it is needed for, whether it is there, and how to get it.
+    """Check each facility of this machine, and show its purpose, its state and the fix if it is missing.
 
-    Exits 0 when nothing that is needed is missing, else 4.
+    The exit code is 0 if no required facility is missing, and 4 otherwise.
     """
     found = facilities(cache_dir(), lambda: bundle.find().version)
     lacking = [f for f in found if not f.ok and f.name.lower() not in _OPTIONAL]

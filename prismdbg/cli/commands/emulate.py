@@ -28,48 +28,56 @@ MOST_ROWS = 40
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
-@emulated_job(ranks_help="Run these, one after another.  [default: 0]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
+)
+@emulated_job(ranks_help="Run these ranks one after another, as in 0,2 or 0-3.  [default: 0]")
 @click.option(
     "--steps",
     type=click.IntRange(min=0),
     default=0,
-    help="End each rank after so many steps.  [default: at its own end; with --classes 5]",
+    metavar="N",
+    help="End each rank after N steps.  [default: the end of the program; 5 with --classes]",
 )
 @click.option(
     "--peers",
     "rules",
     multiple=True,
     metavar="RULE",
-    help="[AXIS][:COLLECTIVE]=POLICY; auto, echo, zeros, noise, donor, balanced. The last that holds decides.",
+    help="Set the values that peers send: [AXIS][:COLLECTIVE]=POLICY, with policy auto, echo, zeros, noise, donor or "
+    "balanced. The last matching rule wins.  [default: auto]",
 )
 @click.option(
     "--donor",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="An earlier run, whose values peers send; emulated, or recorded with --window all.",
+    help="Let peers send values of this earlier run, emulated or recorded with --window all.",
 )
 @click.option(
     "--donor-bytes",
     type=size,
     default="1GiB",
     show_default=True,
-    help="Keep at most this much of what each rank sends, for others.",
+    help="Keep at most SIZE of the data that each rank sends, for other ranks.",
 )
 @click.option(
     "--window-bytes",
     type=size,
     default="4GiB",
     show_default=True,
-    help="Keep at most this much of what each rank receives, to debug it.",
+    help="Keep at most SIZE of the data that each rank receives, for the debugger.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the noise that peers send.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed the noise that peers send.")
 @MEMORY
 @MEMORY_CAP
 @click.option(
-    "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
+    "--ranks-per-node",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
 )
-@click.option("--timeout", type=seconds, default="1h", show_default=True, help="For each run of a rank.")
+@click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
@@ -83,12 +91,13 @@ def command(
     memory_cap: int,
     **paced: Any,
 ) -> None:
-    """Run chosen ranks of COMMAND as if N ranks were there: `prismdbg emulate -o RUN --world 8192 --mesh
-    pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`.
+    """Run chosen ranks of COMMAND as part of a job of N ranks.
 
-    The script stays as it is. Its peers are synthesized: what they send is assumed and marked so in RUN. Where only
-    another rank knows a value (an object, a stage's metadata), that rank is run first. Files that the script writes are
-    really written: give it a folder of its own, not the real job's checkpoints.
+    Example: `prismdbg emulate -o RUN --world 8192 --mesh pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`
+
+    The script needs no change. Its peers are synthesized, and RUN marks the values that they send. If only another
+    rank knows a value (an object, the metadata of a stage), that rank runs first. The script really writes its files:
+    give it a folder of its own, not the real job's training checkpoints.
     """
     request = replace(
         whole,

@@ -35,16 +35,18 @@ _CLUSTER = click.option(
     "--cluster",
     "cluster_path",
     type=click.Path(path_type=Path),
-    help="The machines, as YAML. Without it, figures are assumed.",
+    metavar="YAML",
+    help="Simulate this cluster.  [default: assumed figures]",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 
 
 @click.group()
 def command() -> None:
-    """One iteration of the whole job: build its graph, then simulate it. GRAPH is a file, or the folder with it.
+    """Build and simulate one iteration of the whole job.
 
-    --cluster takes what `prismdbg calibrate` writes; examples/emulation/cluster.yaml says what each line means.
+    GRAPH is a graph file or the folder that contains it. --cluster takes the file that `prismdbg calibrate` writes;
+    examples/emulation/cluster.yaml explains each line.
     """
 
 
@@ -56,9 +58,11 @@ command.add_command(graph_gpt.command)
 @_GRAPH
 @_CLUSTER
 @_JSON
-@click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Draw it as one page, too.")
+@click.option(
+    "--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML page to FILE."
+)
 def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page_path: Path | None) -> None:
-    """How long an iteration takes, what fills it, and who is waited for."""
+    """Show time, breakdown, waits and stragglers of an iteration."""
     timeline = _simulated(graph, cluster_path, trace=page_path is not None)
     if page_path is not None:
         text = page(timeline, critical_path(timeline))
@@ -81,9 +85,9 @@ def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page
 @_GRAPH
 @_CLUSTER
 @_JSON
-@click.option("--most", default=20, show_default=True, type=click.IntRange(1), help="So many rows.")
+@click.option("--most", default=20, show_default=True, type=click.IntRange(1), metavar="N", help="Show at most N rows.")
 def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool, most: int) -> None:
-    """What the iteration's length is made of, by rank and operation."""
+    """Show the critical path by rank and operation."""
     timeline = _simulated(graph, cluster_path, trace=True)
     rows = report.path_rows(critical_path(timeline))
     _say_assumed(cluster_path)
@@ -102,16 +106,26 @@ def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool,
 @_GRAPH
 @_CLUSTER
 @_JSON
-@click.option("--slow-rank", "slow_ranks", multiple=True, metavar="RANK=FACTOR", help="It computes so much longer.")
 @click.option(
-    "--slow-link", "slow_links", multiple=True, metavar="RANK=FACTOR", help="Its transfers take so much longer."
+    "--slow-rank", "slow_ranks", multiple=True, metavar="RANK=FACTOR", help="Slow this rank's compute by FACTOR."
 )
-@click.option("--tier", "tiers", multiple=True, metavar="NAME=FACTOR", help="Links of this tier are so much slower.")
 @click.option(
-    "--kernel", "kernels", multiple=True, metavar="PATTERN=FACTOR", help="These computations take so much longer."
+    "--slow-link", "slow_links", multiple=True, metavar="RANK=FACTOR", help="Slow this rank's transfers by FACTOR."
 )
-@click.option("--delay", "delays", multiple=True, metavar="RANK=TIME", help="It begins so much later, as in 617=5ms.")
-@click.option("--order", metavar="AXES", help="Ranks are laid out in this order of axes, the last one adjacent.")
+@click.option("--tier", "tiers", multiple=True, metavar="NAME=FACTOR", help="Slow the links of this tier by FACTOR.")
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="PATTERN=FACTOR",
+    help="Slow the computations that match PATTERN by FACTOR.",
+)
+@click.option(
+    "--delay", "delays", multiple=True, metavar="RANK=TIME", help="Start this rank TIME later, as in 617=5ms."
+)
+@click.option(
+    "--order", metavar="AXES", help="Lay out the ranks in this order of axes. Ranks along the last axis are adjacent."
+)
 def what_if_command(
     graph: Path,
     cluster_path: Path | None,
@@ -119,7 +133,10 @@ def what_if_command(
     order: str | None,
     **changed: Sequence[str],
 ) -> None:
-    """The same job with something changed, beside what it was. A factor below 1 is faster."""
+    """Change the job and compare it with the original.
+
+    Nothing runs: both jobs are simulated. A factor below 1 is faster.
+    """
     changes = what_if_options.changes(**changed)
     if changes == Changes() and not order:
         raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
@@ -148,13 +165,23 @@ def what_if_command(
 @command.command("export")
 @_GRAPH
 @_CLUSTER
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
 @click.option(
-    "--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Of the file."
+    "--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Use this format."
 )
-@click.option("--rank", "ranks", multiple=True, type=int, help="This rank, too, beside one of each class.")
+@click.option(
+    "--rank",
+    "ranks",
+    multiple=True,
+    type=int,
+    metavar="N",
+    help="Add this rank to the ranks that stand for the classes.",
+)
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
-    """Write the timeline for Perfetto (ui.perfetto.dev): a process for each class, whatever the number of ranks."""
+    """Write the timeline for Perfetto (ui.perfetto.dev).
+
+    The file has one process for each class, whatever the number of ranks.
+    """
     timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
     with output_file.whole(output) as path:
         perfetto.write(timeline, path, ranks, critical_path(timeline))

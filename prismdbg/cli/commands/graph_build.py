@@ -25,22 +25,33 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 
 @click.command("build")
 @click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE")
-@click.option("--mesh", "mesh_text", metavar="AXES", help="As in pp=2,dp=4,tp=2, the last axis adjacent.")
-@click.option("--alike", metavar="AXES", help="Ranks that differ along these axes only did the same as one with a log.")
-@click.option("--step", type=click.IntRange(0), help="This step; the last whole one if not given.")
+@click.option(
+    "--mesh",
+    "mesh_text",
+    metavar="AXES",
+    help="Set the mesh axes and sizes, as in pp=2,dp=4,tp=2.  [default: that of an emulated RUN]",
+)
+@click.option(
+    "--alike", metavar="AXES", help="Let a rank with a log stand for the ranks that differ from it only along AXES."
+)
+@click.option("--step", type=click.IntRange(0), metavar="N", help="Use step N.  [default: the last whole step]")
 @click.option(
     "--with", "captured", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="CAPSULE",
-    help="Put this captured rank into the graph of RUN, in its own place; in a stretched one at its coordinates.",
+    help="Put this captured rank into the graph of RUN, at its own mesh coordinates.",
 )  # fmt: skip
-@click.option("--as-recorded", is_flag=True, help="Of RUN: every rank's own times, and the transfers that were.")
-@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Put the same classes on so many ranks.")
-@click.option("--no-replay", is_flag=True, help="Of a CAPSULE only what was recorded: nothing is run.")
-@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a replay.  [default: the best]")
-@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
-@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a replay.")
+@click.option("--as-recorded", is_flag=True, help="Keep every rank's own times and the recorded transfers of RUN.")
+@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Resize AXIS to SIZE ranks with the same classes.")
+@click.option("--no-replay", is_flag=True, help="Use only the recording of CAPSULE and run nothing.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path),
-    help="The file to write.  [default: graph.npz in RUN, CAPSULE.graph.npz]",
+    "--runtime",
+    type=click.Choice(["docker", "local", "plain"]),
+    help="Replay CAPSULE in this runtime.  [default: the first that works]",
+)
+@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of a replay.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write to FILE.  [default: RUN/graph.npz or CAPSULE.graph.npz]",
 )  # fmt: skip
 @archive_keys
 def command(
@@ -58,15 +69,15 @@ def command(
     output: Path | None,
     keys: Keys,
 ) -> None:
-    """Make the graph of one iteration from the logs of RUN, a recorded or an emulated job, or from one CAPSULE.
+    """Build the graph of one iteration from a RUN or a CAPSULE.
 
-    What ran between two calls is one computation, or its operators where they are known: of a run with --memory, and of
-    a CAPSULE, which is replayed with the tracer on. Then memory is in the graph, too. A captured rank's times between
-    its calls are the recorded ones; the replay only says which share of them each operator took. Operators shorter
-    than 1/2000 of the step are put together with their neighbours.
+    RUN is a recorded or an emulated job. The work between two collectives is one computation. It is split into its
+    operators, with their memory, for a RUN made with --memory and for a CAPSULE, which is replayed with tracing on. The
+    times between the collectives of a captured rank are the recorded ones; the replay only gives each operator its
+    share. Operators shorter than 1/2000 of the step are merged with their neighbours.
 
-    A CAPSULE alone stands for ranks that all do the same: --mesh dp=64,tp=8 --alike dp,tp. Where ranks have roles, as
-    pipeline stages, put it into the graph of a run in which each role ran: RUN --with CAPSULE.
+    A CAPSULE alone stands for ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
+    such as pipeline stages, put the capsule into the graph of a run that includes each role: RUN --with CAPSULE.
     """
     mesh = Mesh.parse(mesh_text) if mesh_text else None
     axes = tuple(name.strip() for name in alike.split(",")) if alike else ()

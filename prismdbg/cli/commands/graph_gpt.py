@@ -19,16 +19,55 @@ _TERA = 10**12
 
 @click.command("gpt")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The graph to write."
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Write the graph to FILE."
 )
-@click.option("--mesh", "mesh_text", required=True, metavar="AXES", help="Of pp, dp and tp, as in pp=16,dp=64,tp=8.")
-@click.option("--layers", type=click.IntRange(1), required=True, help="A multiple of the stages.")
-@click.option("--hidden", type=click.IntRange(1), required=True, help="Width of the model.")
-@click.option("--sequence", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of one sample.")
-@click.option("--vocabulary", type=click.IntRange(1), default=128_000, show_default=True, help="Different tokens.")
-@click.option("--microbatches", type=click.IntRange(1), default=32, show_default=True, help="In a step.")
-@click.option("--tflops", type=click.IntRange(1), default=400, show_default=True, help="What a rank does in a second.")
-@click.option("--spread", type=click.IntRange(0, 100), default=0, show_default=True, help="Ranks differ by so many %.")
+@click.option(
+    "--mesh", "mesh_text", required=True, metavar="AXES", help="Set the sizes of pp, dp and tp, as in pp=16,dp=64,tp=8."
+)
+@click.option(
+    "--layers", type=click.IntRange(1), required=True, metavar="N", help="Set the number of layers, a multiple of pp."
+)
+@click.option("--hidden", type=click.IntRange(1), required=True, metavar="N", help="Set the hidden size.")
+@click.option(
+    "--sequence",
+    type=click.IntRange(1),
+    default=4096,
+    show_default=True,
+    metavar="N",
+    help="Set the tokens per sample.",
+)
+@click.option(
+    "--vocabulary",
+    type=click.IntRange(1),
+    default=128_000,
+    show_default=True,
+    metavar="N",
+    help="Set the vocabulary size.",
+)
+@click.option(
+    "--microbatches",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Set the microbatches per step.",
+)
+@click.option(
+    "--tflops",
+    type=click.IntRange(1),
+    default=400,
+    show_default=True,
+    metavar="N",
+    help="Set the speed of a rank in TFLOP/s.",
+)
+@click.option(
+    "--spread",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Slow each rank by a random 0 to N %.",
+)
 def command(
     output: Path,
     mesh_text: str,
@@ -40,7 +79,10 @@ def command(
     tflops: int,
     spread: int,
 ) -> None:
-    """Make the graph of a GPT's training step (1F1B, sequence parallel). Nothing runs; every duration is assumed."""
+    """Calculate the graph of a GPT's training step.
+
+    The schedule is 1F1B with sequence parallelism. Nothing runs; every duration is assumed.
+    """
     mesh = Mesh.parse(mesh_text)
     shape = GptShape(
         layers=layers,

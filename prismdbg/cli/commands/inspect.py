@@ -25,15 +25,17 @@ UNSEARCHED_SHOWN = 20
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
-@click.option("--files", is_flag=True, help="List every file too, with its size.")
-@click.option("--secrets", is_flag=True, help="List secrets that were taken out of it or are kept in it, by place.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest, or the list of --secrets, as JSON.")
+@click.option("--files", is_flag=True, help="Also list every file with its size.")
+@click.option(
+    "--secrets", is_flag=True, help="List the places of secrets that CAPSULE contains or that were removed from it."
+)
 @archive_keys
 def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
-    """Show what CAPSULE, a folder or a packed file, holds. Reads the manifest, and of a hang the stacks of all ranks;
-    `verify` checks the rest.
+    """Show the contents of CAPSULE, a folder or a packed file.
 
-    With --secrets the whole capsule is searched: variables, arguments, files, notes, received objects, raw memory.
+    It reads only the manifest and, for a hang, the stacks of all ranks; `verify` checks the rest. With --secrets, it
+    searches the whole capsule: variables, arguments, files, notes, received objects and raw memory.
     """
     found = capsule_at(capsule, rank)
     if secrets:

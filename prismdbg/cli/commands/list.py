@@ -14,10 +14,13 @@ from prismdbg.render import console
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
-@click.option("--environments", is_flag=True, help="List the container images that replays made, instead.")
+@click.option("--environments", is_flag=True, help="List the container images of replays instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> None:
-    """List the runs and capsules in each FOLDER (default: here), oldest first, with what they take on disk."""
+    """List the runs and capsules in each FOLDER, oldest first, with their sizes on disk.
+
+    The default is the current folder.
+    """
     if environments:
         _list_environments(as_json)
         return

@@ -36,28 +36,60 @@ _BYS = [by.value for by in By]
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|TRACE")
-@click.option("--rank", type=click.IntRange(min=0), help="Of a RUN.  [default: the first that was traced]")
-@click.option("--by", type=click.Choice(_BYS), default="op", show_default=True, help="How live blocks are grouped.")
-@click.option("--at", type=moment_type, metavar="MOMENT", help="What is live there, instead of at the peak.")
-@click.option("--diff", "between", type=(moment_type, moment_type), metavar="M1 M2", help="What came and stayed.")
-@click.option("--begin", type=moment_type, metavar="MOMENT", help="Peak and curve from there on.")
-@click.option("--end", type=moment_type, metavar="MOMENT", help="Peak and curve up to before that.")
 @click.option(
-    "--made-inside", is_flag=True, help="Only what was made in that stretch counts, as torch.profiler counts."
+    "--rank", type=click.IntRange(min=0), metavar="N", help="Select a rank of RUN.  [default: the first with a trace]"
 )
-@click.option("--with-backend", is_flag=True, help="Blocks of the communication backend count, too.")
-@click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Groups shown.")
-@click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz.")
+@click.option(
+    "--by",
+    type=click.Choice(_BYS),
+    default="op",
+    show_default=True,
+    metavar="KEY",
+    help="Group live blocks by size, stack, age, module or op.",
+)
+@click.option(
+    "--at", type=moment_type, metavar="MOMENT", help="Show the blocks that are live at MOMENT instead of at the peak."
+)
+@click.option(
+    "--diff",
+    "between",
+    type=(moment_type, moment_type),
+    metavar="M1 M2",
+    help="Show the memory growth from M1 to M2.",
+)
+@click.option("--begin", type=moment_type, metavar="MOMENT", help="Start peak and curve at MOMENT.")
+@click.option("--end", type=moment_type, metavar="MOMENT", help="Stop peak and curve before MOMENT.")
+@click.option(
+    "--made-inside", is_flag=True, help="Count only blocks allocated from --begin to --end, as torch.profiler does."
+)
+@click.option("--with-backend", is_flag=True, help="Also count blocks of the backend.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N", help="Show the N largest groups."
+)
+@click.option(
+    "--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz to FILE."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@click.option("--runtime", type=click.Choice(["docker", "local", "plain"]), help="Of a CAPSULE.  [default: the best]")
+@click.option(
+    "--runtime",
+    type=click.Choice(["docker", "local", "plain"]),
+    help="Replay CAPSULE in this runtime.  [default: the first that works]",
+)
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
 @click.option(
     "--until", type=moment_type, metavar="MOMENT",
-    help="A CAPSULE is replayed to there.  [default: on from B to its next call]",
+    help="Replay CAPSULE up to MOMENT.  [default: the first call after the end moment]",
 )  # fmt: skip
-@click.option("--keep", type=click.Path(path_type=Path), metavar="TRACE", help="Keep the trace made of a CAPSULE.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="TRACE",
+    help="Keep the trace of the replay in TRACE.",
+)
 @limits
-@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for a CAPSULE's replay.")
+@click.option(
+    "--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the replay of CAPSULE."
+)
 @archive_keys
 def command(
     path: Path,
@@ -80,12 +112,12 @@ def command(
     keys: Keys,
     limits: Asked,
 ) -> None:
-    """Say how much memory a rank had live, when it had most, which allocation made that peak, and what was alive then.
+    """Show the peak memory of a rank, the allocation that caused it, and the blocks that were live at the peak.
 
-    A TRACE is what `record --memory` wrote into a RUN and its capsules. A CAPSULE without one, or with --until or
-    --keep, is replayed with the tracer on; blocks that are older than it are shown as "before A". Not all
-    of these can be known: then sums are said to be the least that there was. What the communication backend allocates
-    is told apart; an emulated rank has none, and what a real one's would stage is modelled.
+    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or with
+    --until or --keep, is replayed with tracing on. Blocks that are older than the capsule then form a group of their
+    own. If not all of them are known, the sums are lower bounds. The memory of the communication backend is listed
+    separately. An emulated rank has no backend, so the staging memory of a real one is modelled.
     """
     if export is not None:
         check_place(export)

@@ -25,22 +25,32 @@ LONGEST_S = 600.0  # without a collective or a command
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|GRAPH")
 @RANK_OF_RUN
 @click.option(
-    "--cluster", type=click.Path(path_type=Path), metavar="YAML", help="The machines, for all ranks of a job."
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="YAML",
+    help="Simulate a whole job on this cluster.  [default: assumed figures]",
 )
-@click.option("--at", type=moment, help="Where the cursor is at first, for instance 12.3. [default: the incident]")
-@click.option("--web", is_flag=True, help="In a browser of this machine, at an address that is printed.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web.")
+@click.option("--at", type=moment, help="Place the cursor at MOMENT, as in 12.3.  [default: the incident]")
+@click.option("--web", is_flag=True, help="Serve the screen to a browser on this machine and print the address.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8765,
+    show_default=True,
+    metavar="N",
+    help="Use this port for --web.",
+)
 @archive_keys
 def command(
     capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int, keys: Keys
 ) -> int:
-    """Look at CAPSULE, a folder or a packed file: its time line, collectives, stacks, and what the rank received.
+    """View CAPSULE, a folder or a packed file: its timeline, collectives, stacks and received data.
 
-    Of an emulated RUN, or a GRAPH that `prismdbg graph build` made, all ranks are shown, as a map by mesh coordinates
-    from which one goes into each of them; with --rank that rank alone.
+    An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
+    you can open each rank. With --rank, only that rank opens.
 
-    Nothing is run and nothing of the capsule is trusted. Where there is no terminal, prints the collectives, or the
-    ranks, as a table.
+    Nothing runs, and nothing in the capsule is trusted. Without a terminal, a table of the collectives or the ranks is
+    printed.
     """
     whole_job = rank is None and is_job(capsule)
     if cluster is not None and not whole_job:

@@ -22,14 +22,25 @@ from prismdbg.render import console
 
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: CAPSULE.tar.zst beside it.")
-@click.option("--share", is_flag=True, help="Search for secrets first, and refuse while one is kept in it.")
-@click.option("--redact", is_flag=True, help="With --share: mask what is found in files and received objects.")
-@click.option("--share-anyway", is_flag=True, help="Pack it for others with the secrets that are kept in it.")
 @click.option(
-    "--encrypt-to", multiple=True, metavar="RECIPIENT", help="Encrypt to this age or SSH public key, or a file of them."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE.  [default: CAPSULE.tar.zst, or .tar.zst.age]",
 )
-@click.option("--sign", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this SSH key, beside the file.")
+@click.option("--share", is_flag=True, help="Search for secrets first and refuse to pack if one is found.")
+@click.option("--redact", is_flag=True, help="With --share, mask the secrets found in files and received objects.")
+@click.option("--share-anyway", is_flag=True, help="Pack for others with all secrets that CAPSULE contains.")
+@click.option(
+    "--encrypt-to",
+    multiple=True,
+    metavar="RECIPIENT",
+    help="Encrypt to this age or SSH public key, or to a file of keys.",
+)
+@click.option(
+    "--sign", type=click.Path(path_type=Path), metavar="KEY", help="Sign FILE with this SSH key and write FILE.sig."
+)
 @archive_keys
 def command(
     capsule: Path,
@@ -41,15 +52,14 @@ def command(
     sign: Path | None,
     keys: Keys,
 ) -> None:
-    """Make one tar.zst of CAPSULE, a folder or a packed file. Every byte is compared with the manifest on the way.
+    """Pack CAPSULE, a folder or a packed file, into one tar.zst file and print its path.
 
-    Without --share it is for yourself: it holds what CAPSULE holds, which `inspect --secrets` lists. With --share it
-    is searched for secrets by rules, which miss some, and nothing is made while one is kept in it. Memory of a process
-    checkpoint cannot be searched exhaustively: such a capsule is packed for others with --share-anyway only.
+    Every byte is compared with the manifest. Without --share, the file is for you only: it contains everything in
+    CAPSULE, including the secrets that `inspect --secrets` lists. With --share, rules search for secrets, and packing
+    fails if CAPSULE contains one. The rules miss some. The memory in a checkpoint cannot be searched completely: use
+    --share-anyway for such a capsule.
 
-    --redact changes the packed copy: where a masked value was used, a replay takes another way.
-
-    Prints the path of what was made. With --sign, the signature lies beside it, in PATH.sig.
+    --redact changes the packed copy: a replay takes another path where the program used a masked value.
     """
     if redact and not share:
         raise UsageError("--redact is for a capsule that is shared", hint="give --share, too")

@@ -20,17 +20,33 @@ MOST_NAMED = 12
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@emulated_job(ranks_help="These would run.  [default: 0]")
+@emulated_job(ranks_help="Plan for these ranks, as in 0,2 or 0-3.  [default: 0]")
 @click.option(
-    "--steps", type=click.IntRange(min=0), default=0, help="As in emulate.  [default: to its own end; with --classes 5]"
+    "--steps",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Plan for N steps per rank.  [default: the whole program; 5 with --classes]",
 )
-@click.option("--cluster", type=click.Path(path_type=Path), help="Read it, too, so that a mistake in it is found now.")
-@click.option("--peers", "rules", multiple=True, metavar="RULE", help="As in emulate, for the rank that is tried.")
 @click.option(
-    "--ranks-per-node", type=click.IntRange(min=0), default=0, help="Ranks of a node.  [default: torchrun's, else 8]"
+    "--cluster", type=click.Path(path_type=Path), metavar="YAML", help="Check this cluster file for mistakes."
 )
-@click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps to measure it.")
-@click.option("--timeout", type=seconds, default="10m", show_default=True, help="For that rank.")
+@click.option(
+    "--peers",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="Set the values that peers send in the trial run, as in `emulate`.",
+)
+@click.option(
+    "--ranks-per-node",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
+)
+@click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps and measure it.")
+@click.option("--timeout", type=seconds, default="10m", show_default=True, help="Limit the time of this trial run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
@@ -39,9 +55,9 @@ def command(
     probe: bool,
     as_json: bool,
 ) -> None:
-    """Say how many ranks `prismdbg emulate` would run here, how long that takes, and how much storage and memory.
+    """Estimate the ranks, time, storage and memory that `prismdbg emulate` needs on this machine.
 
-    One rank is tried for two steps in a folder that goes away, unless --no-probe. Each figure says how it is known.
+    It first runs one rank for two steps in a temporary folder; --no-probe skips this. Each figure shows its source.
     """
     if cluster is not None:
         cluster_file.read(cluster)

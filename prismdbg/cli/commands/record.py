@@ -17,40 +17,47 @@ from prismdbg.render import console
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="New folder.")
-@click.option("--ranks", type=rank_list, help="Record only these: 0,2 or 0-3.  [default: all]")
 @click.option(
-    "--window", default="0", metavar="STEPS", help="Keep what ranks received in the last STEPS (or more), or all."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
+)
+@click.option("--ranks", type=rank_list, help="Record only these ranks, as in 0,2 or 0-3.  [default: all]")
+@click.option(
+    "--window",
+    default="0",
+    metavar="STEPS|all",
+    help="Keep the data received in the last STEPS steps (or more), or in all.  [default: none]",
 )
 @click.option(
-    "--window-bytes", type=size, default="4GiB", show_default=True, help="Keep at most this much of it per rank."
+    "--window-bytes", type=size, default="4GiB", show_default=True, help="Keep at most SIZE of received data per rank."
 )
 @click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),
     default=0,
     metavar="STEPS",
-    help="Take an image of every rank that often: capsules begin there.  [default: never]",
+    help="Take a checkpoint of each rank every STEPS steps. Capsules start there.  [default: never]",
 )
 @click.option(
     "--trigger",
     "triggers",
     default=DEFAULT_TRIGGERS,
     show_default=True,
-    help="Events that trigger an automatic capture: exception, nan, hang, signal, oom, slow; or none. hang=T: a "
-    "collective that waits for T, and for 3 times the longest of the job's last steps and pauses between collectives; "
-    "5 T while the rank it waits for computes or gets no CPU; 10 T at most. Until then the wait is called slow.",
+    metavar="EVENTS",
+    help="Capture a rank on these events: exception, nan, hang, signal, oom, slow; or none. With hang=T, a wait is a "
+    "hang after T or 3 times the longest recent step or pause between collectives, whichever is longer. The limit is "
+    "at least 5 T while the awaited rank computes or gets no CPU, and at most 10 T. From T to the limit, it is slow.",
 )
 @click.option(
     "--keep",
     type=click.IntRange(min=0),
     default=4,
     show_default=True,
-    help="Make at most so many capsules of incidents.",
+    metavar="N",
+    help="Make at most N automatic capsules.",
 )
 @MEMORY
 @MEMORY_CAP
-@click.option("--python-kernels", is_flag=True, help="Record without the native extension (slower).")
+@click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
     output: Path,
@@ -65,13 +72,15 @@ def command(
     python_kernels: bool,
     job: tuple[str, ...],
 ) -> int:
-    """Run COMMAND and record it into RUN: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`.
+    """Run COMMAND and record its collectives into RUN.
 
-    The script stays as it is. Exits with the job's own code. Without --window or --checkpoint-every only what
-    happened is recorded, not the values: enough for `why`, and for `capture` while the job runs.
+    Example: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`
 
-    With --memory-cap an allocation that would lift what the program itself holds above SIZE raises
-    torch.OutOfMemoryError. What the communication backend holds does not count.
+    The script needs no change, and the exit code is that of the job. Without --window or --checkpoint-every, RUN holds
+    no received data. It is then enough for `why`, and for `capture` while the job runs.
+
+    With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
+    The memory of the communication backend does not count.
     """
     policy = Policy(triggers=parse_triggers(triggers), checkpoint_every=checkpoint_every, keep=keep)
     request = RecordRequest(

@@ -51,26 +51,40 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option(
     "--runtime",
     type=click.Choice(["docker", "local", "plain"]),
-    help="Where: a container, namespaces of this machine, a plain process.  [default: the best there is]",
+    help="Run the rank in a container, in namespaces of this machine, or as a plain process.  "
+    "[default: the first that works here]",
 )
-@click.option("--until", type=moment_type, metavar="MOMENT", help="Stop there.")
-@click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Carry out the checks in this file.")
-@click.option("-x", "lines", metavar="FILE", help="Carry out debugger commands, a line each; - is standard input.")
-@click.option("--source", type=click.Path(path_type=Path), metavar="DIR", help="Use the files in DIR, as edited.")
-@click.option("--junit", type=click.Path(path_type=Path), metavar="XML", help="Write the checks as JUnit.")
-@click.option("--strict", is_flag=True, help="Pickled objects that differ (a pid, a time) count, too.")
+@click.option("--until", type=moment_type, metavar="MOMENT", help="Stop at MOMENT.  [default: the end moment]")
+@click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Run the checks in this file.")
+@click.option(
+    "-x", "lines", metavar="FILE", help="Run the debugger commands in FILE, one per line; - reads standard input."
+)
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Replace captured files by your edited files in DIR.",
+)
+@click.option(
+    "--junit", type=click.Path(path_type=Path), metavar="XML", help="Write the results of --script as JUnit XML."
+)
+@click.option(
+    "--strict", is_flag=True, help="Treat differences in pickled objects, such as a PID or a time, as diverged."
+)
 @click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
-@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Seconds for the whole replay.")
-@click.option("--bisect", is_flag=True, help="Exit as `git bisect run` wants it; needs --source.")
+@click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the whole replay.")
+@click.option(
+    "--bisect", is_flag=True, help="Use the exit codes of `git bisect run`; needs --source or --runtime plain."
+)
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option(
     "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
-    help="Print what a script can say, as a JSON Schema.",
+    help="Print the JSON Schema of scripts.",
 )  # fmt: skip
 @click.option(
     "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
-    help="Lay your own file where the capsule lacks one of credentials.",
+    help="Provide the credentials file PATH, which the capsule lacks, from your file MINE.  [default: PATH]",
 )  # fmt: skip
 @archive_keys
 def command(
@@ -91,17 +105,26 @@ def command(
     keys: Keys,
     limits: Asked,
 ) -> int:
-    """Run the rank in CAPSULE again, from the start to the end moment, with no network, no peers and no capabilities,
-    and compare every collective with the record.
+    """Replay the rank in CAPSULE and compare every collective with the recording.
 
-    Exits 0 when the replay is identical to the recorded run up to the end moment, 5 when it diverged, 7 when it is
-    inconclusive: nothing was compared, or the record does not say enough. Exits 3 for a bad capsule, 4 when this
-    machine lacks something, 6 when the process died, 124 when the time is over. With --script it exits 1 when an
-    expectation failed. With --source, where the program may leave the record: 0 when the incident does not happen
-    again, 1 when it does, 7 when that cannot be decided.
+    The replay goes from the start moment to the end moment. The rank has no peers and, except as a plain process, no
+    network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or makes one from the recorded
+    data.
 
-    With --bisect, as `git bisect run` wants it: 125, which skips the commit, when the program fails otherwise or
-    the replay is inconclusive; 128, which ends the search, for wrong usage, --bisect without --source among it.
+    \b
+    Exit codes:
+      0    The replay is identical to the recorded run.
+      1    A check of --script failed.
+      3    The capsule is bad.
+      4    This machine lacks something.
+      5    The replay diverged.
+      6    The process died.
+      7    The replay is inconclusive: too little could be compared.
+      124  The replay took longer than --timeout.
+
+    With --source, the program may leave the recording. Then 0 means that the incident does not happen again, 1 that it
+    happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125 skips the
+    commit if the program fails in another way or the replay is inconclusive, and 128 ends the search after wrong usage.
     """
     chosen = Chosen(
         capsule=capsule,

@@ -15,12 +15,14 @@ from prismdbg.render import console
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N capsules of each folder.", metavar="N")
-@click.option("--keep-bytes", type=size, help="Keep the newest capsules of each folder that fit into this.")
+@click.option("--keep-bytes", type=size, help="Keep the newest capsules of each folder that fit into SIZE.")
 @click.option(
-    "--environments", is_flag=True, help="Remove container images, all but the newest, or the newest --keep N."
+    "--environments",
+    is_flag=True,
+    help="Remove the container images of replays, except the newest one or the newest --keep N.",
 )
-@click.option("--force", is_flag=True, help="Also remove a run whose job still lives.")
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, remove nothing.")
+@click.option("--force", is_flag=True, help="Remove a run even if its job still runs.")
+@click.option("-n", "--dry-run", is_flag=True, help="List the paths but remove nothing.")
 def command(
     paths: tuple[Path, ...],
     keep: int | None,
@@ -29,10 +31,11 @@ def command(
     force: bool,
     dry_run: bool,
 ) -> None:
-    """Remove each of PATHS, a run or a capsule. Nothing else is ever removed.
+    """Remove PATHS, which are runs or capsules. Nothing else is ever removed.
 
-    With --keep or --keep-bytes PATHS are folders, and the oldest capsules in them go until the rest fits; the
-    newest always stays. --environments takes no PATHS: replays in Docker made these images, and make them again.
+    With --keep or --keep-bytes, PATHS are folders, and their oldest capsules are removed until the rest fits. The
+    newest capsule always stays. --environments takes no PATHS; replays in Docker make these images again when they need
+    them.
     """
     if environments:
         if paths or keep_bytes is not None:

@@ -12,13 +12,20 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.option("--python", default=sys.executable, show_default="this one", metavar="PYTHON", help="The job's Python.")
-@click.option("--strict", is_flag=True, help="Exit 4 when something could not be built.")
-@click.option("--json", "as_json", is_flag=True, help="Print what there is as JSON.")
+@click.option(
+    "--python",
+    default=sys.executable,
+    show_default="this one",
+    metavar="PYTHON",
+    help="Build for this Python; use the one of the job.",
+)
+@click.option("--strict", is_flag=True, help="Exit 4 if a part could not be built.")
+@click.option("--json", "as_json", is_flag=True, help="Print the parts as JSON.")
 def command(python: str, strict: bool, as_json: bool) -> int:
-    """Build the native recorder for the job's Python and torch, and the CRIU bundle. Quick when both are there.
+    """Build the native recorder for the job's Python and torch, and the CRIU bundle.
 
-    What cannot be built is said with what prismdbg does instead; `prismdbg doctor` says more.
+    Parts that exist are not built again. If a part cannot be built, the output gives the reason and the fallback;
+    `prismdbg doctor` shows more.
     """
     parts = set_up(python, lambda text: console.say(f"prismdbg: {text}"))
     if as_json:

@@ -17,7 +17,10 @@ from prismdbg.render import console
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: Path, as_json: bool) -> None:
-    """Show the ranks of RUN: where each is, what is kept of it, and how much that is."""
+    """Show the state of each rank of RUN, while the job runs or afterwards.
+
+    The table has the rank's last moment, its collectives, the window of kept payloads, and their size on disk.
+    """
     folder = RunFolder.existing(run)
     remove_dead_sockets()
     states = rank_states(folder)

@@ -19,14 +19,20 @@ from prismdbg.render import console
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: FILE without .tar.zst, beside it.")
-@click.option("--max-size", type=size, help="Refuse what holds more than this. Default: what the disk has free.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="CAPSULE",
+    help="Write to this new folder.  [default: FILE without .tar.zst]",
+)
+@click.option("--max-size", type=size, help="Refuse contents larger than SIZE.  [default: the free space on the disk]")
 @archive_keys
 def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -> None:
-    """Make a capsule folder of FILE, which `prismdbg pack` made.
+    """Unpack FILE, made by `prismdbg pack`, into a capsule folder and print its path.
 
-    Prints the path of what was made. A file that is damaged or hostile gives one error, exit code 3, and leaves
-    nothing behind. Says who signed it, where it is signed.
+    A damaged or hostile file gives one error and exit code 3, and leaves nothing behind. If FILE is signed, the output
+    names its signer.
     """
     target = output or _default_target(file)
     total_bytes = read_manifest(file, replace(keys, say=lambda _: None)).size_bytes

@@ -23,9 +23,9 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @archive_keys
 def command(capsule: Path, as_json: bool, keys: Keys) -> int:
-    """Check that CAPSULE, a folder or a packed file, is whole, unaltered and replayable.
+    """Check that CAPSULE, a folder or a packed file, is complete, unaltered and replayable.
 
-    Exits 0 when it is, 3 when it is not. Notes are worth knowing and no fault.
+    The exit code is 0 if it is, and 3 if it is not. Notes are not faults.
     """
     with opened(capsule, keys) as whole:
         found = list(all_findings(whole.path))

@@ -24,12 +24,14 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
 def command(run: Path, as_json: bool, keys: Keys) -> None:
-    """Show what went wrong in RUN, the surest first: who raised or died, who never came and where it stands, whose
-    calls do not match, who sent the first NaN, for whom the others wait. Reads the logs of the ranks, while the job
-    runs or after, and the stacks that were taken at a hang. A CAPSULE, a folder or a packed file, holds the log of one
-    rank.
+    """Diagnose a crash, hang, NaN or straggler from the logs of RUN, while the job runs or afterwards.
 
-    certain: the logs show it. likely: it explains them. hint: worth a look.
+    It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
+    mismatched collectives, the first NaN, and stragglers. It reads the ranks' logs and the stacks that were taken at a
+    hang. A CAPSULE, a folder or a packed file, holds the log of one rank.
+
+    The most certain findings come first. A finding is `certain` if the logs show it, `likely` if it explains the logs,
+    and a `hint` if it is worth a check.
     """
     remove_dead_sockets()
     diagnosis = diagnose(gather(run, keys))

@@ -49,7 +49,7 @@ def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
             default=DEFAULT_CHECKS,
             show_default=True,
             metavar="N",
-            help="With --classes, check the classes: run a second rank in at most N of them.",
+            help="With --classes, run at most N more ranks to verify the classes.",
         ),
     )
 

@@ -11,7 +11,7 @@ import click
 from prismdbg.cli.options.param_types import size
 from prismdbg.runtime.limits import OPTIONS, Asked
 
-_USUAL = "[default: half of this machine, or twice the recorded peak plus 4 GiB if larger]"
+_USUAL = "[default: half of the machine's memory, or twice the recorded peak plus 4 GiB if larger]"
 
 
 def limits(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,12 @@ import click
 from prismdbg.jobs.rank_capsule import capsule_of
 from prismdbg.render import console
 
-RANK_OF_RUN = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Select a rank of RUN. You can omit it if there is only one.")
+RANK_OF_RUN = click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Select a rank of RUN; optional if there is only one.",
+)
 
 
 def capsule_at(path: Path, rank: int | None) -> Path:

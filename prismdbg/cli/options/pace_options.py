@@ -24,12 +24,21 @@ _OPTIONS = (
         "--pace",
         "clock",
         type=click.Choice([kind.value for kind in ClockKind]),
-        help="Delay peers as in the simulated job, on this clock. Ranks run again until emulation and simulation agree.  "
+        help="Delay peers as in the simulated job, on this clock. Ranks run again until both agree.  "
         "[default: no delay]",
     ),
-    click.option("--cluster", type=click.Path(path_type=Path), metavar="YAML", help="With --pace, simulate this cluster; required."),
     click.option(
-        "--until", type=share, default="1%", show_default=True, help="With --pace, stop when they differ by at most SHARE."
+        "--cluster",
+        type=click.Path(path_type=Path),
+        metavar="YAML",
+        help="Simulate this cluster; --pace requires it.",
+    ),
+    click.option(
+        "--until",
+        type=share,
+        default="1%",
+        show_default=True,
+        help="With --pace, stop when emulation and simulation differ by at most SHARE.",
     ),
     click.option(
         "--passes",
@@ -39,7 +48,11 @@ _OPTIONS = (
         metavar="N",
         help="With --pace, run the ranks again at most N times.",
     ),
-    click.option("--alike", metavar="AXES", help="With --pace, assume that ranks do the same work if they differ only along AXES."),
+    click.option(
+        "--alike",
+        metavar="AXES",
+        help="With --pace, assume that ranks do the same work if they differ only along AXES.",
+    ),
 )
 
 
