@@ -90,8 +90,8 @@ def reached(name: str, limits: Limits) -> LimitReached:
 
 def usual(recorded_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
     """Half of this machine, or twice what the recorded rank held and a margin where that is free now, and never all of
-    it: what it held is the capsule's word, and other processes may need theirs. `folder`: on the
-    disk that replays write to."""
+    it: what it held is the capsule's word, and other processes may need theirs. `folder`: on the disk that replays
+    write to."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     recorded = min(2 * recorded_bytes + MARGIN_BYTES, psutil.virtual_memory().available)
     memory = min(max(machine // 2, recorded), machine * 9 // 10)

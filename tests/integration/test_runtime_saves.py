@@ -28,7 +28,7 @@ from prismdbg.runtime.starter_spec import clear_start
 
 pytestmark = [pytest.mark.criu, walled]
 WRITTEN = f"/tmp/prismdbg-written-{os.getpid()}"  # a folder that it writes into, in its own place
-SOON = 200  # counts: what one may lose between a return and the next question
+SOON = 40  # counts: what one may lose between a return and the next question
 
 
 @dataclass(slots=True)

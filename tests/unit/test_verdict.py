@@ -28,6 +28,12 @@ def seen(end: End, **more: object) -> Seen:
 @pytest.mark.parametrize(
     ("record", "replay", "outcome"),
     [
+        # of what the rank computed, something was compared: what it sent, its parameters, or how it failed
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=0), OPEN),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=1), SAME),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=0, states=1), SAME),
+        (recorded(RAISED, raised=ERROR), seen(End.FINISHED, fingerprinted=0, raised=ERROR, exit_code=1), SAME),
+        (recorded(RAISED, raised=ERROR), seen(End.FINISHED, fingerprinted=0, exit_code=1), OTHER_RUN),
         # the rank came past the end moment
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL), SAME),
         (recorded(REQUEST), seen(End.NEXT_CALL), SAME),
