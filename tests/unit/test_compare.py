@@ -293,3 +293,10 @@ def test_a_redacted_argument_is_named_where_the_end_is_another(
     verdict = judged(tmp_path, monkeypatch, raised, finished, incident=REQUEST, manifest=manifest)
     assert verdict.outcome is Outcome.DIVERGED
     assert any("the values of --key; the program gets '<redacted>'" in note for note in verdict.notes) is named
+
+
+@pytest.mark.parametrize(("moment", "count"), [("2.4", 0), ("3.1", 1)])
+def test_parameters_that_it_began_with_are_no_evidence(moment: str, count: int) -> None:
+    """It may compute nothing in the step in which the capsule begins."""
+    begins = SimpleNamespace(records=[SimpleNamespace(moment=Moment(2, 1))])
+    assert compare._computed_states([{"moment": moment, "equal": True}], begins) == count  # type: ignore[arg-type]

@@ -278,7 +278,7 @@ def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:
         end=verdict.end,
         compared=compared,
         fingerprinted=None if verdict.end is End.DIED else _fingerprinted(verdict.tally),
-        states=len(verdict.states),
+        states=_computed_states(verdict.states, span),
         missing=0 if verdict.end is End.UNTIL else missing,
         lacking=_lacking(verdict.synthesized, log),
         exit_code=verdict.exit_code,
@@ -286,6 +286,12 @@ def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:
         also_raised=tuple(map(_exception, verdict.also_raised)),
         parameters_differ_at=next(differing, ""),
     )
+
+
+def _computed_states(states: list[Message], span: Span) -> int:
+    """A state in the step in which the replay begins may be the one that it began with: no evidence."""
+    begin = span.records[0].moment.step if span.records else 0
+    return sum(Moment.parse(str(state["moment"])).step > begin for state in states)
 
 
 def _fingerprinted(tally: Mapping[str, int]) -> int:
