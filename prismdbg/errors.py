@@ -22,6 +22,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from traceback import extract_tb
 
+INTERRUPTED = 130  # a program that SIGINT ended, as a shell says it
+
 
 class PrismError(Exception):
     """Base of all. `hint` says what to do next; shown on a line of its own."""

@@ -38,7 +38,7 @@ from prismdbg.jobs.replay.session_folder import images_base, sessions_base
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
 from prismdbg.protocol.client import AgentClient
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 from prismdbg.settings.rank_config import RankConfig
 
 FAULTS = Path(__file__).parent / "faults"
@@ -173,7 +173,7 @@ SMALL_SOURCES = ("descriptor", "segment", "spare_segment", "housekeeper")
 BUILD = """
 import sys
 from pathlib import Path
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 native_build.SOURCES = Path(sys.argv[2])
 native_build.build(Path(sys.argv[1]))
 """

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 
 JOBS = Path(__file__).parent / "integration" / "native_jobs"
 BOUND_S = 120

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from prismdbg.capsule import container_dump, json_border, layout, transfer
 from prismdbg.capsule.json_border import Fields
-from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_MANIFEST_BYTES, MAX_SLICE_GROWTH
+from prismdbg.capsule.limits import MAX_MANIFEST_BYTES
 from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.rank_json import RankJson, read_rank, startable
@@ -182,14 +182,6 @@ class Capsule:
         """What the rank said of itself."""
         rank = read_rank(self.path / layout.RANK)
         return startable(rank, str(self.path / layout.RANK)) if self.manifest.origin is Origin.START else rank
-
-    def limit_bytes(self, name: str) -> int:
-        """Of a part that is JSON. The slice is made of the log, and may be as large as that makes it."""
-        if name != layout.SLICE:
-            return MAX_JSON_BYTES
-        return MAX_JSON_BYTES + MAX_SLICE_GROWTH * sum(
-            512 * path.stat().st_blocks for path in self.log.glob("events.*")
-        )
 
     def part(self, name: str) -> Fields | None:
         """The JSON object in an optional part, None where the capsule has none."""

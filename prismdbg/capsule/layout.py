@@ -23,7 +23,6 @@ FILES = "prismdbg/files"
 FILES_INDEX = "prismdbg/files.json"
 ENVIRONMENT = "prismdbg/environment.json"
 SECRETS = "prismdbg/secrets.json"  # what was found when it was made, by place
-SLICE = "prismdbg/slice.json"
 STACKS = "prismdbg/stacks.json"  # of all ranks of the job, where a hang was seen
 MEMORY = "prismdbg/memory"  # the trace of `record --memory`, where there is one
 RANK_HALF = "prismdbg/recorder.tar.zst"  # the half of prismdbg that runs in the rank, as it was

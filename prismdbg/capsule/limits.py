@@ -9,8 +9,6 @@ from __future__ import annotations
 
 # A list of an installation's 100,000 files takes 10 MiB. As values JSON takes up to 24 times its bytes.
 MAX_JSON_BYTES = 32 << 20
-# Beyond that a slice of the graph, made of the log: a collective takes about twice as many bytes in it.
-MAX_SLICE_GROWTH = 4
 # Names, sizes and hashes of 100,000 files take 17 MiB.
 MAX_MANIFEST_BYTES = 32 << 20
 MAX_FILES = 100_000

@@ -18,8 +18,11 @@ from prismdbg.capsule.manifest import Manifest
 from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import TO_ROOT, Movement, ops_of
 
 _SHOWN = 3
+_BROADCASTS = ops_of(Movement.BROADCAST)
+_TO_ROOT = ops_of(*TO_ROOT)
 Holds = Callable[[PayloadRef], bool]
 
 
@@ -133,9 +136,9 @@ def receives(collective: Collective, rank: int, group: Group | None) -> bool:
     if group is None or not any(count and all(meta.shape) for meta, count in runs_of(collective.outputs)):
         return False
     root_is_me = 0 <= collective.root < group.size and group.ranks[collective.root] == rank
-    if collective.op == "broadcast_":
+    if collective.op in _BROADCASTS:
         return not root_is_me
-    if collective.op in ("reduce_", "gather_"):
+    if collective.op in _TO_ROOT:
         return root_is_me
     return True
 

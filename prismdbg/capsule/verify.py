@@ -150,10 +150,10 @@ def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _parts(capsule: Capsule) -> Iterator[Finding]:
-    for name in (layout.ENVIRONMENT, layout.SLICE, layout.SECRETS):
+    for name in (layout.ENVIRONMENT, layout.SECRETS):
         if name in capsule.manifest.files:
             try:
-                json_border.read(capsule.path / name, limit_bytes=capsule.limit_bytes(name))
+                json_border.read(capsule.path / name)
             except CapsuleError as error:
                 yield Finding(Severity.FATAL, name, str(error))
     if layout.RANK in capsule.manifest.files:

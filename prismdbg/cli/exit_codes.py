@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from prismdbg.errors import INTERRUPTED
+
 
 class ExitCode(IntEnum):
     OK = 0
@@ -17,5 +19,5 @@ class ExitCode(IntEnum):
     TIMEOUT = 124
     CANNOT_TELL = 125  # --bisect: `git bisect run` skips this commit
     NO_VERDICT = 128  # --bisect: wrong usage; `git bisect run` takes 1 to 127 for bad and stops here
-    INTERRUPTED = 130
+    INTERRUPTED = INTERRUPTED
     TERMINATED = 143

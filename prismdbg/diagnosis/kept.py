@@ -20,6 +20,7 @@ _TOLD_BY = {  # kinds of verdicts that tell of the same
     IncidentKind.LOST: ("died",),
     IncidentKind.SLOW: ("delay", "straggler"),
 }
+_ASKED_FOR = (IncidentKind.REQUEST, IncidentKind.SIGNAL)  # nothing was wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +54,11 @@ def find_kept(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[Kept]
     """Those that no verdict tells of, and those of earlier attempts, whose logs are not looked at."""
     told = {verdict.kind for verdict in verdicts}
     for seen in evidence.incidents:
+        if seen.incident.kind in _ASKED_FOR:
+            continue
         ways = _TOLD_BY.get(seen.incident.kind, ())
         only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
-        if ways and (seen.attempt != evidence.attempt or only_one_log or not told.intersection(ways)):
+        if seen.attempt != evidence.attempt or only_one_log or not told.intersection(ways):
             yield _kept(evidence, seen)
 
 

@@ -11,11 +11,12 @@ from math import prod
 
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, TensorMeta
+from prismdbg.model.ops import Movement, ops_of
 
 # What a rank passes in, or gets out, that may differ from rank to rank.
-_FREE_INPUTS = frozenset({"scatter_", "alltoall_", "alltoall_base_", "allgather_"})
-_FREE_OUTPUTS = frozenset({"gather_", "alltoall_", "alltoall_base_", "reduce_scatter_"})
-_PER_PEER = frozenset({"alltoall_", "alltoall_base_"})
+_PER_PEER = ops_of(Movement.ALL_TO_ALL)
+_FREE_INPUTS = ops_of(Movement.SCATTER) | _PER_PEER | {"allgather_"}
+_FREE_OUTPUTS = ops_of(Movement.GATHER) | _PER_PEER | {"reduce_scatter_"}
 
 
 class MatchState(StrEnum):

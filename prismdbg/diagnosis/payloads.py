@@ -20,18 +20,11 @@ from prismdbg.model.collective import Collective, Group, TensorMeta
 from prismdbg.model.counted import counted
 from prismdbg.model.mixing import of_zeros
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import Movement, ops_of
 
 FEWEST_STEPS = 8
 FEWEST_ELEMENTS = 256
-_OPS = frozenset(
-    {
-        "allreduce_",
-        "allreduce_coalesced_",
-        "reduce_scatter_",
-        "_reduce_scatter_base_",
-        "reduce_scatter_tensor_coalesced_",
-    }
-)
+_OPS = ops_of(Movement.ALL_REDUCE, Movement.REDUCE_SCATTER)
 _SUMS = ("SUM", "AVG")
 
 

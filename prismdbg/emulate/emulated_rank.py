@@ -16,13 +16,13 @@ from pathlib import Path
 from shlex import quote
 
 from prismdbg.capsule.log_reader import RankLog, read_log
-from prismdbg.emulate.turns import Ended, Event, Kept, Lacks
+from prismdbg.emulate.turns import Ended, Event, Kept, MissingValue
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.model.counted import counted
-from prismdbg.rank.recording import seeds
+from prismdbg.settings import seeds
 from prismdbg.settings.emulation import RANK_PROCESS
 from prismdbg.settings.rank_config import RANK_MEMORY, RankConfig
 
@@ -165,7 +165,7 @@ class EmulatedRank:
         said = json.loads(line)
         if said["event"] == "refused":
             raise UsageError(said["text"], hint=said["hint"])
-        return Kept(said["key"]) if said["event"] == "kept" else Lacks.from_json(said)
+        return Kept(said["key"]) if said["event"] == "kept" else MissingValue.from_json(said)
 
     def _folders(self) -> list[Path]:
         return [folder for folder in self._program.run.rank_folders() if rank_of(folder) == self.rank]

@@ -15,7 +15,7 @@ from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.model.collective import Collective
-from prismdbg.rank.emulation.donors import DonorValue, earlier_key, received_key, similar_key
+from prismdbg.settings.donor_value import DonorValue, earlier_key, received_key, similar_key
 from prismdbg.settings.mesh_axes import Axes
 from prismdbg.simulate.graph.mesh import Mesh
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from prismdbg.emulate.emulated_rank import EmulatedRank, Program
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.emulate.suppliers import Suppliers
-from prismdbg.emulate.turns import Event, Lacks
+from prismdbg.emulate.turns import Event, MissingValue
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.record.launch_line import LaunchLine
@@ -79,7 +79,7 @@ class EmulatedCrew:
         """In RUN/config.json: which ranks this is about, once it is known."""
         replace(self.shared, ranks=ranks).save(self._run.config)
 
-    def go(self, number: int, until: str, since: Lacks | None) -> Event:
+    def go(self, number: int, until: str, since: MissingValue | None) -> Event:
         rank = self.ranks.get(number)
         if rank is None:
             why = f", for its values: rank {since.rank} lacks {since.place}" if since is not None else ""
@@ -90,7 +90,7 @@ class EmulatedCrew:
             rank = self.ranks[number] = EmulatedRank(self._program, number)
         return rank.turn(self._config(number, until), until)
 
-    def _say_chain(self, since: Lacks) -> None:
+    def _say_chain(self, since: MissingValue) -> None:
         """Before the first neighbour is started: it may need one in turn, and all of them stand at once."""
         mesh = self._request.mesh
         one, other = mesh.coordinates(since.rank), mesh.coordinates(since.source)
@@ -106,7 +106,7 @@ class EmulatedCrew:
             f"stand here at once{each}"
         )
 
-    def _say_suppliers(self, since: Lacks) -> None:
+    def _say_suppliers(self, since: MissingValue) -> None:
         wall_s = {number: rank.wall_s for number, rank in self.ranks.items()}
         if since.collective != RECEIVE and (text := self._suppliers.started(since, wall_s)):
             self._say(text)

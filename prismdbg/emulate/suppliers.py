@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from prismdbg.rank.emulation.missing_value import Lacks
 from prismdbg.settings.emulation import WORLD
+from prismdbg.settings.missing_value import MissingValue
 from prismdbg.simulate.graph.mesh import Mesh
 
 FEW = 3  # senders at one line of the program are no pattern yet
@@ -20,7 +20,7 @@ class Suppliers:
         self._mesh = mesh
         self._by_place: dict[tuple[int, str, str], set[int]] = {}
 
-    def started(self, since: Lacks, wall_s: Mapping[int, float]) -> str:
+    def started(self, since: MissingValue, wall_s: Mapping[int, float]) -> str:
         """What to say of it; nothing but once for each line. wall_s: of every rank so far, in seconds."""
         sources = self._by_place.setdefault((since.rank, since.axis, since.where), set())
         sources.add(since.source)

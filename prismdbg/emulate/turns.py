@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prismdbg.errors import RankLost
-from prismdbg.rank.emulation.missing_value import Lacks as Lacks
+from prismdbg.settings.missing_value import MissingValue as MissingValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Ended:
     """Its program came to its end."""
 
 
-Event = Lacks | Kept | Ended
-Go = Callable[[int, str, Lacks | None], Event]
+Event = MissingValue | Kept | Ended
+Go = Callable[[int, str, MissingValue | None], Event]
 
 
 class Turns:
@@ -44,11 +44,11 @@ class Turns:
         last = ""
         while rank not in self._ended:
             event = self._step(rank, "", None)
-            if isinstance(event, Lacks):
+            if isinstance(event, MissingValue):
                 self._supply(event, last, (rank,))
                 last = event.key
 
-    def _supply(self, lacks: Lacks, last: str, waiting: tuple[int, ...]) -> None:
+    def _supply(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
         """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
         if lacks.source < 0:
             raise _lost(lacks, "nobody can tell which rank sends it")
@@ -61,19 +61,19 @@ class Turns:
             event = self._step(lacks.source, lacks.key, lacks)
             if event == Kept(lacks.key):
                 return
-            if isinstance(event, Lacks):
+            if isinstance(event, MissingValue):
                 self._supply(event, last, (*waiting, lacks.source))
                 last = event.key
         raise _lost(lacks, f"rank {lacks.source}'s program ended, or was past that place, and did not send it")
 
-    def _step(self, rank: int, until: str, since: Lacks | None) -> Event:
+    def _step(self, rank: int, until: str, since: MissingValue | None) -> Event:
         event = self._go(rank, until, since)
         if isinstance(event, Ended):
             self._ended.add(rank)
         return event
 
 
-def _lost(lacks: Lacks, why: str) -> RankLost:
+def _lost(lacks: MissingValue, why: str) -> RankLost:
     made_up = "" if lacks.caller else f", or say how it is made up: --peers {lacks.axis}:{lacks.collective}=zeros"
     return RankLost(
         f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",

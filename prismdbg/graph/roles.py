@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from prismdbg.model import ops
 from prismdbg.model.collective import Group
+from prismdbg.model.ops import ops_of
 
-FROM_ROOT = frozenset({"broadcast_", "scatter_"})
-TO_ROOT = frozenset({"reduce_", "gather_"})
+FROM_ROOT = ops_of(*ops.FROM_ROOT)
+TO_ROOT = ops_of(*ops.TO_ROOT)
 
 
 def global_rank(group: Group, rank_in_group: int) -> int | None:

@@ -1,26 +1,19 @@
 """A rank's slice of the execution graph: its collectives from A to B, as values. No fingerprints, no payloads.
 
-What lies between two collectives is not recorded in production and not in here. `dependencies` says what had to
-happen before what.
+What lies between two collectives is not recorded in production and not in here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
-from prismdbg.capsule.json_border import Fields
 from prismdbg.capsule.log_reader import RankLog
-from prismdbg.errors import CapsuleError
-from prismdbg.graph import node_columns
 from prismdbg.graph.node import Node
 from prismdbg.graph.roles import gives, takes
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, State, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,48 +29,6 @@ class GraphSlice:
     begins_ns: int
     groups: dict[str, Group]
     nodes: tuple[Node, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "rank": self.rank,
-            "first": str(self.first),
-            "last": str(self.last),
-            "begins_ns": self.begins_ns,
-            "groups": [
-                {"name": g.name, "ranks": list(g.ranks), "desc": g.desc, "backend": g.backend}
-                for g in self.groups.values()
-            ],
-            **node_columns.encode(self.nodes, list(self.groups)),
-        }
-
-    @classmethod
-    def from_json(cls, data: Fields) -> GraphSlice:
-        """`CapsuleError` where anything is missing, unknown, out of range or from a newer format."""
-        version = data.integer("format")
-        if version != FORMAT:
-            raise CapsuleError(
-                f"{data.where} has format {version}; this prismdbg reads {FORMAT}", hint="use a newer prismdbg"
-            )
-        groups = {group.name: group for group in map(_group, data.objects("groups"))}
-        value = cls(
-            rank=data.integer("rank"),
-            first=data.moment("first"),
-            last=data.moment("last"),
-            begins_ns=data.integer("begins_ns"),
-            groups=groups,
-            nodes=node_columns.decode(data, list(groups)),
-        )
-        data.refuse_others()
-        return value
-
-
-def _group(data: Fields) -> Group:
-    group = Group(
-        name=data.text("name"), ranks=data.ranks("ranks"), desc=data.text("desc"), backend=data.text("backend")
-    )
-    data.refuse_others()
-    return group
 
 
 def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:

@@ -15,7 +15,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.jobs.record.deaths import likely_first, perhaps_first
+from prismdbg.jobs.record.deaths import Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.kept_stacks import last_stacks
@@ -78,10 +78,13 @@ def _of_run(path: Path) -> Evidence:
     told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
     if told_to_end is not None:
         logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
-    silent = frozenset(rank for rank, log in logs.items() if rank not in alive and not _has_said_its_end(log))
+    deaths = deaths_of(supervisor, attempt)
+    silent = frozenset(
+        rank for rank, log in logs.items() if rank not in alive and _ended_without_a_word(log, deaths.get(rank))
+    )
     incidents = tuple(_incidents(supervisor))
     if told_to_end is not None:
-        gone_before = {rank for rank, death in deaths_of(supervisor, attempt).items() if death.wall_ns < told_to_end}
+        gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_to_end}
         silent &= gone_before
         incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
     taken = _stacks(run, attempt)
@@ -215,8 +218,14 @@ def _may_be_alive(folder: Path) -> bool:
         return False
 
 
-def _has_said_its_end(log: RankLog) -> bool:
-    return any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes)
+def _ended_without_a_word(log: RankLog, death: Death | None) -> bool:
+    """`death`: as the supervisor saw it. A rank whose recording ended before it, for want of disk say, had no word left
+    to say: it counts only where it is known to have failed."""
+    if any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes):
+        return False
+    if death is not None and death.code is not None:
+        return death.code != 0
+    return not any(n.kind == "lost" for n in log.notes)
 
 
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:

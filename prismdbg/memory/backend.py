@@ -7,12 +7,13 @@ allocator: it is in no trace, nor here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from prismdbg.model.collective import Collective, Group, TensorMeta
 from prismdbg.model.dtypes import ITEM_BYTES
+from prismdbg.model.ops import check_complete
 
 _KNOWN = "gloo"
 _SCALAR_BYTES = 8  # the number of ranks, by which a mean is divided, and once more as the tensor's type
@@ -42,31 +43,69 @@ class BackendModel:
 
 def staged(record: Collective, place: int) -> Staged:
     """By gloo, for one collective of CPU tensors. `place`: this rank's in the group."""
-    inputs, outputs = _bytes(record.inputs), _bytes(record.outputs)
     mean = sum(_SCALAR_BYTES + _item(t) for t in record.inputs) if record.reduce_op == "AVG" else 0
-    match record.op:
-        case "allgather_" | "_allgather_base_":  # one flat tensor to compare the outputs with, then one to receive into
-            return Staged(at_once_bytes=outputs, all_bytes=2 * outputs)
-        case "gather_" if record.root == place:
-            return Staged(at_once_bytes=outputs, all_bytes=2 * outputs)
-        case "scatter_" if record.root == place:  # only compared
-            return Staged(at_once_bytes=inputs, all_bytes=inputs)
-        case "allgather_coalesced_" | "allgather_into_tensor_coalesced_":  # compared as if all were like the first
-            both = _flat(record.inputs) + outputs
-            return Staged(at_once_bytes=both, all_bytes=both + len(record.inputs) * _bytes(record.inputs[:1]))
-        case "_reduce_scatter_base_" | "reduce_scatter_tensor_coalesced_":  # reduces a copy
-            return Staged(at_once_bytes=inputs + mean, all_bytes=inputs + mean)
-        case "reduce_scatter_":  # a reduction to each, in copies but for this rank's own
-            copies = inputs - _bytes(record.outputs)
-            return Staged(at_once_bytes=copies + mean, all_bytes=copies + mean)
-        case "allreduce_":
-            return Staged(at_once_bytes=mean, all_bytes=mean)
-        case "allreduce_coalesced_":
-            flat = _flat(record.inputs)
-            return Staged(at_once_bytes=flat + mean, all_bytes=flat + mean)
-        case "alltoall_":
-            return Staged(at_once_bytes=inputs + outputs, all_bytes=inputs + outputs)
+    sizes = _Sizes(_bytes(record.inputs), _bytes(record.outputs), mean, record.root == place)
+    model = _STAGED.get(record.op)  # a newer torch may have operators that are not known here
+    return model(record, sizes) if model is not None else Staged()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Bytes. `mean`: for dividing a sum."""
+
+    inputs: int
+    outputs: int
+    mean: int
+    is_root: bool
+
+
+def _nothing(_record: Collective, _sizes: _Sizes) -> Staged:
     return Staged()
+
+
+def _once(size_bytes: int) -> Staged:
+    return Staged(at_once_bytes=size_bytes, all_bytes=size_bytes)
+
+
+def _flattened_twice(_record: Collective, sizes: _Sizes) -> Staged:
+    """One flat tensor to compare the outputs with, then one to receive into."""
+    return Staged(at_once_bytes=sizes.outputs, all_bytes=2 * sizes.outputs)
+
+
+def _gathered_coalesced(record: Collective, sizes: _Sizes) -> Staged:
+    """Compared as if all were like the first."""
+    both = _flat(record.inputs) + sizes.outputs
+    return Staged(at_once_bytes=both, all_bytes=both + len(record.inputs) * _bytes(record.inputs[:1]))
+
+
+def _reduced_copy(_record: Collective, sizes: _Sizes) -> Staged:
+    return _once(sizes.inputs + sizes.mean)
+
+
+_STAGED: dict[str, Callable[[Collective, _Sizes], Staged]] = {
+    "allreduce_": lambda _record, sizes: _once(sizes.mean),
+    "allreduce_coalesced_": lambda record, sizes: _once(_flat(record.inputs) + sizes.mean),
+    "allgather_": _flattened_twice,
+    "_allgather_base_": _flattened_twice,
+    "allgather_coalesced_": _gathered_coalesced,
+    "allgather_into_tensor_coalesced_": _gathered_coalesced,
+    # a reduction to each, in copies but for this rank's own
+    "reduce_scatter_": lambda _record, sizes: _once(sizes.inputs - sizes.outputs + sizes.mean),
+    "_reduce_scatter_base_": _reduced_copy,
+    "reduce_scatter_tensor_coalesced_": _reduced_copy,
+    "broadcast_": _nothing,
+    "reduce_": _nothing,
+    "gather_": lambda record, sizes: _flattened_twice(record, sizes) if sizes.is_root else Staged(),
+    "scatter_": lambda _record, sizes: _once(sizes.inputs) if sizes.is_root else Staged(),  # only compared
+    "alltoall_": lambda _record, sizes: _once(sizes.inputs + sizes.outputs),
+    "alltoall_base_": _nothing,
+    "send": _nothing,
+    "recv_": _nothing,
+    "recv_any_source_": _nothing,
+    "barrier": _nothing,
+    "monitored_barrier_": _nothing,
+}
+check_complete(_STAGED, "what gloo allocates for an operator (memory/backend.py)")
 
 
 def modelled(records: Sequence[Collective], groups: Mapping[str, Group], rank: int) -> BackendModel:

@@ -14,15 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
-from prismdbg.rank.replay.tile_permission import TilePermission
-
-if TYPE_CHECKING:
-    from prismdbg.rank.recording.recorded_rank import Recording
+from prismdbg.rank.tile_permission import TilePermission
 
 Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
@@ -136,18 +133,3 @@ class Agent:
             return {"id": number, "ok": False, "kind": type(error).__name__, "error": str(error), "hint": error.hint}
         except Exception as error:
             return {"id": number, "ok": False, "error": f"{name} failed in the rank: {error!r}"}
-
-
-def serve_recording(recording: Recording, path: Path) -> None:
-    """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
-    from prismdbg.rank.recording.production import production_verbs
-
-    def no_agent(error: Exception) -> None:
-        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
-
-    try:
-        agent = Agent(path, no_agent)
-        agent.verbs |= production_verbs(recording, agent)
-        agent.start()
-    except Exception as error:
-        no_agent(error)

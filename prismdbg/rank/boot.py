@@ -28,7 +28,7 @@ def start() -> None:
     elif config.mode is Mode.EMULATE:
         from prismdbg.rank.emulation.begin import begin_emulation
 
-        begin_emulation(config)
+        begin_emulation(config, _serve)
     else:
         from prismdbg.rank.replay.from_start import begin_replay
 
@@ -42,7 +42,7 @@ def _record(config: RankConfig) -> None:
     from prismdbg.rank.recording.steps import COUNTER
 
     recorder, kind = make_recorder(config)
-    recording = Recording(config, recorder, kind)
+    recording = Recording(config, recorder, kind, _serve)
 
     class Witness:
         def exception(self, report: dict[str, Any], error: BaseException) -> None:
@@ -64,6 +64,12 @@ def _record(config: RankConfig) -> None:
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
 
 
+def _serve(recording: Any, path: Path) -> None:
+    from prismdbg.rank.production import serve
+
+    serve(recording, path)
+
+
 def _may_be_a_rank() -> bool:
     """A launcher raises when its workers do, and a worker of a rank inherits its environment: neither is a rank."""
     return "RANK" in os.environ and multiprocessing.parent_process() is None
@@ -83,7 +89,7 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
 
     if not config.native:
         return PythonRecorder(), "python"
-    from prismdbg.rank.recording import native_build
+    from prismdbg.rank.native import build as native_build
     from prismdbg.rank.tracing import tracer
 
     path, reason = native_build.find(Path(config.cache_dir))

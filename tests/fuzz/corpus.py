@@ -22,11 +22,9 @@ import prismdbg
 from prismdbg.capsule import files, layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import CapsuleWriter
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
-from prismdbg.graph.slice import build_slice
 from prismdbg.jobs.capture import rank_half
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.moment import Moment
@@ -141,7 +139,6 @@ def _capsule(path: Path, manifest: Manifest) -> Path:
         files.add_files(writer, [str(work / name) for name in ("train.py", "data.bin", "gone.txt")], small_bytes=100)
         installed = [InstalledFile("/usr/bin/python3", 0o755, 5, 6), InstalledFile("/usr/lib/l.so", 0o777, target="m")]
         writer.add_json(layout.ENVIRONMENT, of_files(installed, extra=["/usr/lib/l.so"]).to_json())
-        writer.add_json(layout.SLICE, build_slice(read_log(log), Moment(0, 1), Moment(2, 3)).to_json())
         writer.add_tree(layout.MEMORY, _trace(scratch / "memory"))
         writer.add_bytes(layout.RANK_HALF, rank_half.pack(_small_package(scratch / "prismdbg")))
         if manifest.origin is Origin.IMAGE:

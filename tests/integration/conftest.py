@@ -67,7 +67,7 @@ def terminal(tmp_path: Path, child_environment: dict[str, str]) -> Iterator[Term
 
 
 def _require(recorder: str) -> None:
-    from prismdbg.rank.recording import native_build
+    from prismdbg.rank.native import build as native_build
 
     path, reason = native_build.find(cache_dir())
     if recorder == "native" and path is None:

@@ -49,7 +49,7 @@ AROUND_THE_RECORDER = {
     f"{RANK}.recording.recorded_rank:state_hash.of": "nowhere",
     f"{RANK}.agent:Agent.__init__": "log",
     f"{RANK}.agent:Agent._accept": "log",
-    f"{RANK}.recording.production:production_verbs": "log",
+    f"{RANK}.production:production_verbs": "log",
     f"{RANK}.recording.opened_files:OpenedFiles._note": "nowhere",
 }
 IN_THE_PYTHON_RECORDER = {
@@ -176,7 +176,7 @@ def test_a_torch_whose_operators_are_others(bare: Callable[[str], Ended], tmp_pa
 
 
 def test_a_native_recorder_that_cannot_be_loaded(bare: Callable[[str], Ended], tmp_path: Path) -> None:
-    from prismdbg.rank.recording import native_build
+    from prismdbg.rank.native import build as native_build
 
     library = native_build._target(tmp_path / "cache")
     library.parent.mkdir(parents=True)
@@ -253,10 +253,9 @@ def test_somebody_else_fills_the_disk_under_a_mapped_log(
     """What is mapped was allocated before: it takes records to its end, and no page of it can be missing."""
     subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
     with standing(tmp_path, 500, *options, home=small_disk) as (job, folder):
-        with (small_disk / "of somebody else").open("wb") as file, suppress(OSError):
+        with (small_disk / "of somebody else").open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(64 << 10))
-                file.flush()
         assert shutil.disk_usage(small_disk).free == 0
         (folder / "go").touch()
         ended = job.wait()

@@ -11,7 +11,7 @@ from native_ranks import Spawn, run_job
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.ops import OPS
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 
 
 def test_what_was_not_built_is_not_found_and_says_why(tmp_path: Path) -> None:

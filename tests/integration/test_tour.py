@@ -47,7 +47,7 @@ class RecordedTour:
 @cache
 def _native_is_built() -> str:
     """The reason why it is not, or nothing."""
-    from prismdbg.rank.recording import native_build
+    from prismdbg.rank.native import build as native_build
 
     path, reason = native_build.find(cache_dir())
     return "" if path else reason
@@ -159,5 +159,11 @@ def _facts(c: Collective) -> dict[str, Any]:
         "fingerprint": (c.fingerprint is not None) if phase in CHANCE else c.fingerprint,
         "nonfinite": (c.sent_nonfinite, c.received_nonfinite),
         "received_bytes": c.payload.size_bytes if c.payload and phase not in CHANCE else 0,
-        "frames": [str(frame) for frame in c.frames if "tour" in frame.filename],
+        "frames": [] if _by_callback(c) else [str(frame) for frame in c.frames if "tour" in frame.filename],
     }
+
+
+def _by_callback(collective: Collective) -> bool:
+    """PowerSGD issues what follows an all_reduce in a callback of its future: gloo's thread runs it, or, where the
+    all_reduce is done already, the program's."""
+    return any("powerSGD_hook" in frame.filename for frame in collective.frames)

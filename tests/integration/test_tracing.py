@@ -22,7 +22,7 @@ from prismdbg.memory.refused import refusals
 from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 
 PROGRAM = Path(__file__).parent / "programs" / "traced.py"
 BOUND_S = 120

@@ -28,12 +28,12 @@ def tree(folder: Path) -> set[str]:
 
 
 def test_written_and_opened_again(tmp_path: Path) -> None:
-    made = make_capsule(tmp_path / "capsule", slice={"nodes": []})
+    made = make_capsule(tmp_path / "capsule", secrets={"findings": []})
     capsule = Capsule.open(tmp_path / "capsule")
     assert capsule == made
     assert capsule.rank() == RANK
-    slice_json = capsule.part(layout.SLICE)
-    assert slice_json is not None and slice_json.value == {"nodes": []}
+    secrets = capsule.part(layout.SECRETS)
+    assert secrets is not None and secrets.value == {"findings": []}
     assert capsule.part(layout.ENVIRONMENT) is None
     assert len(read_log(capsule.log).collectives) == 6
     assert tree(capsule.path) == {*capsule.manifest.files, *layout.FOLDERS, layout.MANIFEST}

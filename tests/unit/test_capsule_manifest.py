@@ -158,7 +158,7 @@ def test_any_value_in_any_field_is_read_or_one_error(name: str, value: object) -
     "name",
     [
         "config.dump", "spec.dump", "stats-dump", "checkpoint/core-1.img", "checkpoint/tmpfs-dev-73.tar.gz.img",
-        layout.content("ab" * 32), "prismdbg/log/events.00000.seg", layout.FILES_INDEX, layout.SLICE,
+        layout.content("ab" * 32), "prismdbg/log/events.00000.seg", layout.FILES_INDEX, layout.SECRETS,
     ],
 )  # fmt: skip
 def test_names_of_a_capsule(name: str) -> None:

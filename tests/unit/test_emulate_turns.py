@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.emulate.turns import Ended, Event, Kept, Lacks, Turns
+from prismdbg.emulate.turns import Ended, Event, Kept, MissingValue, Turns
 from prismdbg.errors import RankLost
 
 Program = list[tuple[str, str, int]]  # ("send", key, -1), ("recv", key, from) or ("see", key, -1)
@@ -20,7 +20,7 @@ class Job:
         self.started: list[int] = []
         self.seen: set[str] = set()
 
-    def go(self, rank: int, until: str, since: Lacks | None) -> Event:
+    def go(self, rank: int, until: str, since: MissingValue | None) -> Event:
         if rank not in self._at:
             self._at[rank] = 0
             self.started.append(rank)
@@ -36,7 +36,7 @@ class Job:
             elif key not in self.kept:
                 self._at[rank] = at
                 words = {"collective": "recv", "axis": "pp", "identity": key, "where": "train.py:3"}
-                return Lacks(rank=rank, source=peer, key=key, **words)
+                return MissingValue(rank=rank, source=peer, key=key, **words)
         return Ended()
 
     def has_ended(self, rank: int) -> bool:
@@ -112,19 +112,19 @@ def test_a_value_that_does_not_come_is_an_error_that_names_all(programs: dict[in
 
 
 def test_a_value_that_comes_and_does_not_fit_is_an_error() -> None:
-    def go(rank: int, until: str, since: Lacks | None) -> Event:
+    def go(rank: int, until: str, since: MissingValue | None) -> Event:
         if rank == 0:
             return Kept(until)
-        return Lacks(rank=5, source=0, key="a", collective="recv", axis="pp", identity="a")
+        return MissingValue(rank=5, source=0, key="a", collective="recv", axis="pp", identity="a")
 
     with pytest.raises(RankLost, match="another size"):
         Turns(go).complete(5)
 
 
 def test_an_object_is_not_offered_to_be_made_up() -> None:
-    def go(rank: int, until: str, since: Lacks | None) -> Event:
+    def go(rank: int, until: str, since: MissingValue | None) -> Event:
         words = {"collective": "broadcast", "axis": "world", "identity": "#1", "caller": "broadcast_object_list"}
-        return Lacks(rank=5, source=-1, key="a", **words)
+        return MissingValue(rank=5, source=-1, key="a", **words)
 
     with pytest.raises(RankLost, match="broadcast_object_list on world") as raised:
         Turns(go).complete(5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,10 @@ from prismdbg.errors import CapsuleError
 from prismdbg.model import made_up
 from prismdbg.model.collective import Identity, State
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS, OpSpec
 from prismdbg.rank.emulation import filling
-from prismdbg.rank.emulation.replay import PeersAsEmulated, StoreAsEmulated, StoreNotes, noise_note
+from prismdbg.rank.emulation.notes import StoreNotes, noise_note
+from prismdbg.rank.replay.emulated import PeersAsEmulated, StoreAsEmulated
 from prismdbg.settings.emulation import Emulation
 
 SETTINGS = Emulation(rank=3, world=8, axes=(("dp", 8),), seed=7)
@@ -37,10 +38,10 @@ class Played:
     size: int = 8
     rank: int = 3
     reduce_op: str = "SUM"
-    spec: SimpleNamespace = field(init=False)
+    spec: OpSpec = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spec = SimpleNamespace(name=self.name)
+        self.spec = OPS[self.name]
 
     @property
     def outputs(self) -> list[torch.Tensor]:

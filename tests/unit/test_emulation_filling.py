@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import pytest
 import torch
 
+from prismdbg.model.ops import OPS, OpSpec
 from prismdbg.rank.emulation import filling
 
 
@@ -19,10 +19,10 @@ class Played:
     size: int = 4
     rank: int = 1
     reduce_op: str = "SUM"
-    spec: SimpleNamespace = field(init=False)
+    spec: OpSpec = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spec = SimpleNamespace(name=self.name)
+        self.spec = OPS[self.name]
 
 
 def garbage(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -12,8 +12,10 @@ import pytest
 import torch
 
 from prismdbg.model.collective import Identity
-from prismdbg.rank.emulation.donors import DonorReader, received_key, similar_key
+from prismdbg.model.ops import OPS, OpSpec
+from prismdbg.rank.emulation.donors import DonorReader
 from prismdbg.rank.emulation.outbox import Inbox, Outbox
+from prismdbg.settings.donor_value import received_key, similar_key
 from prismdbg.settings.emulation import Emulation, Policy, Rule
 
 MEMBERS = [3, 5, 7, 9]
@@ -30,10 +32,10 @@ class Played:
     rank: int = 0
     tag: int = 0
     group_name: str = "4"
-    spec: SimpleNamespace = field(init=False)
+    spec: OpSpec = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spec = SimpleNamespace(name=self.name, label=self.name.rstrip("_"))
+        self.spec = OPS[self.name]
 
 
 MakeOutbox = Callable[..., Outbox]
@@ -106,7 +108,7 @@ def test_beyond_the_budget_only_statistics_are_kept(outbox: MakeOutbox, tmp_path
 
 
 def test_what_the_very_rank_received_in_another_run_goes_first(tmp_path: Path) -> None:
-    similar = similar_key("dp", "alltoall_base", 2)
+    similar = similar_key("dp", OPS["alltoall_base_"].label, 2)
     lines = [
         f'{{"key": "{key}", "rank": {rank}, "file": "x", "offset": 0, "size_bytes": 8}}\n'
         for key, rank in ((similar, 0), (received_key(similar, 3), 3))

@@ -8,16 +8,17 @@ import pytest
 import torch.distributed as dist
 
 from prismdbg.errors import CapsuleError
-from prismdbg.rank.emulation.donors import DonorReader, DonorWriter, store_key
+from prismdbg.rank.emulation.donors import DonorReader, DonorWriter
 from prismdbg.rank.emulation.store import EmulatedStore, StoreState
+from prismdbg.settings.donor_value import store_key
 
 
-class Lacks(Exception):
+class MissingValue(Exception):
     pass
 
 
 def _lacks(key: str) -> None:
-    raise Lacks(key)
+    raise MissingValue(key)
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_sum_counts_all_peers(store: EmulatedStore) -> None:
 
 def test_waiting_never_takes_time_and_what_nobody_set_is_lacking(store: EmulatedStore) -> None:
     store.wait(["nobody"])
-    with pytest.raises(Lacks, match="nobody"):
+    with pytest.raises(MissingValue, match="nobody"):
         store.get("nobody")
 
 

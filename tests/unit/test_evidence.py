@@ -51,6 +51,17 @@ def test_logs_and_how_they_ended(tmp_path: Path) -> None:
     assert evidence.died_first is None
 
 
+@pytest.mark.parametrize(("how", "silent"), [({}, set()), ({"code": 0}, set()), ({"code": 137}, {1})])
+def test_a_rank_whose_recording_ended_is_silent_only_where_it_failed(
+    how: dict[str, int], silent: set[int], tmp_path: Path
+) -> None:
+    rank_folder(tmp_path, "0").note("exit", code=0)
+    rank_folder(tmp_path, "1").note("lost", text="events are not recorded any more: No space left on device")
+    supervisor(tmp_path, exit_code=1, deaths=["1"], how_they_died=[{"rank": "1", "wall_ns": 9, "signal": None, **how}])
+
+    assert gather(tmp_path).silent == silent
+
+
 def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)

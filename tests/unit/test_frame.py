@@ -10,7 +10,7 @@ import pytest
 from prismdbg.diagnosis.verdict import Call
 from prismdbg.jobs.record.incidents import IncidentWatch
 from prismdbg.model.frame import Frame, framework_of, is_library, own_frames, place_of, source_of
-from prismdbg.rank.debug.frames import program_line
+from prismdbg.rank.program.frames import program_line
 from tests.unit.logs import Job
 
 PACKAGES = "/venv/lib/python3.11/site-packages"

@@ -1,17 +1,11 @@
-"""The rank's slice of the execution graph: what is in it, what depends on what, and its file."""
+"""The rank's slice of the execution graph: what is in it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
-import pytest
 from logs import LINE, MILLISECOND_NS, Job, Tensors
 
-from prismdbg.capsule import json_border
-from prismdbg.errors import CapsuleError
-from prismdbg.graph.dependencies import Dependency, DependencyKind, dependencies, needed_ranks
 from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.model.moment import Moment
 
@@ -32,10 +26,6 @@ def slice_of(job: Job, rank: int, first: str = "0", last: str = "9") -> GraphSli
     return build_slice(job.logs[rank], Moment.parse(first), Moment.parse(last))
 
 
-def read_back(data: Any) -> GraphSlice:
-    return GraphSlice.from_json(json_border.parse(json_border.dumps(data), "slice.json"))
-
-
 class TestWhatIsInIt:
     def test_what_was_made_up_and_where_it_was_waited_for(self) -> None:
         job = pipeline_job()
@@ -46,7 +36,6 @@ class TestWhatIsInIt:
 
         assert [node.synthesized for node in graph.nodes][:3] == [False, True, False]
         assert graph.nodes[1].waited_ns == graph.nodes[1].issued_ns + 5 and graph.nodes[0].waited_ns is None
-        assert read_back(graph.to_json()) == graph
 
     def test_from_a_to_b_both_included(self) -> None:
         graph = slice_of(pipeline_job(), 0, "1.1", "1.2")
@@ -86,75 +75,8 @@ class TestWhatIsInIt:
         graph = slice_of(job, 0)
 
         assert graph.groups["0"].ranks == ()
-        assert all(needed_ranks(graph, node) == () for node in graph.nodes)
 
     def test_an_empty_window(self) -> None:
         graph = slice_of(pipeline_job(), 0, "7", "8")
 
         assert graph.nodes == ()
-        assert read_back(graph.to_json()) == graph
-
-
-class TestDependencies:
-    def test_program_order_and_what_was_received_before(self) -> None:
-        job = Job(2)
-        job.call()
-        job.call(thread=2)
-        job.call()
-
-        found = dependencies(slice_of(job, 0))
-
-        assert found == [
-            Dependency(0, 1, DependencyKind.RECEIVED),
-            Dependency(0, 2, DependencyKind.PROGRAM),
-            Dependency(0, 2, DependencyKind.RECEIVED),
-            Dependency(1, 2, DependencyKind.RECEIVED),
-        ]
-
-    def test_what_completes_later_is_no_reason(self) -> None:
-        job = Job(2)
-        job.call(done=False)
-        job.call()
-
-        assert dependencies(slice_of(job, 0)) == [Dependency(0, 1, DependencyKind.PROGRAM)]
-
-    def test_ranks_that_must_have_come(self) -> None:
-        job = pipeline_job()
-        of_rank_0, of_rank_1 = slice_of(job, 0, "1"), slice_of(job, 1, "1")
-
-        assert [needed_ranks(of_rank_0, node) for node in of_rank_0.nodes] == [(1,), (2,), (1,), (1, 2)]
-        assert [needed_ranks(of_rank_1, node) for node in of_rank_1.nodes] == [(), (0,), (0, 2)]
-
-
-class TestItsFile:
-    @pytest.mark.parametrize("rank", [0, 1, 2])
-    def test_round_trip(self, rank: int) -> None:
-        graph = slice_of(pipeline_job(), rank)
-
-        assert read_back(graph.to_json()) == graph
-
-    @pytest.mark.parametrize(
-        ("path", "value", "words"),
-        [
-            (("format",), 2, "format 2"),
-            (("rank",), None, "rank"),
-            (("extra",), 1, "extra"),
-            (("groups", 0, "ranks"), ["a"], "ranks"),
-            (("columns", "op"), [99] * 5, "outside its table"),
-            (("columns", "seq"), [1], "differ in length"),
-            (("columns", "issued_ns"), [-1] * 5, "issued_ns"),
-            (("columns", "completed_ns"), [-2] * 5, "completed_ns"),
-            (("columns", "seq"), [2**70] * 5, "64 bits"),
-            (("columns", "more"), [], "more"),
-            (("stacks", 0, "frames", 0, "line"), "7", "line"),
-        ],
-    )
-    def test_what_was_altered_is_refused(self, path: tuple[str | int, ...], value: object, words: str) -> None:
-        data = json.loads(json.dumps(slice_of(pipeline_job(), 0).to_json()))
-        place = data
-        for part in path[:-1]:
-            place = place[part]
-        place[path[-1]] = value
-
-        with pytest.raises(CapsuleError, match=words):
-            read_back(data)

@@ -21,11 +21,11 @@ from logs import Job
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.rank.debug.frames import program_frame
 from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.inspection import address_of, evaluate_at, locals_at, source_at
-from prismdbg.rank.debug.isolation import is_quiet, quiet, refuse_collective
 from prismdbg.rank.debug.rendering import render
+from prismdbg.rank.program.frames import program_frame
+from prismdbg.rank.program.isolation import is_quiet, quiet, refuse_collective
 from prismdbg.rank.replay.membership import peers_at
 
 
@@ -153,7 +153,7 @@ def test_large_tensors_are_measured_in_pieces_like_in_one(monkeypatch: pytest.Mo
     whole = [
         look(text, x=view) for view in (x, x.transpose(0, 2)) for text in ("x", "sum(x)", "first_nan(x)", "norm(x)")
     ]
-    monkeypatch.setattr("prismdbg.rank.debug.tensor_parts.CHUNK", 10)
+    monkeypatch.setattr("prismdbg.rank.program.tensor_parts.CHUNK", 10)
     parts = [
         look(text, x=view) for view in (x, x.transpose(0, 2)) for text in ("x", "sum(x)", "first_nan(x)", "norm(x)")
     ]

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,20 +15,29 @@ from prismdbg.capsule.log_format import Kind
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.rank.recording import outlet as outlet_module
 from prismdbg.rank.recording.log_writer import LogWriter
-from prismdbg.rank.recording.outlet import Outlet, bounded, is_local
+from prismdbg.rank.recording.outlet import Outlet
 from prismdbg.rank.recording.python_recorder import PythonRecorder
+from prismdbg.settings import file_system
+from prismdbg.settings.file_system import bounded, is_local
 
 BOUND_S = 0.2
 
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Every file system has a server; whoever waits for this event waits for it."""
-    monkeypatch.setattr(outlet_module, "_LOCAL", frozenset())
-    monkeypatch.setattr(outlet_module, "LONGEST_WAIT_S", BOUND_S)
+    """Whoever waits for this event waits for a file server."""
+    monkeypatch.setattr(file_system, "LONGEST_WAIT_S", 60.0)
     event = threading.Event()
     yield event
     event.set()
+
+
+@contextmanager
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where no answer is to come; a busy machine has time for the answers that come."""
+    with monkeypatch.context() as within:
+        within.setattr(file_system, "LONGEST_WAIT_S", BOUND_S)
+        yield
 
 
 @pytest.mark.parametrize(
@@ -64,13 +74,13 @@ def test_the_queue_is_bounded_and_nobody_waits(
     answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outlet_module, "_MOST_WAITING_BYTES", 100_000)
-    outlet, done, begun = Outlet(tmp_path), list[int](), threading.Event()
+    outlet, done, begun = Outlet(is_direct=False), list[int](), threading.Event()
     outlet.do(0, lambda: (begun.set(), answers.wait()))
     assert begun.wait(20)
     with pytest.raises(OSError, match="does not keep up, or does not answer"):
         for number in range(1000):
             outlet.do(1000, lambda number=number: done.append(number))  # type: ignore[misc]
-    with pytest.raises(OSError, match="of the log does not answer"):
+    with short_waits(monkeypatch), pytest.raises(OSError, match="of the log does not answer"):
         outlet.flush()
     answers.set()
     with pytest.raises(OSError, match="does not keep up"):
@@ -86,7 +96,7 @@ def test_what_is_larger_than_the_queue_is_written_alone(
 ) -> None:
     """A payload may be larger than all that may wait."""
     monkeypatch.setattr(outlet_module, "_MOST_WAITING_BYTES", 100_000)
-    outlet, done = Outlet(tmp_path), list[int]()
+    outlet, done = Outlet(is_direct=False), list[int]()
     for number in range(3):
         outlet.do(1_000_000, lambda number=number: done.append(number))  # type: ignore[misc]
         outlet.flush()
@@ -94,7 +104,7 @@ def test_what_is_larger_than_the_queue_is_written_alone(
 
 
 def test_in_order_and_a_failure_ends_it(answers: threading.Event, tmp_path: Path) -> None:
-    outlet, done = Outlet(tmp_path), list[int]()
+    outlet, done = Outlet(is_direct=False), list[int]()
     outlet.do(0, answers.wait)
     for number in range(3):
         outlet.do(0, lambda number=number: done.append(number))  # type: ignore[misc]
@@ -109,7 +119,7 @@ def test_in_order_and_a_failure_ends_it(answers: threading.Event, tmp_path: Path
 
 
 def test_a_forked_child_waits_for_nobody(answers: threading.Event, tmp_path: Path) -> None:
-    outlet = Outlet(tmp_path)
+    outlet = Outlet(is_direct=False)
     outlet.do(0, answers.wait)
     child = os.fork()
     if child == 0:
@@ -127,7 +137,7 @@ def test_what_takes_too_long_is_left_alone(answers: threading.Event) -> None:
 
 
 def test_a_log_goes_through_it_whole(answers: threading.Event, tmp_path: Path) -> None:
-    outlet = Outlet(tmp_path)
+    outlet = Outlet(is_direct=False)
     outlet.do(0, answers.wait)
     log = LogWriter(outlet, tmp_path, 3, segment_bytes=4096)
     for number in range(100):
@@ -145,17 +155,18 @@ def test_a_log_goes_through_it_whole(answers: threading.Event, tmp_path: Path) -
 
 
 def test_a_capture_is_refused_and_the_end_says_what_is_missing(
-    answers: threading.Event, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answers: threading.Event, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = PythonRecorder()
-    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True)
+    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False)
     assert recorder._outlet is not None
     recorder._outlet.do(0, answers.wait)
-    with pytest.raises(OSError, match="does not answer"):
-        recorder.close_log()
-    recorder.reopen_log()
-    recorder.tidy()
-    recorder.tidy()
+    with short_waits(monkeypatch):
+        with pytest.raises(OSError, match="does not answer"):
+            recorder.close_log()
+        recorder.reopen_log()
+        recorder.tidy()
+        recorder.tidy()
     assert capsys.readouterr().err.splitlines() == [
         f"prismdbg: the end of the log is not written: [Errno {errno.EBUSY}] the file system of the log does not answer"
     ]
@@ -166,6 +177,6 @@ def test_what_failed_last_is_said_at_the_end(
 ) -> None:
     answers.set()
     recorder = PythonRecorder()
-    recorder.open(str(tmp_path / "missing"), 0, 4096, 4096, True, True, True)
+    recorder.open(str(tmp_path / "missing"), 0, 4096, 4096, True, True, True, False)
     recorder.tidy()
     assert "the end of the log is not written: [Errno 5] [Errno 2]" in capsys.readouterr().err

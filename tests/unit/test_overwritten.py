@@ -13,7 +13,8 @@ import pytest
 from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.jobs.capture.rank_paths import copies_as_read
 from prismdbg.rank.recording import overwritten
-from prismdbg.rank.recording.overwritten import FOLDER, Overwritten, prefix
+from prismdbg.rank.recording.overwritten import Overwritten
+from prismdbg.settings.overwritten_copies import FOLDER, prefix
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW_NS = 1_700_000_000 * 10**9

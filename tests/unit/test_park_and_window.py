@@ -14,8 +14,8 @@ from waiting import wait_for
 
 from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.jobs.capture import capture
-from prismdbg.rank.recording import production
-from prismdbg.rank.recording.production import Holder, Park, Window, production_verbs
+from prismdbg.rank import production
+from prismdbg.rank.production import Holder, Park, Window, production_verbs
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.recording.recorded_rank import start_ticks_of
 

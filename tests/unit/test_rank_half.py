@@ -28,6 +28,21 @@ def test_what_comes_out_is_imported_and_has_no_host_side(tmp_path: Path) -> None
     )
 
 
+def test_it_needs_nothing_that_it_does_not_hold(tmp_path: Path) -> None:
+    """A restored rank may import any of it later, and has nothing else."""
+    rank_half.unpack(rank_half.pack(PACKAGE), tmp_path / "prismdbg")
+    paths = [path for path in (tmp_path / "prismdbg").rglob("*.py") if path.stem not in ("__init__", "sitecustomize")]
+    names = [".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in paths]
+    program = (
+        "import importlib, sys; modules = [importlib.import_module(name) for name in sys.argv[1:]]; "
+        "print(modules[0].__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *names], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout.strip() == str(paths[0]), done.stderr
+
+
 def test_byte_code_knows_its_source(tmp_path: Path) -> None:
     package = tmp_path / "package"
     (package / "model" / "__pycache__").mkdir(parents=True)

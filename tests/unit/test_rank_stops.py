@@ -14,9 +14,9 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.debug.breakpoints import CallView, Stops
+from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.events import Asked, fits, least_size
-from prismdbg.rank.debug.frames import program_frame
-from prismdbg.rank.replay.digest import digest_of
+from prismdbg.rank.program.frames import program_frame
 from prismdbg.rank.replay.state_digest import Place
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind

@@ -14,6 +14,7 @@ import pytest
 
 from prismdbg.jobs.injection import PACKAGE
 from prismdbg.rank.recording import seeds
+from prismdbg.settings import seeds as seed_settings
 
 
 def test_what_is_read_is_what_is_put_back() -> None:
@@ -26,8 +27,8 @@ def test_what_is_read_is_what_is_put_back() -> None:
 
 
 def test_made_of_a_number_they_are_the_same_each_time_and_another_for_each() -> None:
-    assert seeds.of_number(3) == seeds.of_number(3) != seeds.of_number(4)
-    assert set(seeds.of_number(3)) == set(seeds.MODULES)
+    assert seed_settings.of_number(3) == seed_settings.of_number(3) != seed_settings.of_number(4)
+    assert set(seed_settings.of_number(3)) == set(seed_settings.MODULES)
 
 
 DRAWS = (
@@ -63,8 +64,8 @@ def started(tmp_path: Path) -> object:
 
 def test_a_program_draws_what_it_drew(started: object) -> None:
     assert callable(started)
-    first, again = started(DRAWS, seeds.of_number(1)), started(DRAWS, seeds.of_number(1))
-    assert first == again != started(DRAWS, seeds.of_number(2))
+    first, again = started(DRAWS, seed_settings.of_number(1)), started(DRAWS, seed_settings.of_number(1))
+    assert first == again != started(DRAWS, seed_settings.of_number(2))
     assert first.endswith("False\n"), "what the program starts would begin as it did"
     assert started(DRAWS, None) != started(DRAWS, None)
 
@@ -73,4 +74,4 @@ def test_the_programs_own_seeds_come_later(started: object) -> None:
     assert callable(started)
     random.seed(5)
     expected = f"{random.random()} {numpy.random.RandomState(5).rand()}\n"
-    assert started(SEEDS_ITSELF, seeds.of_number(1)) == expected == started(SEEDS_ITSELF, None)
+    assert started(SEEDS_ITSELF, seed_settings.of_number(1)) == expected == started(SEEDS_ITSELF, None)

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from prismdbg.jobs.record import answering
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.record import RecordRequest, prepare
@@ -31,7 +32,7 @@ def test_a_signal_after_the_jobs_end_ends_the_wait(
 ) -> None:
     supervisor, said = supervised
 
-    def asked_to_end(thread: threading.Thread, folder: Path) -> bool:
+    def asked_to_end(thread: threading.Thread, folder: Path, still_waits: Callable[[], None]) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("it went on waiting")
 
@@ -58,3 +59,19 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
     monkeypatch.setitem(supervisor._processes, "0", Silent())  # type: ignore[arg-type]
     assert supervisor._died(Death(name="0", wall_ns=1, signal=0, alive_wall_ns=1, code=0)) == []
     assert said[-1] == "rank 0 ended with exit code 0, and its log has no end"
+
+
+def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "SAID_AFTER_S", 0.01)
+    monkeypatch.setattr(answering, "LONGEST_S", 0.02)
+    said, goes_on = list[str](), threading.Event()
+    thread = threading.Thread(target=goes_on.wait, daemon=True)
+    thread.start()
+    assert not answering.ends_while_answering(thread, tmp_path, lambda: said.append("still"))
+    assert said == ["still"]
+    goes_on.set()
+    monkeypatch.setattr(answering, "SAID_AFTER_S", 60.0)
+    assert answering.ends_while_answering(thread, tmp_path, lambda: said.append("again"))
+    assert said == ["still"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from prismdbg.emulate.suppliers import FEW, Suppliers
-from prismdbg.rank.emulation.missing_value import Lacks
+from prismdbg.settings.missing_value import MissingValue
 from prismdbg.simulate.graph.mesh import Mesh
 
 
-def lacks(source: int, axis: str = "world", where: str = "train.py:7 in save") -> Lacks:
-    return Lacks(
+def lacks(source: int, axis: str = "world", where: str = "train.py:7 in save") -> MissingValue:
+    return MissingValue(
         rank=617, source=source, key=str(source), collective="broadcast", axis=axis, identity="#1", where=where
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.rank.replay.tile_permission import ARCH_GET_XCOMP_PERM, TILE_DATA, TilePermission
+from prismdbg.rank.tile_permission import ARCH_GET_XCOMP_PERM, TILE_DATA, TilePermission
 
 
 class Kernel:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from prismdbg_tui.session.live import LiveRank
 
 END_BOUND_S = 30.0
-WEB_DRIVER = "web_driver"
+WEB_DRIVER = "prismdbg_tui.browser.driver:EndingWebDriver"
 
 
 def on_terminal() -> bool:
     """All three streams (the screen is drawn on the third), and one that can place its cursor; or a browser."""
-    if WEB_DRIVER in os.environ.get("TEXTUAL_DRIVER", ""):
+    if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         return True
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and os.environ.get(
         "TERM", "dumb"

@@ -20,7 +20,6 @@ from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.errors import CapsuleError, NotReplayable
-from prismdbg.graph.slice import build_slice
 from prismdbg.jobs.capture import rank_half
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
@@ -104,7 +103,6 @@ def assemble(parts: Ingredients) -> Capsule:
         writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
-        writer.add_json(layout.SLICE, build_slice(log, a, b).to_json())
         after_b = min((r.moment for r in log.collectives if r.moment > b), default=None)
         left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
         notes = (*parts.notes, left_out) if left_out else parts.notes

@@ -19,7 +19,7 @@ from prismdbg.capsule.limits import MAX_RANK_HALF_BYTES, MAX_RANK_HALF_FILES, MA
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.plain_tar import plain_files
 
-PARTS = ("__init__.py", "errors.py", "model", "capsule", "protocol", "expr", "rank")
+PARTS = ("__init__.py", "errors.py", "model", "capsule", "protocol", "expr", "settings", "rank")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*\.(py|pyc|h|cpp)")
 _HINT = "the capsule was altered or is damaged; do not use it"
 

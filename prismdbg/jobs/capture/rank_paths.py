@@ -11,7 +11,7 @@ from prismdbg.capsule import rank_path
 from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.model.moment import Moment
-from prismdbg.rank.recording.overwritten import prefix
+from prismdbg.settings.overwritten_copies import prefix
 
 MAX_WORD_BYTES = 4096
 COARSE_NS = 20_000_000  # a file's time is that of the kernel's last tick, and may be before a read that came first

@@ -11,11 +11,12 @@ import os
 import select
 import signal
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from prismdbg.jobs.record.steady_clock import wall_ns
 
 ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what ends a job, and what launchers end the other ranks with
 _EXIT_CODE = 49  # of the fields of /proc/PID/stat after the name
@@ -78,7 +79,7 @@ class DeathWatch:
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
-                self._dead.append(Death(name=name, wall_ns=time.time_ns(), signal=None))
+                self._dead.append(Death(name=name, wall_ns=wall_ns(), signal=None))
                 return
             self._names[descriptor] = name, pid
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -99,7 +100,7 @@ class DeathWatch:
     def _look(self) -> None:
         """Linux lists what is ready in the order in which it became so: a hint, for nothing promises it."""
         with self._lock:
-            gone, now_ns = [descriptor for descriptor, _ in self._epoll.poll(0)], time.time_ns()
+            gone, now_ns = [descriptor for descriptor, _ in self._epoll.poll(0)], wall_ns()
             for descriptor in gone:
                 self._epoll.unregister(descriptor)
                 name, pid = self._names.pop(descriptor)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog
+from prismdbg.errors import INTERRUPTED
 from prismdbg.jobs.record.deaths import ASKED, Death
 from prismdbg.jobs.storage.run_folder import attempt_of
-from prismdbg.rank.recording.program_exit import INTERRUPTED
 
 TOGETHER_NS = 25_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
 _FOLDER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")  # of a rank's log
@@ -73,6 +73,7 @@ def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, Death]:
                 name=name,
                 wall_ns=wall_ns,
                 signal=_number(death, "signal"),
+                code=_number(death, "code"),
                 alive_wall_ns=_number(death, "alive_wall_ns") or 0,
             )
     return found

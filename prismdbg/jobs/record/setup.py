@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from prismdbg.errors import PrismError
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 try:
     print(native_build.build(Path(sys.argv[2])))
 except PrismError as error:

@@ -35,6 +35,7 @@ from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
 from prismdbg.jobs.record.interruption import told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
 from prismdbg.jobs.record.stacks import take_stacks
+from prismdbg.jobs.record.steady_clock import wall_ns
 from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
@@ -95,14 +96,18 @@ class Supervisor:
         self._ended.set()
         try:
             self._only_writes = True
-            if not ends_while_answering(follower, self._run.path):
+            if not ends_while_answering(follower, self._run.path, self._say_it_writes):
                 self._say(
-                    f"{self._run.path} does not answer: the job's end, and what was seen last, is not written there"
+                    f"{self._run.path} does not answer: the job's end, or what was seen last, is not written there"
                 )
             self._only_writes = False
         except _NotWaitedFor:
             self._say(f"interrupted: what the job's end left to write into {self._run.path} may be missing")
         return code if code >= 0 else 128 - code
+
+    def _say_it_writes(self) -> None:
+        if sys.stderr.isatty():  # a log of the job is as it was
+            self._say(f"the job has ended; writing what was seen last into {self._run.path} (Ctrl-C: go without it)")
 
     def _follow(self, finish: Callable[[], None]) -> None:
         self._ledger.save()
@@ -112,7 +117,7 @@ class Supervisor:
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._ledger.note(
             exit_code=self._job.returncode,
-            ended_wall_ns=time.time_ns(),
+            ended_wall_ns=wall_ns(),
             deaths=self._deaths.order(),
             how_they_died=[death.to_json() for death in self._deaths.deaths()],
             interrupted=self._interrupted,
@@ -127,7 +132,7 @@ class Supervisor:
         if self._only_writes:
             raise _NotWaitedFor
         if not self._told_to_end:
-            self._interrupted = {"signal": number, "wall_ns": time.time_ns()}
+            self._interrupted = {"signal": number, "wall_ns": wall_ns()}
         self._told_to_end = True
         if number != signal.SIGINT or not _terminal_signals_us():
             self._job.send_signal(number)
@@ -191,7 +196,7 @@ class Supervisor:
             self._hangs.died(death.name)
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
-        told = told_together(deaths, time.time_ns())
+        told = told_together(deaths, wall_ns())
         firsts = [likely_first(some, self._raised(some)) for some in failed.values()]
         return [wanted for death in firsts if death.name not in told for wanted in self._died(death)]
 

@@ -12,9 +12,9 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
-from prismdbg.rank.recording.seeds import MODULES
 from prismdbg.session.causes import Facts, likely_causes
 from prismdbg.session.source_calls import source_calls
+from prismdbg.settings.seeds import MODULES
 
 ASK_BOUND_S = 10.0
 LONGEST_SOURCE_BYTES = 1 << 20

@@ -28,15 +28,15 @@ from prismdbg.jobs.capture.rank_paths import written_into
 from prismdbg.jobs.injection import cache_dir, make_inject_folder
 from prismdbg.jobs.replay.later_files import later_files
 from prismdbg.jobs.replay.source_overlay import Overlay
-from prismdbg.rank.recording import seeds
-from prismdbg.rank.replay.redacted import REDACTED_FILES, REDACTED_NAMES
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import make_folders
+from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
+from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
 _NEEDED_AT_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
 _HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -18,7 +18,7 @@ from prismdbg.capsule.log_reader import iter_logs
 from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_files import KINDS
-from prismdbg.rank.recording.overwritten import FOLDER
+from prismdbg.settings.overwritten_copies import FOLDER
 
 
 @dataclass(frozen=True, slots=True)

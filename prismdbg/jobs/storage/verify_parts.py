@@ -13,12 +13,10 @@ from prismdbg.capsule.verify import Finding, Severity, findings
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
 from prismdbg.errors import CapsuleError
-from prismdbg.graph.slice import GraphSlice
 from prismdbg.runtime.environment import Environment
 
 _READERS: dict[str, Callable[[Fields], object]] = {
     layout.ENVIRONMENT: Environment.from_json,
-    layout.SLICE: GraphSlice.from_json,
 }
 
 
@@ -38,7 +36,7 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
     for name, read in _READERS.items():
         if name in capsule.manifest.files:
             try:
-                read(json_border.read(capsule.path / name, limit_bytes=capsule.limit_bytes(name)))
+                read(json_border.read(capsule.path / name))
             except CapsuleError as error:
                 yield Finding(Severity.FATAL, name, str(error))
 

@@ -12,11 +12,7 @@ from prismdbg.capsule.log_format import STREAM
 from prismdbg.model import made_up
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS
-from prismdbg.model.ops import OPS, OpSpec
-
-_ROOT_SENDS = ("broadcast_", "scatter_")
-_ROOT_RECEIVES = ("reduce_", "gather_")
-_COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_", "reduce_scatter_")
+from prismdbg.model.ops import FROM_ROOT, OPS, TO_ROOT, Movement, OpSpec
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
@@ -95,23 +91,23 @@ class Call:
     @property
     def sent(self) -> list[torch.Tensor]:
         """The tensors whose values leave this rank."""
-        if self.spec.name in _ROOT_SENDS and self.root != self.rank:
+        if self.spec.movement in FROM_ROOT and self.root != self.rank:
             return []
         return self.inputs
 
     @property
     def received(self) -> list[torch.Tensor]:
         """The tensors that the collective fills on this rank."""
-        if self.spec.name == "broadcast_" and self.root == self.rank:
+        if self.spec.movement is Movement.BROADCAST and self.root == self.rank:
             return []
-        if self.spec.name in _ROOT_RECEIVES and self.root != self.rank:
+        if self.spec.movement in TO_ROOT and self.root != self.rank:
             return []
         return self.outputs
 
     @property
     def held(self) -> list[torch.Tensor]:
         """What gloo's work holds for as long as it lives: of a reduce-scatter only what it fills, for it copies."""
-        return self.outputs if self.spec.name in _COPIED else [*self.outputs, *self.inputs]
+        return self.outputs if self.spec.movement is Movement.REDUCE_SCATTER else [*self.outputs, *self.inputs]
 
     def result(self, work: Any) -> Any:
         """What the operator returns when `work` stands for the transfer."""

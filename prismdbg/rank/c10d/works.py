@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,18 +21,25 @@ from prismdbg.model.collective import Failure
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.callback_error import error_of, meant
 
-if TYPE_CHECKING:
-    from prismdbg.rank.recording.python_recorder import PythonRecorder
-
 _alive: set[Any] = set()
 _NO_TIMEOUT = timedelta(0)
 _bare_wait = dist.Work.__dict__["wait"]
 
 
+class Recorder(Protocol):
+    """Whom a completion tells."""
+
+    def complete(
+        self, call: Call, record_id: int, source: int, failure: Failure | None, at_ns: int | None = None
+    ) -> None: ...
+
+    def rescue(self, call: Call, record_id: int) -> bool: ...
+
+
 class Completion:
     """Tells the recorder once that a collective is complete, before the program can see it."""
 
-    def __init__(self, recorder: PythonRecorder, call: Call, record_id: int) -> None:
+    def __init__(self, recorder: Recorder, call: Call, record_id: int) -> None:
         self._recorder = recorder
         self._call: Call | None = call
         self.record_id = record_id
@@ -61,7 +68,7 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
         completion.done()
         return result
     inner = call.work_of(result)
-    if call.spec.name == "recv_any_source_":
+    if call.spec.is_from_any:
         return AnySourceWork(inner, completion).boxed()
     try:
         future = inner.get_future()
@@ -195,7 +202,7 @@ def finished(call: Call, source: int = -1, failure: Failure | None = None) -> An
     """A boxed Work that is complete."""
     if failure is not None:
         return failed(call, failure)
-    if call.spec.name == "recv_any_source_":
+    if call.spec.is_from_any:
         return AnySourceWork(None, None, source).boxed()
     future: Any = torch.futures.Future()
     future.set_result(call.outputs)

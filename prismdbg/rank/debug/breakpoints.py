@@ -17,10 +17,10 @@ from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
-from prismdbg.rank.debug.frames import is_module, modules_around, own_frames, program_frame, program_line
-from prismdbg.rank.debug.isolation import quiet
+from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.scope import environment_of
-from prismdbg.rank.replay.digest import digest_of
+from prismdbg.rank.program.frames import is_module, modules_around, own_frames, program_frame, program_line
+from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.tracing import tracer
 
 # known before the answer, without a tensor

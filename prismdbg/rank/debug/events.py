@@ -15,13 +15,13 @@ from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.model.moment import Moment
 from prismdbg.rank.debug.breakpoints import Stops, Watched, at_line, line_of
-from prismdbg.rank.debug.frames import in_backward, is_module, modules_around, program_frame, program_line, stack_of
+from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Aim, Gate, Stop
 from prismdbg.rank.debug.gate import Stops as Mode
-from prismdbg.rank.debug.isolation import quiet
 from prismdbg.rank.debug.scope import environment_of
 from prismdbg.rank.debug.stopping import FINISH
-from prismdbg.rank.replay.digest import digest_of
+from prismdbg.rank.program.frames import in_backward, is_module, modules_around, program_frame, program_line, stack_of
+from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind, Filter
 

@@ -13,8 +13,8 @@ import torch
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.objects import CONTAINERS, builtin, elements, exactly, is_a, kind_name, size
-from prismdbg.rank.debug.tensor_parts import chunks, countable, in_numbers, is_tensor, local
 from prismdbg.rank.debug.tensor_summary import dtype_name
+from prismdbg.rank.program.tensor_parts import chunks, countable, in_numbers, is_tensor, local
 
 _LISTS = (list, tuple, dict, set, frozenset)
 

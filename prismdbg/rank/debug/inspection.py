@@ -14,13 +14,13 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.rank.debug.breakpoints import HELD
-from prismdbg.rank.debug.frames import locals_of
+from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Stop
-from prismdbg.rank.debug.isolation import quiet
 from prismdbg.rank.debug.rendering import render, short, type_name
 from prismdbg.rank.debug.scope import Program, environment, in_frames
-from prismdbg.rank.debug.tensor_parts import in_numbers, is_tensor, local
-from prismdbg.rank.replay.digest import digest_of
+from prismdbg.rank.program.frames import locals_of
+from prismdbg.rank.program.isolation import quiet
+from prismdbg.rank.program.tensor_parts import in_numbers, is_tensor, local
 
 HELD_HINT = "what the program holds is known of a rank that is traced: trace on"
 MAX_LOCALS = 200

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from prismdbg.model.moment import Moment
-from prismdbg.rank.debug.frames import program_frame, program_line, stack_of
-from prismdbg.rank.debug.isolation import is_quiet, quiet
+from prismdbg.rank.program.frames import program_frame, program_line, stack_of
+from prismdbg.rank.program.isolation import is_quiet, quiet
 
 MAX_FRAMES = 12
 # their outputs hold what lay in memory

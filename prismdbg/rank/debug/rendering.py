@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from prismdbg.expr.objects import builtin, elements, exactly, is_a, kind_name, kind_text, namespaces, size, vars_of
-from prismdbg.rank.debug.frames import module_part, tensors_in
-from prismdbg.rank.debug.tensor_parts import is_readable, is_tensor, local
 from prismdbg.rank.debug.tensor_summary import dtype_name, plain, summary
+from prismdbg.rank.program.frames import module_part, tensors_in
+from prismdbg.rank.program.tensor_parts import is_readable, is_tensor, local
 
 MAX_TEXT = 2000
 MAX_ITEMS = 32

@@ -17,8 +17,8 @@ from prismdbg.errors import UsageError
 from prismdbg.expr import objects
 from prismdbg.expr.evaluator import Environment
 from prismdbg.rank.debug.expr_functions import FUNCTIONS
-from prismdbg.rank.debug.frames import locals_of, module_part, own_frames
-from prismdbg.rank.debug.tensor_parts import is_tensor, is_torchs, local
+from prismdbg.rank.program.frames import locals_of, module_part, own_frames
+from prismdbg.rank.program.tensor_parts import is_tensor, is_torchs, local
 
 MAX_ELEMENTS = 1 << 28
 TENSORS = (torch.Tensor, torch.nn.Parameter)

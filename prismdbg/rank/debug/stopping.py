@@ -10,10 +10,10 @@ import torch
 
 from prismdbg.model.moment import Moment
 from prismdbg.rank.debug.breakpoints import CallView, Stops, Watched
-from prismdbg.rank.debug.frames import in_backward, is_module
 from prismdbg.rank.debug.gate import Finish, Gate
 from prismdbg.rank.debug.gate import Stops as Mode
-from prismdbg.rank.debug.isolation import quiet
+from prismdbg.rank.program.frames import in_backward, is_module
+from prismdbg.rank.program.isolation import quiet
 
 FINISH = -1  # the number that a module's end is noted under
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from prismdbg.rank.debug.tensor_parts import chunks, countable, in_numbers, local
+from prismdbg.rank.program.tensor_parts import chunks, countable, in_numbers, local
 
 BINS = 16
 MAX_VALUES = 64

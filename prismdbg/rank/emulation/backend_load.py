@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from prismdbg.rank.debug.isolation import unseen
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.pace import Due
+from prismdbg.rank.program.isolation import unseen
 
 PIECE_BYTES = 1 << 20
 

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError
-from prismdbg.rank.debug.isolation import ours
 from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.clock_settings import make_beat
-from prismdbg.rank.emulation.donors import store_key
-from prismdbg.rank.emulation.missing_value import Lacks
+from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
-from prismdbg.rank.emulation.replay import StoreNotes
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
+from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import triggers
-from prismdbg.rank.recording.recorded_rank import Recording
+from prismdbg.rank.recording.recorded_rank import Recording, Serve
 from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.settings.donor_value import store_key
 from prismdbg.settings.emulation import RANK_PROCESS, WORLD, Emulation
+from prismdbg.settings.missing_value import MissingValue
 from prismdbg.settings.rank_config import RankConfig
 
 
-def begin_emulation(config: RankConfig) -> None:
+def begin_emulation(config: RankConfig, serve: Serve) -> None:
     """From here on torch.distributed needs nobody else, and every collective is recorded.
 
     A program that cannot be emulated is ended: unhindered it would wait for thousands of peers. What the rank starts (a
@@ -37,18 +37,18 @@ def begin_emulation(config: RankConfig) -> None:
         refuse_ranks()
         return
     try:
-        _begin(config)
+        _begin(config, serve)
     except Exception as error:
         raise SystemExit(f"prismdbg: this rank cannot be emulated: {error!r}") from error
 
 
-def _begin(config: RankConfig) -> None:
+def _begin(config: RankConfig, serve: Serve) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
     turn = Turn(settings.ask_fd, settings.say_fd, settings.until)
     peers = EmulatedPeers(settings, turn)
     beat = make_beat(settings, turn)
     recorder = EmulatedRecorder(peers, beat)
-    recording = Recording(config, recorder, "emulated")
+    recording = Recording(config, recorder, "emulated", serve)
     recording.now_ns = beat.now_ns
     if config.memory_cap and recording.memory is not None and recording.memory.missing:
         raise FacilityError(recording.memory.missing)
@@ -122,7 +122,7 @@ def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn, record
 
     def lacks(key: str) -> None:
         source = 0 if settings.rank else -1  # keys for everybody are set by rank 0
-        lacked = Lacks(
+        lacked = MissingValue(
             rank=settings.rank,
             source=source,
             key=store_key(key),

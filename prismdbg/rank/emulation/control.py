@@ -8,16 +8,8 @@ from types import FrameType
 
 import torch
 
-OBJECT_CALLS = frozenset(
-    {
-        "all_gather_object",
-        "gather_object",
-        "broadcast_object_list",
-        "scatter_object_list",
-        "send_object_list",
-        "recv_object_list",
-    }
-)
+from prismdbg.model.ops import OBJECT_CALLS
+
 _DEPTH = 40  # ours included
 
 

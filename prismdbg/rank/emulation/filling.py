@@ -9,31 +9,28 @@ import hashlib
 
 import torch
 
+from prismdbg.model.ops import Form, Movement
 from prismdbg.rank.c10d.call import Call
 
-REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_"})
-GATHERS = frozenset(
-    {"allgather_", "allgather_coalesced_", "_allgather_base_", "allgather_into_tensor_coalesced_", "gather_"}
-)
-REDUCE_SCATTERS = frozenset({"reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"})
-EXCHANGES = frozenset({"alltoall_", "alltoall_base_"})
 DEFAULT_DEVIATION = 0.02
 
 
 def echo(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
     """Every peer does what this rank does; of a broadcast the root sends what this rank holds already."""
-    name = call.spec.name
-    if name in REDUCES:
-        for tensor in outputs:
-            combine(call, tensor)
-    elif name in GATHERS:
-        _gather(call, outputs, inputs)
-    elif name in REDUCE_SCATTERS:
-        _reduce_scatter(call, outputs, inputs)
-    elif name in EXCHANGES:
-        _mirror(outputs, inputs)
-    elif name != "broadcast_":
-        zeros(outputs)
+    match call.spec.movement:
+        case Movement.ALL_REDUCE | Movement.REDUCE:
+            for tensor in outputs:
+                combine(call, tensor)
+        case Movement.ALL_GATHER | Movement.GATHER:
+            _gather(call, outputs, inputs)
+        case Movement.REDUCE_SCATTER:
+            _reduce_scatter(call, outputs, inputs)
+        case Movement.ALL_TO_ALL:
+            _mirror(outputs, inputs)
+        case Movement.SCATTER | Movement.RECEIVE:
+            zeros(outputs)
+        case Movement.BROADCAST | Movement.SEND | Movement.BARRIER:
+            pass
 
 
 def combine(call: Call, tensor: torch.Tensor) -> None:
@@ -53,14 +50,14 @@ def combine(call: Call, tensor: torch.Tensor) -> None:
 
 def _gather(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
     """Lists hold a tensor for each rank (coalesced: for each rank its inputs); the into-tensor forms one for all."""
-    into = call.spec.name in ("_allgather_base_", "allgather_into_tensor_coalesced_")
+    into = call.spec.form is Form.FLAT
     for index, target in enumerate(outputs):
         tile(target, inputs[index if into else index % len(inputs)])
 
 
 def _reduce_scatter(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
     for index, target in enumerate(outputs):
-        if call.spec.name == "reduce_scatter_":
+        if call.spec.form is Form.LISTED:
             source = inputs[index * call.size + call.rank]
         else:
             source = inputs[index].reshape(call.size, -1)[call.rank]

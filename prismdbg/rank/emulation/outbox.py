@@ -9,13 +9,14 @@ from pathlib import Path
 import torch
 
 from prismdbg.model.collective import Identity
+from prismdbg.model.ops import Movement
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.fingerprint import as_bytes
 from prismdbg.rank.emulation.control import is_control, object_call
-from prismdbg.rank.emulation.donors import (
-    DonorReader,
+from prismdbg.rank.emulation.donors import DonorReader, DonorWriter
+from prismdbg.rank.emulation.turn import Turn
+from prismdbg.settings.donor_value import (
     DonorValue,
-    DonorWriter,
     collective_key,
     earlier_key,
     received_key,
@@ -23,11 +24,10 @@ from prismdbg.rank.emulation.donors import (
     similar_key,
     store_key,
 )
-from prismdbg.rank.emulation.turn import Turn
 from prismdbg.settings.emulation import Emulation, Policy
 
 SMALL_SCATTER_BYTES = 64 << 20
-OBJECT_GATHERS = frozenset({"allgather_", "gather_"})
+OBJECT_GATHERS = frozenset({"allgather_", "gather_"})  # what all_gather_object and gather_object issue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +54,22 @@ class Outbox:
         self._writer = DonorWriter(Path(settings.donors), settings.rank, settings.donor_bytes)
 
     def keep(self, call: Call, identity: Identity, axis: str, members: list[int]) -> None:
-        name, is_root = call.spec.name, call.root == call.rank
-        if name == "send":
+        movement, is_root = call.spec.movement, call.root == call.rank
+        if movement is Movement.SEND:
             way = call.rank, call.root, call.tag, identity.seq
             needed = self._is_needed([members[call.root]], axis, "recv", "recv_any_source")
             self._value(sent_key(call.group_name, *way), call.inputs, sent_key(axis, *way), needed=needed)
-        elif name == "broadcast_" and is_root:
+        elif movement is Movement.BROADCAST and is_root:
             key = collective_key(call.group_name, identity.seq)
             needed = self._is_needed(members, axis, "broadcast")
             self._value(key, call.inputs, collective_key(axis, identity.seq), needed=needed)
-        elif name == "scatter_" and is_root:
+        elif movement is Movement.SCATTER and is_root:
             is_small = sum(t.numel() * t.element_size() for t in call.inputs) <= SMALL_SCATTER_BYTES
             for place, rank in enumerate(members):
                 needed = self._is_needed([rank], axis, "scatter")
                 if needed or (is_small and is_control(call.inputs)):
                     self._value(scattered_key(call, identity, rank), [call.inputs[place]])
-        elif name in OBJECT_GATHERS and is_control(call.inputs) and object_call():
+        elif call.spec.name in OBJECT_GATHERS and is_control(call.inputs) and object_call():
             self._value(contributed_key(call, identity, call.rank), call.inputs)
 
     def _is_needed(self, receivers: list[int], axis: str, *labels: str) -> bool:
@@ -107,12 +107,12 @@ class Inbox:
 
     def address(self, call: Call, identity: Identity, axis: str) -> Letter:
         """Called once for each: transfers from one sender under one tag are counted, also where any was received."""
-        if call.spec.name == "broadcast_":
+        if call.spec.movement is Movement.BROADCAST:
             like = collective_key(axis, identity.seq)
             return Letter(key=collective_key(call.group_name, identity.seq), like=like, source=call.root)
-        if call.spec.name == "scatter_":
+        if call.spec.movement is Movement.SCATTER:
             return Letter(key=scattered_key(call, identity, self._rank), like="", source=call.root)
-        source = call.root if call.spec.name == "recv_" else self._first_waiting(call)
+        source = self._first_waiting(call) if call.spec.is_from_any else call.root
         key, like = self._next_from(call, source, call.group_name), self._next_from(call, source, axis)
         self._received[call.group_name, source, call.tag] += 1
         return Letter(key=key, like=like, source=source, offset=source - call.rank)

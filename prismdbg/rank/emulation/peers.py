@@ -13,19 +13,18 @@ import torch.distributed as dist
 
 from prismdbg.model import made_up
 from prismdbg.model.collective import Identity
+from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, Movement
 from prismdbg.rank.c10d.call import Call
-from prismdbg.rank.debug.isolation import unseen
 from prismdbg.rank.emulation import checkpoints, filling
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
-from prismdbg.rank.emulation.donors import DonorValue
 from prismdbg.rank.emulation.kept_already import KeptAlready
-from prismdbg.rank.emulation.missing_value import Lacks
 from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Letter, Outbox
 from prismdbg.rank.emulation.turn import Turn
+from prismdbg.rank.program.isolation import unseen
+from prismdbg.settings.donor_value import DonorValue
 from prismdbg.settings.emulation import Emulation, Policy
 from prismdbg.settings.mesh_axes import Axes
-
-_GIVEN = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})  # what only the sender knows
+from prismdbg.settings.missing_value import MissingValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,7 @@ class EmulatedPeers:
                 inputs=[t.detach() for t in call.inputs],
                 can_be_later=can_be_later,
             )
-            answered = self._given(asked) if call.spec.name in _GIVEN else self._joined(asked)
+            answered = self._given(asked) if call.spec.movement in ONLY_THE_SENDER_KNOWS else self._joined(asked)
         entry = axis, call.spec.label, answered.how
         self._counts[entry] += 1
         self._bytes[entry] += _bytes_of(call.received)
@@ -126,7 +125,7 @@ class EmulatedPeers:
             filling.zeros(outputs)
         elif policy is Policy.NOISE:
             filling.noise(outputs, self._seed(asked))
-        elif policy is Policy.BALANCED and asked.call.spec.name in filling.EXCHANGES and is_control(outputs):
+        elif policy is Policy.BALANCED and asked.call.spec.movement is Movement.ALL_TO_ALL and is_control(outputs):
             filling.balanced(outputs, asked.inputs)
         elif policy is Policy.DONOR:
             self._load(self._similar(asked), outputs)
@@ -139,7 +138,7 @@ class EmulatedPeers:
 
     def _recorded_routing(self, asked: Asked) -> DonorValue | None:
         """Who sends how much to this rank, and what, is not guessed where an earlier run says it."""
-        if asked.policy is not Policy.AUTO or asked.call.spec.name not in filling.EXCHANGES:
+        if asked.policy is not Policy.AUTO or asked.call.spec.movement is not Movement.ALL_TO_ALL:
             return None
         value = self.inbox.find_similar(asked.call, asked.identity, asked.axis)
         return value if self._fits(value, asked.outputs) else None
@@ -171,7 +170,7 @@ class EmulatedPeers:
         letter = self.inbox.address(call, asked.identity, asked.axis)
         if not any(t.numel() for t in asked.outputs):
             return Answered(how=made_up.NOTHING, source=letter.source)
-        if call.spec.name == "scatter_" and call.root == call.rank:
+        if call.spec.movement is Movement.SCATTER and call.root == call.rank:
             asked.outputs[0].copy_(asked.inputs[call.rank])
             return Answered(how=made_up.OWN, source=letter.source)
         if self._is_lacking(asked, letter):
@@ -207,7 +206,7 @@ class EmulatedPeers:
 
     @staticmethod
     def _held_already(asked: Asked) -> bool:
-        return asked.policy is Policy.AUTO and asked.call.spec.name == "broadcast_" and holds_it_already()
+        return asked.policy is Policy.AUTO and asked.call.spec.movement is Movement.BROADCAST and holds_it_already()
 
     def _given_at_once(self, asked: Asked, letter: Letter) -> Answered:
         outputs, policy, value, source = asked.outputs, asked.policy, self._value(asked, letter), letter.source
@@ -236,10 +235,10 @@ class EmulatedPeers:
     def _seed(self, asked: Asked) -> int:
         return filling.seed_of(self._settings.seed, self._settings.rank, asked.identity)
 
-    def _lacked(self, asked: Asked, letter: Letter | None, unfit: DonorValue | None = None) -> Lacks:
+    def _lacked(self, asked: Asked, letter: Letter | None, unfit: DonorValue | None = None) -> MissingValue:
         size = f"; the donor's has {unfit.size_bytes} bytes, not {_bytes_of(asked.outputs)}" if unfit else ""
-        is_named = letter is not None and asked.call.spec.name != "recv_any_source_"
-        return Lacks(
+        is_named = letter is not None and not asked.call.spec.is_from_any
+        return MissingValue(
             rank=self._settings.rank,
             source=asked.members[letter.source] if letter is not None and is_named else -1,
             key=letter.key if letter is not None else "",

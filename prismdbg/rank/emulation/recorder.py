@@ -11,10 +11,10 @@ from prismdbg.model.collective import Identity
 from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.issued import Facts
+from prismdbg.rank.emulation.notes import noise_note
 from prismdbg.rank.emulation.open_calls import Beat, OpenCall, work_for
 from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
-from prismdbg.rank.emulation.replay import noise_note
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 
@@ -54,7 +54,7 @@ class EmulatedRecorder(PythonRecorder):
         if call.spec.returns == "nothing":
             opened.wait()
             return None
-        needs_python = answered.fill is not None or call.spec.name == "recv_any_source_"
+        needs_python = answered.fill is not None or call.spec.is_from_any
         return call.result(work_for(opened, call, answered.source, has_python_half=needs_python))
 
     def _arrived_ns(self) -> int:

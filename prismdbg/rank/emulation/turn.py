@@ -17,8 +17,8 @@ from pathlib import Path
 
 from prismdbg.errors import UsageError
 from prismdbg.model.frame import Frame, source_of
-from prismdbg.rank.emulation.missing_value import Lacks
 from prismdbg.settings.emulation import LEFT_EXIT
+from prismdbg.settings.missing_value import MissingValue
 
 
 class Turn:
@@ -43,7 +43,7 @@ class Turn:
         if key == self._until:
             self._stand({"event": "kept", "key": key})
 
-    def lacks(self, value: Lacks) -> None:
+    def lacks(self, value: MissingValue) -> None:
         """Stands until another rank has sent it; whoever asks looks again then."""
         self._stand({"event": "lacks", **replace(value, where=program_line()).to_json()})
 

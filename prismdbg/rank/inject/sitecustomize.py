@@ -77,11 +77,12 @@ def _imported(name: str) -> None:
 
 if os.environ.get("PRISMDBG_CONFIG"):
     from prismdbg.rank.recording import seeds
+    from prismdbg.settings.seeds import MODULES
 
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        sys.meta_path.insert(0, _AfterImport(seeds.MODULES))
+        sys.meta_path.insert(0, _AfterImport(MODULES))
         seeds.prepare()
     except Exception as error:
         print(f"prismdbg: the random generators are as they are: {error!r}", file=sys.stderr)

@@ -64,12 +64,12 @@ void bind_steering(py::module_& m) {
   m.def(
       "open",
       [](std::string folder, int32_t rank, size_t event_segment_bytes, size_t payload_segment_bytes, bool stacks,
-         bool fingerprints, bool nan_check) {
+         bool fingerprints, bool nan_check, bool direct) {
         state().recorder.open({std::move(folder), rank, event_segment_bytes, payload_segment_bytes, stacks,
-                               fingerprints, nan_check});
+                               fingerprints, nan_check, direct});
       },
       py::arg("folder"), py::arg("rank"), py::arg("event_segment_bytes"), py::arg("payload_segment_bytes"),
-      py::arg("stacks"), py::arg("fingerprints"), py::arg("nan_check"), WithoutLock());
+      py::arg("stacks"), py::arg("fingerprints"), py::arg("nan_check"), py::arg("direct"), WithoutLock());
   m.def(
       "append",
       [](uint16_t kind, const py::bytes& body) {

@@ -16,7 +16,8 @@ namespace prismdbg {
 
 class Outlet {
  public:
-  Outlet(Housekeeper& housekeeper, const std::string& folder);
+  // `is_direct`: the file system is one of this machine's (`prismdbg.settings.file_system.is_local`).
+  Outlet(Housekeeper& housekeeper, bool is_direct) : housekeeper_(housekeeper), is_direct_(is_direct) {}
 
   bool is_direct() const { return is_direct_; }
   Housekeeper& housekeeper() const { return housekeeper_; }

@@ -33,14 +33,17 @@ bool has_nonfinite(const std::vector<Span>& spans) {
 }  // namespace
 
 void Recorder::open(const RecorderOptions& options) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (log_) {
+  if (is_open_.load()) {
     throw std::system_error(EBUSY, std::generic_category(), "this process has a log already");
   }
-  outlet_ = std::make_unique<Outlet>(housekeeper_, options.folder);
-  auto log = std::make_unique<LogWriter>(*outlet_, options.folder, options.rank, options.event_segment_bytes);
-  payloads_ = std::make_unique<PayloadStore>(*outlet_, options.folder, options.payload_segment_bytes);
+  // Without the lock: a file system that does not answer holds nobody else, least of all the end of the program.
+  auto outlet = std::make_unique<Outlet>(housekeeper_, options.direct);
+  auto log = std::make_unique<LogWriter>(*outlet, options.folder, options.rank, options.event_segment_bytes);
+  auto payloads = std::make_unique<PayloadStore>(*outlet, options.folder, options.payload_segment_bytes);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  outlet_ = std::move(outlet);
   log_ = std::move(log);
+  payloads_ = std::move(payloads);
   options_ = options;
   is_open_.store(true, std::memory_order_release);
 }

@@ -29,6 +29,7 @@ struct RecorderOptions {
   bool stacks = true;
   bool fingerprints = true;
   bool nan_check = true;
+  bool direct = true;  // the folder's file system always answers
 };
 
 // An issued collective; `log` tells whose, for works outlive logs.

@@ -147,11 +147,11 @@ py::dict trace_stats() {
   return out;
 }
 
-void arm(const std::string& folder, const py::object& module_code) {
+void arm(const std::string& folder, bool is_direct, const py::object& module_code) {
   const void* code = module_code.ptr();
   const py::gil_scoped_release released;
   install_allocator();
-  tracer().arm(folder, code);
+  tracer().arm(folder, is_direct, code);
   watch_operators();
 }
 
@@ -163,7 +163,7 @@ void disarm() {
 }  // namespace
 
 void bind_tracer(py::module_& m) {
-  m.def("trace_arm", &arm, py::arg("folder"), py::arg("module_code"));
+  m.def("trace_arm", &arm, py::arg("folder"), py::arg("is_direct"), py::arg("module_code"));
   m.def("trace_disarm", &disarm, WithoutLock());
   m.def("trace_adopt", &adopt_storages, "Makes storages that were there before known; how many were new.",
         WithoutLock());

@@ -21,8 +21,8 @@ constexpr size_t kLargeBytes = size_t{1} << 20;  // an allocation that may be th
 
 }  // namespace
 
-TraceWriter::TraceWriter(Housekeeper& housekeeper, std::string folder)
-    : outlet_(housekeeper, folder), folder_(std::move(folder)), names_(outlet_, folder_, /*rank=*/-1, kNamesSegmentBytes) {
+TraceWriter::TraceWriter(Housekeeper& housekeeper, std::string folder, bool is_direct)
+    : outlet_(housekeeper, is_direct), folder_(std::move(folder)), names_(outlet_, folder_, /*rank=*/-1, kNamesSegmentBytes) {
   begin_segment(0);
 }
 

@@ -18,7 +18,7 @@ namespace prismdbg {
 class TraceWriter {
  public:
   // An existing folder.
-  TraceWriter(Housekeeper& housekeeper, std::string folder);
+  TraceWriter(Housekeeper& housekeeper, std::string folder, bool is_direct);
   ~TraceWriter();
 
   // Written with others, at the latest by `flush`.

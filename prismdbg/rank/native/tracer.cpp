@@ -6,9 +6,9 @@
 
 namespace prismdbg {
 
-void Tracer::arm(const std::string& folder, const void* module_code) {
+void Tracer::arm(const std::string& folder, bool is_direct, const void* module_code) {
+  auto writer = folder.empty() ? nullptr : std::make_unique<TraceWriter>(housekeeper_, folder, is_direct);
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto writer = folder.empty() ? nullptr : std::make_unique<TraceWriter>(housekeeper_, folder);
   LogWriter* names = writer ? &writer->names() : nullptr;
   if (armed_.load()) {  // a restored process, whose own files are elsewhere: what it knows goes over into the new ones
     names_->move_to(names);

@@ -65,7 +65,7 @@ class Tracer {
 
   // Steering, from Python without its lock. `folder` may be empty: then nothing is written. `module_code`: the code
   // whose first argument is the running module.
-  void arm(const std::string& folder, const void* module_code);
+  void arm(const std::string& folder, bool is_direct, const void* module_code);
   void disarm();
   void close_files();
   void reopen_files();

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Frame, TensorMeta
-from prismdbg.model.dtypes import NUMBERS
+from prismdbg.model.dtypes import NUMBERS, UNKNOWN
 from prismdbg.rank.recording.outlet import Outlet
 
 RESERVE_BYTES = 1024  # at the end of a segment: the last NOTE when no other segment can be had
@@ -222,7 +222,7 @@ def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
         while end < len(metas) and metas[end] == metas[start]:
             end += 1
         meta = metas[start]
-        parts.append(fmt.TENSOR.pack(NUMBERS.get(meta.dtype, 0), len(meta.shape), 0, end - start))
+        parts.append(fmt.TENSOR.pack(NUMBERS.get(meta.dtype, UNKNOWN), len(meta.shape), 0, end - start))
         parts.extend(size.to_bytes(8, "little", signed=True) for size in meta.shape)
         entries, start = entries + 1, end
     return entries, b"".join(parts)

@@ -6,64 +6,21 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import threading
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
 
-T = TypeVar("T")
+from prismdbg.settings import file_system
 
-LONGEST_WAIT_S = 5.0  # of a thread of the job, for a server
 _MOST_WAITING_BYTES = 64 << 20
 _TASK_BYTES = 1 << 10  # what a task itself takes, about
-_LOCAL = frozenset(
-    ["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"]
-)  # no server is asked
-
-
-def is_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
-    """Without asking the file system itself: it may be what does not answer."""
-    found = "", ""
-    try:
-        lines = mounts.read_text("utf-8", "surrogateescape").rstrip("\n").split("\n")
-    except OSError:
-        return False
-    for line in lines:
-        fields = line.split(" ")
-        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
-        if len(point) >= len(found[0]) and folder.is_relative_to(point):  # the last one lies on top
-            found = point, fields[fields.index("-", 6) + 1]
-    return found[1] in _LOCAL
-
-
-def bounded(action: Callable[[], T], bound_s: float = LONGEST_WAIT_S) -> T:
-    """By a thread of its own. `TimeoutError` where it takes longer; what it does then, it does behind our back."""
-    done: deque[T] = deque()
-    failed: deque[BaseException] = deque()
-
-    def run() -> None:
-        try:
-            done.append(action())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="prismdbg-bounded", daemon=True)
-    thread.start()
-    thread.join(bound_s)
-    if failed:
-        raise failed[0]
-    if not done:
-        raise TimeoutError(errno.ETIMEDOUT, "the file system does not answer")
-    return done[0]
 
 
 class Outlet:
     """Thread safe. A forked child has none of the tasks: it may neither post nor wait."""
 
-    def __init__(self, folder: Path) -> None:
-        self.is_direct = is_local(folder)
+    def __init__(self, is_direct: bool) -> None:
+        self.is_direct = is_direct
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._tasks: deque[tuple[int, Callable[[], object]]] = deque()  # the first one is under way
@@ -100,7 +57,7 @@ class Outlet:
         if self.is_direct or self._pid != os.getpid():
             return
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._tasks, LONGEST_WAIT_S):
+            if not self._changed.wait_for(lambda: not self._tasks, file_system.LONGEST_WAIT_S):
                 raise OSError(errno.EBUSY, "the file system of the log does not answer")
         self.check()
 

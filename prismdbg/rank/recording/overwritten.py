@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 import stat
 import sys
@@ -18,23 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.private_files import is_credential
-from prismdbg.rank.recording.outlet import is_local
+from prismdbg.settings.file_system import is_local
+from prismdbg.settings.overwritten_copies import FOLDER, kept_name
 
-FOLDER = "overwritten"  # below the run's
 MOST_BYTES = 16 << 20  # of one file; what is larger is not in a capsule either
 MOST_IN_ALL = 256 << 20  # of one process
 MOST_FILES = 1000
 _CHUNK = 1 << 20
-
-
-def kept_name(path: str, mtime_ns: int) -> str:
-    """Of the copy; `mtime_ns` is the file's."""
-    return f"{prefix(path)}{mtime_ns}"
-
-
-def prefix(path: str) -> str:
-    """What the names of all copies of this path begin with."""
-    return hashlib.sha256(os.fsencode(path)).hexdigest()[:40] + "."
 
 
 class Overwritten:
@@ -42,7 +31,7 @@ class Overwritten:
 
     def __init__(self, run: str) -> None:
         self._folder = os.path.join(run, FOLDER)
-        self._is_on = is_local(Path(os.path.abspath(run)))
+        self._is_on = is_local(Path(run))
         self._seen: set[str] = set()
         self._bytes = 0
 

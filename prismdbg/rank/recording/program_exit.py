@@ -9,7 +9,7 @@ import sys
 import weakref
 from typing import Any, NoReturn
 
-INTERRUPTED = 130
+from prismdbg.errors import INTERRUPTED
 
 
 class ProgramExit(SystemExit):

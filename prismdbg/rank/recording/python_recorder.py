@@ -25,7 +25,7 @@ from prismdbg.rank.c10d.call import Call, Redispatch, metas
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
 from prismdbg.rank.c10d.works import Completion, wrap
-from prismdbg.rank.debug.isolation import ours
+from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter, encode_tensors
 from prismdbg.rank.recording.outlet import Outlet
 from prismdbg.rank.recording.recorder import Rescuer
@@ -71,8 +71,9 @@ class PythonRecorder:
         stacks: bool,
         fingerprints: bool,
         nan_check: bool,
+        direct: bool,
     ) -> None:
-        self._outlet = outlet = Outlet(Path(folder))
+        self._outlet = outlet = Outlet(direct)
         self._log = LogWriter(outlet, Path(folder), rank, event_segment_bytes)
         self._payloads = PayloadWriter(outlet, Path(folder), payload_segment_bytes)
         self._stacks, self._fingerprints, self._nan_check = stacks, fingerprints, nan_check

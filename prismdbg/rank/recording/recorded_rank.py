@@ -13,8 +13,10 @@ import os
 import platform
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +29,25 @@ from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log_format import Kind, StepSource
 from prismdbg.rank.recording import seeds, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
-from prismdbg.rank.recording.outlet import bounded, is_local
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
+from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
+
+Serve = Callable[["Recording", Path], None]
 
 
 class Recording:
     """Owns one rank's recorder. Every method may be called at any time; none raises into the program."""
 
-    def __init__(self, config: RankConfig, recorder: Recorder, kind: str) -> None:
+    def __init__(self, config: RankConfig, recorder: Recorder, kind: str, serve: Serve) -> None:
+        """`serve`: starts what answers at a socket, once there is a log."""
         self.config = config
         self.recorder = recorder
         self.kind = kind
+        self._serve = serve
         self.rank = -1
         self.name = ""
         self.folder: Path | None = None
@@ -54,6 +60,7 @@ class Recording:
         self.opened_files = OpenedFiles(config.run)
         self.memory = MemoryFromStart(config, start_ticks()) if config.memory else None
         self._opening = False
+        self._publishing = threading.Lock()  # either the log is open, or the program goes on without
 
     @property
     def is_open(self) -> bool:
@@ -64,17 +71,18 @@ class Recording:
         if self.folder is not None or self.lost or self._opening:
             return self.is_open
         self._opening = True
+        direct = is_local(Path(self.config.run))
         try:
-            self._open() if is_local(Path(self.config.run)) else bounded(self._open)
+            self._open(direct) if direct else bounded(partial(self._open, direct))
         except Exception as error:
-            self.give_up(f"the log could not be opened: {error}")
+            with self._publishing:
+                self.give_up(f"the log could not be opened: {error}")
         finally:
             self._opening = False
         return self.is_open
 
-    def _open(self) -> None:
-        from prismdbg.rank import agent
-
+    def _open(self, direct: bool) -> None:
+        """`direct`: the log's file system is one of this machine's."""
         self.pid = os.getpid()
         self.rank = _rank_number()
         if self.config.ranks and self.rank not in self.config.ranks:
@@ -92,11 +100,15 @@ class Recording:
             config.stacks,
             config.fingerprints,
             config.nan_check,
+            direct,
         )
-        if self.lost:  # it took too long, and the program went on without: a log that ends here would be a death's
+        with self._publishing:
+            in_time = not self.lost
+            if in_time:
+                self.folder, self.name = folder, folder.name
+        if not in_time:  # the program went on without: a log that ends here would be a death's
             shutil.rmtree(folder, ignore_errors=True)
             return
-        self.folder, self.name = folder, folder.name
         self.recorder.window(*config.payload_window)
         if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
             self.recorder.keep_from(0)
@@ -110,7 +122,7 @@ class Recording:
             self.note("memory", **self.memory.claim(folder))
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
         self.opened_files.listen(self._note_path)
-        agent.serve_recording(self, socket_path)
+        self._serve(self, socket_path)
 
     def give_up(self, reason: str) -> None:
         """Recording ends here; the training goes on. Said once, in the log where there is one, else on stderr."""

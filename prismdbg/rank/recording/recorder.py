@@ -23,8 +23,10 @@ class Recorder(Protocol):
         stacks: bool,
         fingerprints: bool,
         nan_check: bool,
+        direct: bool,
     ) -> None:
-        """Opens the log in an existing folder. Raises `OSError`."""
+        """Opens the log in an existing folder. `direct`: its file system always answers, and the thread that records
+        writes at once. Raises `OSError`."""
         ...
 
     def mode(self, mode: int) -> None:

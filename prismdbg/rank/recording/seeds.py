@@ -13,9 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-WANTED = "PRISMDBG_SEEDS"  # in a replay: the configuration holds them; for the first process alone
-MODULES = ("random", "numpy.random", "torch")
-Seed = Any  # torch: its number; else the words of the generator's state
+from prismdbg.settings.seeds import MODULES, WANTED, Seed
+
 Listener = Callable[[str, Seed], None]
 
 _began: dict[str, Seed] = {}
@@ -90,12 +89,3 @@ _WAYS: dict[str, tuple[Callable[[Any], Seed], Callable[[Any, Any], None]]] = {
     "numpy.random": (_read_numpy, _put_back_numpy),
     "torch": (_read_torch, _put_back_torch),
 }
-
-
-def of_number(number: int) -> dict[str, Seed]:
-    """Made from a number, for a program that has none to be put back."""
-    from random import Random
-
-    generator = Random(number)
-    words = list(generator.getstate()[1])
-    return {"torch": generator.getrandbits(63), "random": words, "numpy.random": words}

@@ -8,21 +8,10 @@ from types import FrameType
 
 from prismdbg.model.collective import Collective, Identity, TensorMeta
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import OPS
+from prismdbg.model.ops import OBJECT_CALLS, OPS
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
 from prismdbg.rank.c10d.sparse import dense_parts
-
-_OBJECT_FUNCTIONS = frozenset(
-    [
-        "all_gather_object",
-        "broadcast_object_list",
-        "gather_object",
-        "scatter_object_list",
-        "send_object_list",
-        "recv_object_list",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +91,7 @@ def carries_object() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_name in _OBJECT_FUNCTIONS and code.co_filename.endswith("distributed_c10d.py"):
+        if code.co_name in OBJECT_CALLS and code.co_filename.endswith("distributed_c10d.py"):
             return True
         frame = frame.f_back
     return False

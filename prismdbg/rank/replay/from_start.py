@@ -56,7 +56,7 @@ def _install_world(config: RankConfig, replaying: Replaying) -> None:
     if "emulation" not in config.extra:
         fake_world.install()
         return
-    from prismdbg.rank.emulation.replay import begin_again
+    from prismdbg.rank.replay.emulated import begin_again
     from prismdbg.settings.emulation import Emulation
 
     settings = Emulation.from_json(config.extra["emulation"])

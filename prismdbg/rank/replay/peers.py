@@ -12,6 +12,7 @@ import torch
 from prismdbg.capsule import log_format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Failure, PayloadRef, State
+from prismdbg.model.ops import Form, Movement
 from prismdbg.rank.c10d import sparse
 from prismdbg.rank.c10d.call import Call
 
@@ -108,20 +109,20 @@ class SynthesizedPeers:
         return Answer(synthesized=True, source=(call.rank + 1) % call.size if call.size > 1 else 0)
 
     def _fill(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
-        name = call.spec.name
-        if name in ("allreduce_", "allreduce_coalesced_", "reduce_"):
-            for tensor in outputs:
-                self._combine(call, tensor)
-        elif name.startswith(("allgather", "_allgather", "gather")):
-            self._repeat(outputs, inputs)
-        elif name.startswith(("reduce_scatter", "_reduce_scatter")):
-            self._own_chunks(call, outputs, inputs)
-        elif name in ("alltoall_", "alltoall_base_") and [t.shape for t in outputs] == [t.shape for t in inputs]:
-            for target, source in zip(outputs, inputs, strict=True):
-                target.copy_(source)
-        else:
-            for tensor in outputs:
-                tensor.zero_()
+        match call.spec.movement:
+            case Movement.ALL_REDUCE | Movement.REDUCE:
+                for tensor in outputs:
+                    self._combine(call, tensor)
+            case Movement.ALL_GATHER | Movement.GATHER:
+                self._repeat(outputs, inputs)
+            case Movement.REDUCE_SCATTER:
+                self._own_chunks(call, outputs, inputs)
+            case Movement.ALL_TO_ALL if [t.shape for t in outputs] == [t.shape for t in inputs]:
+                for target, source in zip(outputs, inputs, strict=True):
+                    target.copy_(source)
+            case _:
+                for tensor in outputs:
+                    tensor.zero_()
 
     def _combine(self, call: Call, tensor: torch.Tensor) -> None:
         if call.reduce_op == "SUM":
@@ -143,7 +144,7 @@ class SynthesizedPeers:
     def _own_chunks(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
         per_output = len(inputs) // max(len(outputs), 1)
         for index, target in enumerate(outputs):
-            if per_output == call.size and call.spec.name == "reduce_scatter_":
+            if per_output == call.size and call.spec.form is Form.LISTED:
                 source = inputs[index * per_output + call.rank]
             else:
                 source = inputs[index].reshape(call.size, -1)[call.rank]

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from prismdbg.errors import PrismError
+from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
-REDACTED_NAMES = "PRISMDBG_REDACTED"  # for `sitecustomize`, separated by commas
-REDACTED_FILES = "PRISMDBG_REDACTED_FILES"  # likewise, a JSON list
 _WRITES = os.O_WRONLY | os.O_RDWR
 
 

@@ -13,9 +13,9 @@ from prismdbg.rank.c10d import kernels
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
-from prismdbg.rank.debug.frames import innermost
 from prismdbg.rank.debug.gate import START, Gate, Stop, Stops
 from prismdbg.rank.debug.nonfinite_probe import Microscope
+from prismdbg.rank.program.frames import innermost
 from prismdbg.rank.recording import state_hash
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import verbs

@@ -20,10 +20,10 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.works import finished
 from prismdbg.rank.debug.breakpoints import CallView
 from prismdbg.rank.debug.events import Events
-from prismdbg.rank.debug.frames import program_frame, stack_of
 from prismdbg.rank.debug.gate import Gate, Stop
-from prismdbg.rank.debug.isolation import ours, refuse_collective
 from prismdbg.rank.debug.stopping import Halts
+from prismdbg.rank.program.frames import program_frame, stack_of
+from prismdbg.rank.program.isolation import ours, refuse_collective
 from prismdbg.rank.replay.comparison import Difference, Sent, Tally, compare, describe_call
 from prismdbg.rank.replay.departure import Departure, rests_on
 from prismdbg.rank.replay.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers

@@ -11,9 +11,9 @@ import torch
 from prismdbg.expr.parser import parse
 from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
-from prismdbg.rank.debug.frames import stack_of
 from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.inspection import address_of, difference_at, evaluate_at, locals_at, source_at
+from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.replay.departure import Departure
 from prismdbg.rank.replay.membership import peers_at, ranks_of
 from prismdbg.rank.replay.what_if import Assumption, WhatIf

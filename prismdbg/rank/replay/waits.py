@@ -40,5 +40,5 @@ def holds_issuer(call: Call) -> bool:
 
 def watched(call: Call, record_id: int, source: int) -> Any:
     """A boxed Work that is complete."""
-    from_any = call.spec.name == "recv_any_source_"
+    from_any = call.spec.is_from_any
     return work_for(ReplayedWork(record_id), call, source, has_python_half=from_any)

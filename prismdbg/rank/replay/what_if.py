@@ -12,11 +12,10 @@ import torch
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, REDUCTIONS, TO_ROOT, Form, Movement
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.replay.peers import Answer
 
-_REDUCTIONS = ("allreduce_", "allreduce_coalesced_", "reduce_")
-_SCATTERED = ("reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
 _COMBINE: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "SUM": torch.Tensor.add_,
     "AVG": torch.Tensor.add_,
@@ -107,14 +106,14 @@ class WhatIf:
     def keeps_record(self, call: Call) -> bool:
         """Whether the record tells what each peer sent. Of a sum it has only the whole, which may lie where this rank's
         own share lies now."""
-        return call.spec.name not in (*_REDUCTIONS, *_SCATTERED)
+        return call.spec.movement not in REDUCTIONS
 
     def answer(self, call: Call, assumption: Assumption, peers: list[int], recorded: bool, key: str) -> Answer:
         """Fills what the call receives. `recorded`: the outputs hold the recorded answer already; `key`: which call
         it is, so that noise is the same each time."""
         source = _Source(assumption, key)
         with torch.no_grad():
-            if call.spec.name in (*_REDUCTIONS, *_SCATTERED):
+            if call.spec.movement in REDUCTIONS:
                 _reduce(call, source, peers)
             else:
                 chosen = set(peers) if recorded else {place for place in range(call.size) if place != call.rank}
@@ -161,9 +160,9 @@ def _mix(*parts: object) -> int:
 
 def _matters(call: Call, peer: int) -> bool:
     """Of a rooted or point-to-point call only one peer's sending reaches this rank."""
-    if call.spec.name in ("broadcast_", "scatter_", "recv_", "send"):
+    if call.spec.movement in (*ONLY_THE_SENDER_KNOWS, Movement.SEND) and not call.spec.is_from_any:
         return peer == call.root
-    if call.spec.name in ("reduce_", "gather_"):
+    if call.spec.movement in TO_ROOT:
         return call.root == call.rank
     return True
 
@@ -184,9 +183,9 @@ def _reduce(call: Call, source: _Source, peers: list[int]) -> None:
 def _own_shares(call: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Each output, and the part of the inputs that it sums up."""
     outputs, inputs = [t.detach() for t in call.received], [t.detach() for t in call.inputs]
-    if call.spec.name in _REDUCTIONS:
+    if call.spec.movement is not Movement.REDUCE_SCATTER:
         yield from zip(outputs, inputs, strict=True)
-    elif call.spec.name == "reduce_scatter_":
+    elif call.spec.form is Form.LISTED:
         for index, target in enumerate(outputs):
             yield target, inputs[index * call.size + call.rank]
     else:
@@ -197,22 +196,22 @@ def _own_shares(call: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 def _slots(call: Call) -> Iterator[tuple[int, torch.Tensor, torch.Tensor | None]]:
     """Which peer each received tensor, or part of one, comes from, and what this rank sends that is as large."""
     outputs, inputs = [t.detach() for t in call.received], [t.detach() for t in call.inputs]
-    name = call.spec.name
-    if name in ("allgather_", "gather_", "allgather_coalesced_"):
+    movement, form = call.spec.movement, call.spec.form
+    if movement in (Movement.ALL_GATHER, Movement.GATHER) and form is Form.LISTED:
         for index, target in enumerate(outputs):
-            if name == "allgather_coalesced_":  # a list of inputs for each rank
+            if call.spec.name == "allgather_coalesced_":  # a list of inputs for each rank
                 yield index // max(len(inputs), 1), target, inputs[index % len(inputs)]
             else:  # a list of outputs for each input
                 yield index % call.size, target, inputs[index // call.size]
-    elif name in ("_allgather_base_", "allgather_into_tensor_coalesced_"):
+    elif movement is Movement.ALL_GATHER:
         for whole, own in zip(outputs, inputs, strict=True):
             for peer, part in enumerate(whole.view(call.size, -1)):
                 yield peer, part, own.reshape(-1)
-    elif name == "alltoall_":
+    elif movement is Movement.ALL_TO_ALL and form is Form.LISTED:
         for peer, target in enumerate(outputs):
             like = inputs[peer] if inputs[peer].shape == target.shape else None
             yield peer, target, like
-    elif name == "alltoall_base_" and outputs and outputs[0].numel() % call.size == 0:
+    elif movement is Movement.ALL_TO_ALL and outputs and outputs[0].numel() % call.size == 0:
         same = inputs[0].numel() == outputs[0].numel()
         for peer, part in enumerate(outputs[0].view(call.size, -1)):
             yield peer, part, inputs[0].reshape(call.size, -1)[peer] if same else None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from prismdbg.rank.debug.isolation import unseen
+from prismdbg.rank.program.isolation import unseen
 
 _PROBE_BYTES = 64 << 20  # large enough to be mapped and unmapped by itself: the heap stays as it is
 _MALLOC_INFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"  # as glibc has them

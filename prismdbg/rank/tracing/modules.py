@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from prismdbg.rank.debug.frames import locals_of, outwards
+from prismdbg.rank.program.frames import locals_of, outwards
 
 # its first argument is the module; `_call_impl` keeps that in a cell
 CALL: CodeType = nn.Module._wrapped_call_impl.__code__

@@ -17,9 +17,10 @@ from prismdbg.capsule.memory_format import BEGAN
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.rank.debug import isolation
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
+from prismdbg.rank.program import isolation
 from prismdbg.rank.tracing.events import Allocation, Armed, Event, EventKind, Filter
+from prismdbg.settings.file_system import is_local
 
 __all__ = ["Allocation", "Armed", "Event", "EventKind", "Filter"]
 
@@ -80,7 +81,7 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, fr
         (path / BEGAN).write_text(json.dumps(told))
     native.trace_name_modules(ModuleNames(native.trace_forget_module).name)
     native.trace_thread(thread or main_thread())
-    native.trace_arm(str(path or ""), CALL)
+    native.trace_arm(str(path or ""), path is None or is_local(path), CALL)
     native.trace_adopt(live_tensors())
     stats = native.trace_stats()
     return Armed(before_bytes=stats["allocated"], before_blocks=stats["blocks"], path=path)

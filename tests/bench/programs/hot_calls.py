@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.rank.c10d import kernels
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 
 SEGMENT_BYTES, PAYLOAD_SEGMENT_BYTES, WINDOW_BYTES = 4 << 20, 64 << 20, 1 << 30

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from prismdbg.capsule.log_format import Kind
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.rank.recording import native_build
+from prismdbg.rank.native import build as native_build
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from waiting import wait_for

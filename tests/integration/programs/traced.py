@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from prismdbg.rank.debug.isolation import quiet
+from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, Filter
 

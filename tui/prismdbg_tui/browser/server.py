@@ -19,11 +19,12 @@ from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
 from prismdbg.errors import FacilityError
+from prismdbg_tui.start import WEB_DRIVER
 
 HOST = "127.0.0.1"
 KEY = "key"
 # No shell stays between the server and the screen, and the screen's driver ends with the server.
-_DRIVER = ("exec", "env", "TEXTUAL_DRIVER=prismdbg_tui.browser.driver:EndingWebDriver")
+_DRIVER = ("exec", "env", f"TEXTUAL_DRIVER={WEB_DRIVER}")
 _PRISMDBG = (*_DRIVER, sys.executable, "-c", "from prismdbg.cli.main import main; main()")
 _RANK = "/{command:open|debug}/{rank:[0-9]{1,8}}"
 _SOCKET = "/ws"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from prismdbg.model.ops import OPS, check_complete
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -33,9 +35,14 @@ NONFINITE = ("#ff4d5e", "#c4001d")
 
 
 def family_of(op: str) -> int:
-    """An operator's number in `FAMILIES`; what is not known here stands with the rooted ones."""
+    """An operator's number in `FAMILIES`; of a newer torch's it may not be known, which stands with the rooted ones."""
+    found = _known(op)
+    return found if found is not None else FAMILIES.index(next(f for f in FAMILIES if f.name == "rooted"))
+
+
+def _known(op: str) -> int | None:
     name = op.lstrip("_")
-    for number, family in enumerate(FAMILIES):
-        if any(word in name for word in family.words):
-            return number
-    return FAMILIES.index(next(f for f in FAMILIES if f.name == "rooted"))
+    return next((n for n, family in enumerate(FAMILIES) if any(word in name for word in family.words)), None)
+
+
+check_complete((op for op in OPS if _known(op) is not None), "the families of collectives (timeline/families.py)")

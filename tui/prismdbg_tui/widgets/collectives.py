@@ -210,8 +210,9 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             case "verdict":
                 verdict = self._verdicts.of(recording, row)
                 return verdict.text, NONFINITE[0 if dark else 1] if verdict.bad else self._good(verdict.good)
-            case _:
+            case "source":
                 return recording.source(row), ""
+        raise ValueError(f"no column is named {name}")
 
     def _good(self, good: bool) -> str:
         return color(self.app, "success") if good else ""

@@ -22,7 +22,7 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import FacilityError
 
 MODULE = "prismdbg_native"
-SOURCES = Path(__file__).parents[1] / "native"
+SOURCES = Path(__file__).parent
 COMPILE_TIMEOUT_S = 600
 _BYTES_PER_COMPILER = 2 << 30
 # Sources that are compiled as one: reading torch's headers is most of the work.

@@ -4,24 +4,24 @@ rank sends. Only what came from other ranks is read from the log: payloads, and 
 from __future__ import annotations
 
 import base64
-import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prismdbg.capsule.log_reader import Note
 from prismdbg.errors import CapsuleError
 from prismdbg.model import made_up
-from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.collective import Collective
+from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS
 from prismdbg.rank.c10d.call import Call
-from prismdbg.rank.debug.isolation import quiet
 from prismdbg.rank.emulation import filling
 from prismdbg.rank.emulation.checkpoints import accept_partial_plans
 from prismdbg.rank.emulation.control import is_control, object_call
+from prismdbg.rank.emulation.notes import NOISE_NOTE, STORE_NOTE
 from prismdbg.rank.emulation.outbox import OBJECT_GATHERS
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.world import StepLimit, install_world
+from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay.peers import Answer, PeerSource
 from prismdbg.settings.emulation import Emulation
@@ -33,16 +33,6 @@ def begin_again(settings: Emulation, notes: Sequence[Note], sources: list[PeerSo
     install_world(StoreState(settings.rank, settings.world, store.value, lambda *_: None, store.lacks))
     sources.insert(0, PeersAsEmulated(settings, notes))
     COUNTER.listen(StepLimit(settings.steps, lambda: None))
-
-
-_ONLY_THE_SENDER_KNOWS = frozenset({"broadcast_", "scatter_", "recv_", "recv_any_source_"})
-NOISE_NOTE, STORE_NOTE = "noise", "store"
-
-
-def noise_note(identity: Identity, mean: float, deviation: float) -> bytes:
-    """The body of a note: JSON keeps every bit of both."""
-    note = {"kind": NOISE_NOTE, "time_ns": time.monotonic_ns(), "identity": str(identity)}
-    return json.dumps({**note, "mean": mean, "deviation": deviation}).encode()
 
 
 class PeersAsEmulated:
@@ -69,7 +59,7 @@ class PeersAsEmulated:
         outputs, inputs = [t.detach() for t in call.received], [t.detach() for t in call.inputs]
         match record.made:
             case made_up.ECHO:
-                filling.echo(call, outputs, [] if call.spec.name in _ONLY_THE_SENDER_KNOWS else inputs)
+                filling.echo(call, outputs, [] if call.spec.movement in ONLY_THE_SENDER_KNOWS else inputs)
             case made_up.ZEROS:
                 filling.zeros(outputs)
             case made_up.NOISE:
@@ -91,24 +81,6 @@ class PeersAsEmulated:
             return self._like[str(record.identity)]
         except KeyError:
             raise CapsuleError(f"the log does not say what noise {record.identity} received") from None
-
-
-class StoreNotes:
-    """What other ranks had set in the store, each time it was asked for: noted as it is found."""
-
-    def __init__(self, look: Callable[[str], bytes | None], note: Callable[..., None]) -> None:
-        self._look = look
-        self._note = note
-        self._asked: Counter[str] = Counter()
-        self._known: dict[str, bytes] = {}
-
-    def value(self, key: str) -> bytes | None:
-        value = self._look(key)
-        if value is not None and self._known.get(key) != value:
-            self._known[key] = value
-            self._note(STORE_NOTE, key=key, nth=self._asked[key], value=base64.b64encode(value).decode())
-        self._asked[key] += 1
-        return value
 
 
 class StoreAsEmulated:

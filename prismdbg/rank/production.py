@@ -9,17 +9,13 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
 from prismdbg.protocol.wire import Message
-from prismdbg.rank.debug.frames import stack_of
+from prismdbg.rank.agent import Agent, Verb
+from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.recording.recorded_rank import Recording, start_ticks
 from prismdbg.rank.tracing import tracer
-
-if TYPE_CHECKING:
-    from prismdbg.rank.agent import Agent, Verb
-
 
 WATCH_S = 0.25
 LONGEST_LEASE_S = 300.0  # whatever a client asks for
@@ -259,3 +255,17 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         "clock": lambda _: {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
         "replay": replay,
     }
+
+
+def serve(recording: Recording, path: Path) -> None:
+    """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
+
+    def no_agent(error: Exception) -> None:
+        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
+
+    try:
+        agent = Agent(path, no_agent)
+        agent.verbs |= production_verbs(recording, agent)
+        agent.start()
+    except Exception as error:
+        no_agent(error)

@@ -12,8 +12,8 @@ from prismdbg.errors import UsageError
 from prismdbg.expr.objects import builtin, elements, exactly, is_a, kind_name, size
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.sparse import dense_parts
-from prismdbg.rank.debug.frames import tensors_in
-from prismdbg.rank.debug.tensor_parts import countable, is_readable, is_tensor, local
+from prismdbg.rank.program.frames import tensors_in
+from prismdbg.rank.program.tensor_parts import countable, is_readable, is_tensor, local
 
 MAX_PARTS = 100_000
 MAX_DEPTH = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lacks:
+class MissingValue:
     """`source`: the rank that sends the value, -1 for unknown; `key`: what the value is kept under.
 
     where: the program's line, `file:line in function`.
@@ -27,7 +27,7 @@ class Lacks:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Lacks:
+    def from_json(cls, data: Mapping[str, Any]) -> MissingValue:
         return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
 
     @property

@@ -1,0 +1,1 @@
+"""The recorder and the tracer in C++, and how they are built and loaded."""

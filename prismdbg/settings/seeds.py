@@ -1,0 +1,18 @@
+"""What random generators begin with: which ones, and made from a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WANTED = "PRISMDBG_SEEDS"  # in a replay: the configuration holds them; for the first process alone
+MODULES = ("random", "numpy.random", "torch")
+Seed = Any  # torch: its number; else the words of the generator's state
+
+
+def of_number(number: int) -> dict[str, Seed]:
+    """Made from a number, for a program that has none to be put back."""
+    from random import Random
+
+    generator = Random(number)
+    words = list(generator.getstate()[1])
+    return {"torch": generator.getrandbits(63), "random": words, "numpy.random": words}

@@ -1,0 +1,29 @@
+"""What is said of every operator elsewhere is said of every one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
+
+
+def test_an_operator_that_a_table_lacks_is_an_error_at_its_import() -> None:
+    with pytest.raises(LookupError, match=r"colours lacks barrier, which model/ops\.py has"):
+        check_complete(set(OPS) - {"barrier"}, "colours")
+    check_complete(OPS, "colours")
+
+
+def test_operators_by_what_they_do() -> None:
+    assert ops_of(Movement.BROADCAST, Movement.SCATTER) == {"broadcast_", "scatter_"}
+    assert ops_of(Movement.ALL_TO_ALL, form=Form.FLAT) == {"alltoall_base_"}
+    assert frozenset.union(*(ops_of(movement) for movement in Movement)) == set(OPS)
+    assert [name for name, spec in OPS.items() if spec.is_from_any] == ["recv_any_source_"]
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_a_list_of_tensors_for_each_member_is_one_in_torchs_schema(name: str) -> None:
+    """Where one side of a call is LISTED, its schema has a list of lists there, or takes the lists apart itself."""
+    schema = str(getattr(torch.ops.c10d, name).default._schema)
+    nested = "Tensor[][]" in schema
+    assert nested <= (OPS[name].form is Form.LISTED)
