@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from broad import is_broad, unknown
 from hypothesis import HealthCheck, settings
 from spawning import Spawn
 from waiting import wait_for
@@ -63,6 +64,15 @@ def pytest_unconfigure() -> None:
         from prismdbg.runtime.docker_daemon import Daemon
 
         Daemon(cache_dir()).stop()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_broad(item.path.name, item.name):
+            item.add_marker(pytest.mark.broad)
+    whole_files = not any("::" in argument for argument in config.args)
+    if whole_files and (entries := unknown((item.path.name, item.name) for item in items)):
+        raise pytest.UsageError(f"tests/broad.py names what is not there: {', '.join(entries)}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
