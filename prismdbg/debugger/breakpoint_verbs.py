@@ -8,14 +8,14 @@ from dataclasses import replace
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Looks
 from prismdbg.expr.parser import parse
+from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.known import Known
 from prismdbg.session.line import Line, Verb
-from prismdbg.session.session import PARKED
 from prismdbg.session.stop_check import check, check_names, check_value, doubt, doubt_of_op
 from prismdbg.session.stop_line import parse_stop, require_change
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.stops import StopSpec
 from prismdbg.session.watches import Watched
 
 
@@ -81,7 +81,7 @@ class StopVerbs:
     def _shown(self, number: int) -> Watched:
         watch = next(watch for watch in self._session.watches.all if watch.number == number)
         stop = self._session.stop
-        if stop is None or stop.reason == PARKED:
+        if stop is None or stop.reason == StopReason.PARKED:
             return Watched(number=number, text=watch.text)
         return self._looks.watched(watch)
 

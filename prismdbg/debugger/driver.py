@@ -14,10 +14,11 @@ from prismdbg.debugger.checkpoint_keeper import ImageKeeper, Tell, Travel
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.protocol.client import AgentError
 from prismdbg.session import notices
 from prismdbg.session.notices import Notice, Stopped
-from prismdbg.session.session import START, Ask, Phase, Session
+from prismdbg.session.session import Ask, Phase, Session
 from prismdbg.session.stops import StopSpec
 
 __all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
@@ -27,7 +28,7 @@ PROGRESS_S = 1.0
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
 CANNOT_TRACE = "what happens between collectives cannot be traced"
-MADE_EVENTS = ("diverged", "exception", "end of the log")
+MADE_EVENTS = (StopReason.DIVERGED, StopReason.EXCEPTION, StopReason.END_OF_LOG)
 
 Json = dict[str, Any]
 
@@ -91,7 +92,7 @@ class Driver:
         self.session.begin(self.ask(Ask("progress")))
         if self.session.phase is Phase.RUNNING and self.session.astray is None:
             self.wait()
-        if self.session.stop is not None and self.session.stop.reason == START:
+        if self.session.stop is not None and self.session.stop.reason == StopReason.START:
             self.images.origin()
 
     def run(
@@ -247,7 +248,7 @@ class Driver:
 
     def _passes(self, stop: Stopped, run: Run) -> bool:
         """A stop on the way, at which the rank goes on at once."""
-        spacing = stop.reason == "spacing"
+        spacing = stop.reason == StopReason.SPACING
         on_the_way = run.silent and stop.reason in MADE_EVENTS and run.target is not None and stop.moment < run.target
         if not (spacing or on_the_way):
             run.noted.extend(stop.hits)

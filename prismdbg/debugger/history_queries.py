@@ -16,6 +16,7 @@ from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quo
 from prismdbg.expr.parser import parse
 from prismdbg.model.frame import Frame, source_of
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.askable import require_block, require_number, require_written
@@ -23,7 +24,7 @@ from prismdbg.session.frames import frames_of
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.notices import Stopped
 from prismdbg.session.session import Ask, Phase
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.stops import StopSpec
 
 SEARCHED = 1 << 30  # the number of a search's own stop: none of the session's
 SETTLED = 200  # events looked at for the operator that was found

@@ -9,11 +9,12 @@ from prismdbg.debugger.arrivals import Arrivals, with_arrivals, with_hang
 from prismdbg.debugger.driver import Driver
 from prismdbg.errors import PrismError, RankLost
 from prismdbg.expr.parser import parse
+from prismdbg.model.stops import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.frames import event_names, own_frame, own_names
 from prismdbg.session.line import Line, Verb
-from prismdbg.session.session import AROUND_LINES, PARKED, Ask, Phase
+from prismdbg.session.session import AROUND_LINES, Ask, Phase
 from prismdbg.session.stops import HELD
 from prismdbg.session.watches import Watch, Watched
 
@@ -48,7 +49,7 @@ class Looks:
         stop = session.arrives(stops)
         if stop is not None:
             session.visits.arrive(stop.moment)
-        can_look = stop is not None and stop.reason != PARKED
+        can_look = stop is not None and stop.reason != StopReason.PARKED
         watched = tuple(self.watched(watch) for watch in session.watches.all) if can_look else ()
         return answers.Arrived(
             phase=session.phase, moment=session.moment, stop=stop, beginning=beginning, watched=watched
@@ -101,7 +102,7 @@ class Looks:
     def peers(self) -> Json:
         """With each one's arrival, where the run is there to be read."""
         stop = self._session.stop
-        parked = stop is not None and stop.reason == PARKED and self._session.astray is None
+        parked = stop is not None and stop.reason == StopReason.PARKED and self._session.astray is None
         hung = self._arrivals.in_hang() if parked and self._arrivals is not None else None
         if hung is not None:
             return hung

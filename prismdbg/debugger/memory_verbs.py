@@ -20,10 +20,11 @@ from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
-from prismdbg.session.session import PARKED, START, Ask
+from prismdbg.session.session import Ask
 from prismdbg.session.trace_place import TracePlace
 
 HINT = "memory [size|stack|age|module|op] [MOMENT], memory peak, memory curve, memory diff M1 M2, memory export FILE"
@@ -76,7 +77,7 @@ class MemoryVerbs:
     @property
     def _is_between(self) -> bool:
         stop = self._driver.session.stop
-        if stop is None or stop.reason in (PARKED, START):
+        if stop is None or stop.reason in (StopReason.PARKED, StopReason.START):
             return False
         return not stop.collective or "kind" in stop.collective
 
@@ -84,7 +85,7 @@ class MemoryVerbs:
     def _recorded_at(self) -> Moment:
         """A captured rank stands at first where it was about to issue its first collective."""
         session = self._driver.session
-        parked = session.stop is not None and session.stop.reason == PARKED
+        parked = session.stop is not None and session.stop.reason == StopReason.PARKED
         return session.recorded[0] if parked and session.recorded else session.moment
 
     def _memory(self, line: Line) -> Answer:

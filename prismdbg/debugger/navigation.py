@@ -9,6 +9,7 @@ from prismdbg.debugger.inspection import Looks
 from prismdbg.debugger.routes import Past, Ways
 from prismdbg.errors import FacilityError, UsageError, quoted
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
@@ -93,7 +94,7 @@ class Journeys:
         if before is not None:
             self._driver.run(session.until(before))
             stop = session.stop
-            if stop is None or stop.moment != before or stop.reason != "until" or stop.stops:
+            if stop is None or stop.moment != before or stop.reason != StopReason.UNTIL or stop.stops:
                 return self._looks.arrived()
         ask = session.until(moment)
         self._driver.run(Ask(ask.verb, {**ask.arguments, "events": {"until": str(moment)}}))

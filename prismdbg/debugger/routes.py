@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from prismdbg.debugger.driver import Driver, Json
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
-from prismdbg.session.session import EXCEPTION, PARKED, START, Phase
+from prismdbg.session.session import Phase
 from prismdbg.session.stops import StopSpec
 
 
@@ -34,7 +35,7 @@ class Ways:
     @property
     def at_origin(self) -> bool:
         stop = self._session.stop
-        return stop is not None and not stop.collective and stop.reason in (PARKED, START)
+        return stop is not None and not stop.collective and stop.reason in (StopReason.PARKED, StopReason.START)
 
     def here(self) -> Moment:
         """What lies before it is the past. After the program's end, or where the rank was lost, its last moment, too,
@@ -132,7 +133,7 @@ class Ways:
         self._session.require_stop()
         self._driver.require_tracer()
         here, kept = None if self.at_origin else self._session.moment, self._driver.images.asked_for
-        raised = self._session.stop is not None and self._session.stop.reason == EXCEPTION
+        raised = self._session.stop is not None and self._session.stop.reason == StopReason.EXCEPTION
         if self._driver.switched_off:
             self._driver.say("traced again: what is asked for lies between collectives")
         if kept:
@@ -152,7 +153,7 @@ class Ways:
     def _on_to_exception(self) -> None:
         """Where the rank raises again has the moment of its last collective, but lies behind that."""
         stop = self._session.stop
-        if stop is not None and stop.reason != EXCEPTION:
+        if stop is not None and stop.reason != StopReason.EXCEPTION:
             self._driver.run(self._session.resume(), stops="ignore", silent=True)
 
     def _take_again(self, kept: Sequence[Checkpoint]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from prismdbg.model.collective import Frame
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import ON_THE_WAY, StopReason
 from prismdbg.render.console import columns, size
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
@@ -28,16 +29,15 @@ from prismdbg.session.notices import (
     Synthesized,
     Unlike,
 )
-from prismdbg.session.session import ON_THE_WAY
 from prismdbg.session.standing import Standing
 from prismdbg.session.story import headline
 
 Json = dict[str, Any]
 
-_WHY = {
-    "start": "before the first line that follows `import torch`",
-    "parked": "where it was captured; nothing can be looked at before it goes on",
-    "end of the log": "the record ends here; from here on peers' answers are synthesized",
+_WHY: dict[str, str] = {
+    StopReason.START: "before the first line that follows `import torch`",
+    StopReason.PARKED: "where it was captured; nothing can be looked at before it goes on",
+    StopReason.END_OF_LOG: "the record ends here; from here on peers' answers are synthesized",
 }
 _ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 

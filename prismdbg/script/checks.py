@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
+from prismdbg.model.stops import StopKind
 from prismdbg.script.language import END, BackTo, Forbid, GoBack, Script, StopAt, When
 from prismdbg.script.place import Place
 from prismdbg.session.stop_line import LABELS
-from prismdbg.session.stops import StopKind
 
 _SPEAK_FOR_THEMSELVES = (StopKind.EXCEPTION, StopKind.NAN, StopKind.DIVERGENCE)
 

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from prismdbg.expr.parser import Expression
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind
 from prismdbg.script.place import Place
-from prismdbg.session.stops import StopKind
 
 END = "end"
 MAX_SECONDS = 7 * 24 * 3600.0

@@ -13,6 +13,7 @@ from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.driver import Interrupted
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.script.findings import Past
 from prismdbg.script.language import BackTo, GoBack
 from prismdbg.session.answers import Allocated, Originated, Phase, Wrote
@@ -85,7 +86,7 @@ class DebuggedRank:
         with self._bounded():
             self._debugger.do(f"until! {until}" if until is not None else "continue!")
         stand = self._stand()
-        if stand.reason == "paused":  # nobody but the bound asks for that
+        if stand.reason == StopReason.PAUSED:  # nobody but the bound asks for that
             raise self._over()
         return stand
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.expr.parser import Expression
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind
 from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Json, Outcome, RecordedValue
 from prismdbg.script.language import END, GoBack, Record, Script, When
 from prismdbg.script.operands import operands
@@ -18,7 +19,7 @@ from prismdbg.script.rank import Rank, Stand
 from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Phase
-from prismdbg.session.stops import StopKind, StopSpec, asks_for_memory
+from prismdbg.session.stops import StopSpec, asks_for_memory
 
 END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
 _SHOWN = {StopKind.NAN: ("input", "out"), StopKind.EXCEPTION: ("exception",), StopKind.DIVERGENCE: ("input",)}

@@ -18,6 +18,7 @@ from prismdbg.jobs.replay.compare import Verdict, judge
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.language import Assume, Script
@@ -28,7 +29,7 @@ from prismdbg.session import notices
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
 from prismdbg.session.stop_check import check, check_value, doubt
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.stops import StopSpec
 
 END_BOUND_S = 10.0
 

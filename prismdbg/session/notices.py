@@ -7,6 +7,7 @@ from typing import Any
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 
 Json = dict[str, Any]
 
@@ -45,7 +46,7 @@ class Stopped:
     @property
     def side(self) -> str:
         """Two stops at one moment may lie before and after the answer, or later."""
-        if self.reason == "exception":
+        if self.reason == StopReason.EXCEPTION:
             return "raised"
         if self.event:
             return f"event {self.event}"

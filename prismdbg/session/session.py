@@ -10,6 +10,7 @@ from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import AT_NO_EVENT, ON_THE_WAY, StopReason
 from prismdbg.session.answers import Phase
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.notices import (
@@ -29,15 +30,10 @@ from prismdbg.session.stops import StopList
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
 
-__all__ = ["PARKED", "START", "Ask", "Phase", "Session"]
+__all__ = ["Ask", "Phase", "Session"]
 
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
-PARKED = "parked"
-START = "start"
-END_OF_LOG = "end of the log"
-EXCEPTION = "exception"
-ON_THE_WAY = ("until", "next", "step", "spacing")
 GONE_HINT = "restart, or any way back, brings it again"
 
 
@@ -137,7 +133,7 @@ class Session:
     def _stopped(self, stop: Stopped) -> None:
         self._last_stop = max(stop.number, self._last_stop)
         self.phase, self.moment, self.pending = Phase.STOPPED, stop.moment, None
-        self.frames, self.frame, self._came = (), 0, stop.reason != PARKED
+        self.frames, self.frame, self._came = (), 0, stop.reason != StopReason.PARKED
         self.visited.append(stop)
 
     def _newly_failed(self, notice: StopFailed) -> bool:
@@ -150,7 +146,7 @@ class Session:
         self.moment = Moment.parse(str(reply["moment"]))
         if reply["stopped"] and self.phase is Phase.RUNNING:
             self.notice(self.named(parse_stop(reply, str(reply["stopped"]))))
-            if self.visited[-1].reason in (PARKED, START):
+            if self.visited[-1].reason in AT_NO_EVENT:
                 self.origin = self.moment
 
     def returned(self, reply: dict[str, Any]) -> None:
@@ -167,7 +163,7 @@ class Session:
         stop = self.stop
         if stop is not None and stop.reason in ON_THE_WAY and (stops or self.verb):
             self.stops.stopped(stops, {})
-            reason = "stop" if stops or stop.stops else self.verb
+            reason = StopReason.STOP if stops or stop.stops else self.verb
             self.visited[-1] = self._with_titles(stop, stops or stop.stops, reason=reason)
         return self.stop
 
@@ -209,7 +205,7 @@ class Session:
 
     def may_go_beyond(self, insists: bool) -> None:
         """At the record's end going on is asked for once: everything later is made up."""
-        if self.stop is None or self.stop.reason != END_OF_LOG or self._asked_beyond:
+        if self.stop is None or self.stop.reason != StopReason.END_OF_LOG or self._asked_beyond:
             return
         self._asked_beyond = True
         if not insists:
@@ -325,5 +321,5 @@ class Session:
         if (standing := self.astray) is not None:
             raise UsageError(standing.text, hint=standing.hint)
         self.require_stop()
-        if self.visited[-1].reason == PARKED:
+        if self.visited[-1].reason == StopReason.PARKED:
             raise UsageError("the rank is as it was captured; nothing can be looked at yet", hint="go on first: next")

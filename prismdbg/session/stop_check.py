@@ -10,10 +10,11 @@ from prismdbg.expr.functions import SIGNATURES
 from prismdbg.expr.lexer import UNITS
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.expr.place import complaint
+from prismdbg.model.stops import StopKind
 from prismdbg.session.kinds import check_kinds
 from prismdbg.session.known import Known
 from prismdbg.session.stop_line import LABELS
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.stops import StopSpec
 
 MAX_LISTED = 12
 _OF_BOTH = frozenset(["op", "bytes", "allocated", "total", "step", "collective", "moment", "module", "file", "line"])

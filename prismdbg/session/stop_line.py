@@ -17,8 +17,9 @@ from prismdbg.expr.parser import parse
 from prismdbg.expr.place import complaint
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
+from prismdbg.model.stops import StopKind
 from prismdbg.session.line import Verb
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.session.stops import StopSpec
 
 LABELS = tuple(sorted({spec.label for spec in OPS.values()}))
 EXAMPLE = "for instance: break all_reduce on dp if bytes > 1MB"

@@ -5,24 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
-from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import Expression, parse
+from prismdbg.model.stops import StopKind
 
 MAX_STOPS = 100
 HELD = frozenset(["allocated", "total"])  # bytes that the program holds now
-
-
-class StopKind(StrEnum):
-    COLLECTIVE = "collective"
-    ALLOCATION = "allocation"
-    EXCEPTION = "exception"
-    NAN = "nan"  # also an infinity, in what is sent or received
-    DIVERGENCE = "divergence"
-    PEER = "peer"
-    CHANGE = "change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
+from prismdbg.model.stops import StopKind
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.debug.breakpoints import CallView, Stops
 from prismdbg.rank.debug.digest import digest_of
@@ -22,7 +23,7 @@ from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session.stop_check import NAMES
 from prismdbg.session.stop_line import parse_stop
-from prismdbg.session.stops import StopKind, StopList
+from prismdbg.session.stops import StopList
 
 
 def call(op: str = "allreduce_", *tensors: torch.Tensor, root: int = -1) -> Call:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind
 from prismdbg.script.language import Answers, BackTo, Count, Script, Seconds, SourceLine
 from prismdbg.script.nodes import MAX_SCRIPT_BYTES
 from prismdbg.script.reader import read, read_file
 from prismdbg.script.schema import json_schema
-from prismdbg.session.stops import StopKind
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "script-schema.json"
 

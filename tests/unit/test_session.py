@@ -9,6 +9,7 @@ import pytest
 from prismdbg.errors import UsageError
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.session.notices import (
     Diverged,
     EndOfLog,
@@ -20,7 +21,7 @@ from prismdbg.session.notices import (
     Synthesized,
     parse_notice,
 )
-from prismdbg.session.session import PARKED, Ask, Phase, Session
+from prismdbg.session.session import Ask, Phase, Session
 from prismdbg.session.standing import Standing
 
 OWN = {"filename": "/home/me/train.py", "line": 7, "name": "main"}
@@ -220,7 +221,7 @@ class TestARankThatWasCapturedOutsideOfACollective:
 
     def session(self) -> Session:
         session = Session(standing=Standing(rank=1, frames=(self.LOAD,)))
-        session.begin({"moment": "5.0", "stopped": PARKED, "number": 1, "collective": {}})
+        session.begin({"moment": "5.0", "stopped": StopReason.PARKED, "number": 1, "collective": {}})
         return session
 
     def test_says_where_it_stands_instead_of_waiting(self) -> None:
@@ -245,5 +246,5 @@ class TestARankThatWasCapturedOutsideOfACollective:
         session.continue_()
         session.resumed()
         session.notice(stopped("5.1", number=2))
-        session.returned({"moment": "5.0", "stopped": PARKED, "number": 1, "collective": {}})
+        session.returned({"moment": "5.0", "stopped": StopReason.PARKED, "number": 1, "collective": {}})
         assert session.astray is not None

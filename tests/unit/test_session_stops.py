@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.places import Places
 from prismdbg.session.reverse import Leg, nearest, to_drop, way_to, windows
 from prismdbg.session.stop_line import parse_stop, stop_at_once
-from prismdbg.session.stops import MAX_STOPS, StopKind, StopList, StopSpec
+from prismdbg.session.stops import MAX_STOPS, StopList, StopSpec
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
 

@@ -14,6 +14,7 @@ from prismdbg.cli.terminal.passing_line import PassingLine
 from prismdbg.cli.terminal.program import Program, Unseen
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import Defect, PrismError, WaitTimeout
+from prismdbg.model.stops import StopReason
 from prismdbg.render import answer_text, stop_text
 from prismdbg.render.console import plain
 from prismdbg.session import answers, notices
@@ -191,10 +192,10 @@ class Repl:
                 self.show("the rank runs on; continue waits for it, quit ends it")
             return
         source: list[str] = []
-        if stop.collective or stop.reason == "exception":
+        if stop.collective or stop.reason == StopReason.EXCEPTION:
             session_source: dict[str, Any] = self.debugger.source(around=2)
             source = list(stop_text.source_lines(session_source)) if session.frames else []
-        if stop.reason == "diverged" and session.divergence is not None:
+        if stop.reason == StopReason.DIVERGED and session.divergence is not None:
             self.show(render_story(session.divergence.story, source))
         else:
             self.show("\n".join([stop_text.stop_line(stop, beginning=answer.beginning, asked=self._asked), *source]))

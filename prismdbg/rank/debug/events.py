@@ -14,6 +14,7 @@ from prismdbg.expr import tree
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.rank.debug.breakpoints import Stops, Watched, at_line, line_of
 from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Aim, Gate, Stop
@@ -70,7 +71,7 @@ class Events:
 
     @property
     def _allocations(self) -> list[Watched]:
-        return [one for one in self._stops.watched if one.kind == "allocation"]
+        return [one for one in self._stops.watched if one.kind is StopKind.ALLOCATION]
 
     def collective(self, label: str, moment: Moment) -> None:
         """A collective begins: events are counted anew."""
@@ -108,26 +109,26 @@ class Events:
         if looks and event.kind is EventKind.ALLOCATION and self._allocations:
             stops = self._hit(event, frame)
         if reason or stops:
-            reason = reason or "stop"
+            reason = reason or StopReason.STOP
             names = {**names_of(event), **line_of(frame)}
             self._gate.stop(Stop(reason, event.moment, _json(event), frame, names, stops=stops))
 
     def _allocates(self, event: Event) -> str:
         if self._block and event.kind is EventKind.ALLOCATION and event.block == self._block:
             self._block = 0
-            return "until"
+            return StopReason.UNTIL
         return ""
 
     def _stepped(self, event: Event, frame: FrameType | None) -> str:
         if self._left:
             self._left -= 1
-            return "" if self._left else "step"
+            return "" if self._left else StopReason.STEP
         if self._until is not None and event.kind is EventKind.OP and event.moment >= self._until:
             self._until = None
-            return "until"
+            return StopReason.UNTIL
         if self._outside and event.kind is EventKind.OP and not in_backward(frame):
             self._outside = False
-            return "until"
+            return StopReason.UNTIL
         if self._module and event.kind is EventKind.OP and not _is_inside(self._module, event, frame):
             return self._left_module(event)
         return ""

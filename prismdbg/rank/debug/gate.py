@@ -15,12 +15,11 @@ from typing import Any
 
 from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.protocol.wire import Message
 
 ASK_BOUND_S = 60.0
 MAX_NOTED = 1000
-SPACING = "spacing"
-START = "start"  # nothing of the program has run
 
 
 class Stops(StrEnum):
@@ -110,17 +109,17 @@ class Gate:
         """The reason to stop at this collective, or nothing."""
         aim = self.aim
         if self._pause:
-            return "paused"
+            return StopReason.PAUSED
         if aim.until is not None and moment >= aim.until:
-            return "until"
+            return StopReason.UNTIL
         if aim.events is not None and "count" in aim.events:  # a collective is an event, too
-            return "step"
+            return StopReason.STEP
         if aim.count:
             aim.count -= 1
             if not aim.count:
-                return "next"
+                return StopReason.NEXT
         if aim.pause_at_s is not None and time.monotonic() >= aim.pause_at_s:
-            return SPACING
+            return StopReason.SPACING
         return ""
 
     def stop(self, stop: Stop) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.rank.debug.breakpoints import CallView, Stops, Watched
 from prismdbg.rank.debug.gate import Finish, Gate
 from prismdbg.rank.debug.gate import Stops as Mode
@@ -67,8 +68,8 @@ class Halts:
             if one.spec.get("log_only"):
                 self._gate.hit(one.number, view.moment, event)
         halt.stops = tuple(one.number for one in admitted if not one.spec.get("log_only"))
-        if halt.stops and halt.reason in ("", "spacing"):
-            return "stop"
+        if halt.stops and halt.reason in ("", StopReason.SPACING):
+            return StopReason.STOP
         return halt.reason
 
     def _finished(self, finish: Finish, halt: Halt, mode: Mode) -> None:
@@ -80,7 +81,7 @@ class Halts:
             if before:
                 self._note(FINISH, {}, view)
         elif view.moment.step > finish.step or (finish.module and not inside):
-            halt.reason = halt.reason if halt.reason not in ("", "spacing") else "finish"
+            halt.reason = halt.reason if halt.reason not in ("", StopReason.SPACING) else StopReason.FINISH
 
     def _note(self, number: int, event: dict[str, Any], view: CallView) -> None:
         own = view.cheap("file")

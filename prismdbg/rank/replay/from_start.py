@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from prismdbg.errors import PrismError
+from prismdbg.model.stops import StopReason
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.c10d.counters import Counters
-from prismdbg.rank.debug.gate import START
 from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.recording import disk_limit, triggers
 from prismdbg.rank.recording.steps import COUNTER
@@ -40,7 +40,7 @@ def begin_replay(config: RankConfig) -> None:
     COUNTER.install()
     triggers.install(replaying)
     replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
-    replaying.hold(START)
+    replaying.hold(StopReason.START)
 
 
 def _hold_cap(config: RankConfig) -> None:

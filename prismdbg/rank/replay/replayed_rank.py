@@ -8,12 +8,13 @@ from typing import Any
 
 from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.c10d import kernels
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
-from prismdbg.rank.debug.gate import START, Gate, Stop, Stops
+from prismdbg.rank.debug.gate import Gate, Stop, Stops
 from prismdbg.rank.debug.nonfinite_probe import Microscope
 from prismdbg.rank.program.frames import innermost
 from prismdbg.rank.recording import state_hash
@@ -76,8 +77,8 @@ class Replaying:
             names = {"exception": error, "type": report["type"], "text": report["text"]}
             names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
             names |= dict.fromkeys(HELD, tracer.allocated()) if tracer.is_armed() else {}
-            numbers = self.replayer.halts.stops.of_kind("exception", names.__getitem__, frame)
-            self.gate.stop(Stop("exception", self.counters.moment, {}, frame, names, told, stops=numbers))
+            numbers = self.replayer.halts.stops.of_kind(StopKind.EXCEPTION, names.__getitem__, frame)
+            self.gate.stop(Stop(StopReason.EXCEPTION, self.counters.moment, {}, frame, names, told, stops=numbers))
 
     def _describe(self, stop: Stop) -> dict[str, Any]:
         """What every stop is told with: what its stops still let pass, and where this is to the last bit."""
@@ -131,4 +132,4 @@ class Replaying:
 
     @property
     def at_start(self) -> bool:
-        return self.gate.current is not None and self.gate.current.reason == START
+        return self.gate.current is not None and self.gate.current.reason == StopReason.START

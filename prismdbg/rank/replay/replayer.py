@@ -14,6 +14,7 @@ from prismdbg.capsule.log_reader import RankLog
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.c10d.call import Call, Redispatch
 from prismdbg.rank.c10d.counters import Counters
@@ -157,7 +158,7 @@ class Replayer:
     def _end_of_log(self, view: CallView, event: dict[str, Any]) -> None:
         self._await_step(view)
         told = {"event": "end_of_log", "moment": str(view.moment), "tally": self.tally_json()}
-        self._stop("end of the log", view, event, told)
+        self._stop(StopReason.END_OF_LOG, view, event, told)
         self.beyond_end = True
 
     def _serve(self, record: Collective) -> None:
@@ -263,7 +264,7 @@ class Replayer:
         if self.departure is not None:
             self._departs(view.moment, told)
             return
-        self._stop("diverged", view, event, told)
+        self._stop(StopReason.DIVERGED, view, event, told)
 
     def _departs(self, moment: Moment, told: dict[str, Any]) -> None:
         """Told once; the rank goes on."""
@@ -282,8 +283,8 @@ class Replayer:
     ) -> None:
         names = view.names()
         event = {**event, "module": names["module"]}
-        if reason == "diverged":
-            stops = self.halts.stops.of_kind("divergence", names.__getitem__, view.frame)
+        if reason == StopReason.DIVERGED:
+            stops = self.halts.stops.of_kind(StopKind.DIVERGENCE, names.__getitem__, view.frame)
         sent = tuple(view.call.inputs)
         self._gate.stop(
             Stop(reason, view.moment, event, view.frame, names, told, answered=answered, stops=stops, sent=sent)

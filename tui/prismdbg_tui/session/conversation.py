@@ -14,13 +14,13 @@ from textual.message import Message
 
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.stops import StopReason
 from prismdbg.render.stop_text import standing_text
 from prismdbg.session import answers as told
 from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.frames import own_frame
 from prismdbg.session.line import Line, Verb, parse_line
-from prismdbg.session.session import PARKED
 from prismdbg.session.session import Phase as SessionPhase
 from prismdbg.session.story import headline, render_story
 from prismdbg.session.trace_place import TracePlace
@@ -179,10 +179,10 @@ class Conversation:
         session = self._debugger.session
         stop = session.stop
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
-        can_look = stop.reason != PARKED
+        can_look = stop.reason != StopReason.PARKED
         if can_look:
             looked |= self._looks.of_stop(self._kept, in_collective=bool(stop.collective))
-        if stop.reason == "diverged" and session.divergence is not None:
+        if stop.reason == StopReason.DIVERGED and session.divergence is not None:
             self._say(render_story(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)
         if isinstance(answer, told.Arrived | told.Wrote | told.Allocated | told.Originated):

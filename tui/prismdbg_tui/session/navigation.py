@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.model.moment import Moment
-from prismdbg.session.session import PARKED
+from prismdbg.model.stops import StopReason
 from prismdbg_tui.session.cursor import NO_ROWS, Sight
 from prismdbg_tui.session.cursor_views import Glance
 from prismdbg_tui.session.messages import RowsFound
@@ -84,7 +84,7 @@ class Steering:
         sight = self.sight
         standing = state.phase not in (Phase.LOOKING, Phase.STARTING) and state.runtime
         sight.here = sight.row_of(state.moment) if standing else None
-        sight.is_parked = state.phase is Phase.STOPPED and state.reason == PARKED
+        sight.is_parked = state.phase is Phase.STOPPED and state.reason == StopReason.PARKED
         self._panes.show_session(state, sight, verdicts_of(sight, state))
         self.move(sight.here if follow and sight.here is not None else sight.cursor)
 

@@ -7,7 +7,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.session.stops import StopKind, StopSpec
+from prismdbg.model.stops import StopKind
+from prismdbg.session.stops import StopSpec
 from prismdbg_tui.timeline.recording import Recording
 
 MOST_MARKED = 2000

@@ -8,8 +8,8 @@ from rich.text import Text
 from textual.widgets import Static
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.model.stops import ON_THE_WAY
 from prismdbg.session.line import Verb
-from prismdbg.session.session import ON_THE_WAY
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.views import Phase, State
