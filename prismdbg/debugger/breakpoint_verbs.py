@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from prismdbg.debugger.driver import Driver
-from prismdbg.debugger.inspection import Looks
+from prismdbg.debugger.inspection import Inspection
 from prismdbg.expr.parser import parse
 from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.session import answers
@@ -20,12 +20,12 @@ from prismdbg.session.watches import Watched
 
 
 class StopVerbs:
-    def __init__(self, driver: Driver, looks: Looks, known: Callable[[], Known]) -> None:
+    def __init__(self, driver: Driver, inspection: Inspection, known: Callable[[], Known]) -> None:
         self._driver = driver
         self._known = known
         self._session = driver.session
         self._stops = driver.session.stops
-        self._looks = looks
+        self._inspection = inspection
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         stops = self._stops
@@ -71,7 +71,7 @@ class StopVerbs:
             check_value(parse(line.text), self._known())
             if line.insists:
                 require_change(line.text)
-            self._looks.trace_for(line.text)
+            self._inspection.trace_for(line.text)
             added = self._session.watches.add(line.text)
             if line.insists:
                 self._stops.add(StopSpec(kind=StopKind.CHANGE, expression=added.text))
@@ -83,7 +83,7 @@ class StopVerbs:
         stop = self._session.stop
         if stop is None or stop.reason == StopReason.PARKED:
             return Watched(number=number, text=watch.text)
-        return self._looks.watched(watch)
+        return self._inspection.watched(watch)
 
     def _unwatch(self, line: Line) -> Answer:
         gone = self._session.watches.remove(_number(line))

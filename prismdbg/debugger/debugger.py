@@ -17,12 +17,12 @@ from prismdbg.capsule.stacks import capsule_stacks
 from prismdbg.debugger.arrivals import Arrivals
 from prismdbg.debugger.breakpoint_verbs import StopVerbs
 from prismdbg.debugger.driver import Driver, Interrupted, Settings, Tell, Travel
-from prismdbg.debugger.history_queries import Searches
-from prismdbg.debugger.inspection import Looks
+from prismdbg.debugger.history_queries import HistoryQueries
+from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.memory_verbs import MemoryVerbs
-from prismdbg.debugger.navigation import Journeys
-from prismdbg.debugger.routes import Ways
+from prismdbg.debugger.navigation import Navigation
+from prismdbg.debugger.routes import Routes
 from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.divergence import with_causes
@@ -71,23 +71,23 @@ class Debugger:
         self.session = Session(end_record, recorded, standing)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.driver.strict = strict
-        ways = Ways(self.driver)
-        self.looks = Looks(self.driver, ways.need_trace, arrivals)
-        self._journeys = Journeys(self.driver, self.looks, ways)
-        self._memory = MemoryVerbs(self.driver, ways, memory)
+        routes = Routes(self.driver)
+        self.inspection = Inspection(self.driver, routes.need_trace, arrivals)
+        self._navigation = Navigation(self.driver, self.inspection, routes)
+        self._memory = MemoryVerbs(self.driver, routes, memory)
         self._verbs: dict[Verb, Callable[[Line], Answer]] = {
-            **self._journeys.verbs(),
-            **self.looks.verbs(),
-            **StopVerbs(self.driver, self.looks, known).verbs(),
+            **self._navigation.verbs(),
+            **self.inspection.verbs(),
+            **StopVerbs(self.driver, self.inspection, known).verbs(),
             **self._memory.verbs(),
-            **Searches(self.driver, self.looks, ways).verbs(),
+            **HistoryQueries(self.driver, self.inspection, routes).verbs(),
             Verb.HELP: _help,
             Verb.QUIT: lambda _: answers.Ended(),
         }
 
     def begin(self) -> Answer:
         """Until the rank stands still for the first time."""
-        return self._carry_out(self._journeys.begin)
+        return self._carry_out(self._navigation.begin)
 
     def do(self, text: str) -> Answer:
         """Carries out one line. `UsageError` and the like leave everything as it was."""
@@ -118,28 +118,28 @@ class Debugger:
     # what front ends show at a stop without being asked; each answer as the rank gives it
 
     def stack(self) -> answers.Stack:
-        return self.looks.stack()
+        return self.inspection.stack()
 
     def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
-        return self.looks.source(line, around)
+        return self.inspection.source(line, around)
 
     def evaluate(self, text: str) -> Json:
-        return self.looks.value(text)
+        return self.inspection.value(text)
 
     def local_names(self) -> tuple[Json, ...]:
-        return self.looks.local_names()
+        return self.inspection.local_names()
 
     def peers(self) -> Json:
-        return self.looks.peers()
+        return self.inspection.peers()
 
     def tally(self) -> Json:
-        return self.looks.tally()
+        return self.inspection.tally()
 
     def memory_place(self) -> TracePlace:
         return self._memory.place
 
     def choose_frame(self, outwards: int) -> answers.Stack:
-        return self.looks.choose_frame(outwards)
+        return self.inspection.choose_frame(outwards)
 
     def _carry_out(self, action: Callable[[], Answer]) -> Answer:
         self.driver.listen()
@@ -147,12 +147,12 @@ class Debugger:
             return action()
         except RankLost as error:
             self.driver.lost(error)
-            return self.looks.arrived()
+            return self.inspection.arrived()
         except Interrupted as given_up:
             if self.session.phase is not Phase.STOPPED:
                 raise
             self.driver.say(str(given_up))
-            return self.looks.arrived()
+            return self.inspection.arrived()
         except PrismError:
             raise
         except Exception as error:  # a verb's defect must not cost a rank that is fine

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prismdbg.debugger.driver import Driver, Interrupted, Json
-from prismdbg.debugger.inspection import Looks
-from prismdbg.debugger.routes import Ways
+from prismdbg.debugger.inspection import Inspection
+from prismdbg.debugger.routes import Routes
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted, shortened
 from prismdbg.expr.parser import parse
 from prismdbg.model.frame import Frame, source_of
@@ -31,12 +31,12 @@ SETTLED = 200  # events looked at for the operator that was found
 ANY_COLLECTIVE = StopSpec(kind=StopKind.COLLECTIVE)
 
 
-class Searches:
-    def __init__(self, driver: Driver, looks: Looks, ways: Ways) -> None:
+class HistoryQueries:
+    def __init__(self, driver: Driver, inspection: Inspection, routes: Routes) -> None:
         self._driver = driver
         self._session = driver.session
-        self._looks = looks
-        self._ways = ways
+        self._inspection = inspection
+        self._routes = routes
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {
@@ -51,9 +51,9 @@ class Searches:
         if word not in ("wrote", "allocated") or not text:
             raise UsageError("who takes wrote or allocated, and an expression", hint="who wrote model.head.weight")
         expression = parse(text)
-        value = self._looks.value_untraced(text)  # what cannot be asked is refused before anything runs
+        value = self._inspection.value_untraced(text)  # what cannot be asked is refused before anything runs
         if word == "wrote":
-            require_written(expression, value, self._looks.event_names())
+            require_written(expression, value, self._inspection.event_names())
             return self._searched(text, lambda: self.wrote(text))
         require_block(expression, value)
         return self._searched(text, lambda: self.allocated(text))
@@ -63,13 +63,13 @@ class Searches:
         if text := line.text:
             expression = parse(text)
             try:
-                value = self._looks.value_untraced(text)
+                value = self._inspection.value_untraced(text)
             except (RankLost, Interrupted):
                 raise
             except PrismError:
                 return self._searched(text, lambda: self.origin(text))
             require_number(expression, value)
-            self._looks.value_untraced(f"finite({text})")
+            self._inspection.value_untraced(f"finite({text})")
         return self._searched(text, lambda: self.origin(text))
 
     def _searched(self, text: str, look: Callable[[], Answer]) -> Answer:
@@ -83,40 +83,40 @@ class Searches:
         except PrismError:
             if stood is not None and session.phase is Phase.STOPPED:
                 if session.moment != stood:
-                    self._ways.back_to(stood)
+                    self._routes.back_to(stood)
                     session.arrives()
-                if text and not self._ways.at_origin:
-                    self._looks.value(text)
+                if text and not self._routes.at_origin:
+                    self._inspection.value(text)
             raise
 
     def _where(self, line: Line) -> Answer:
         if not line.text:
-            return self._looks.stack()
+            return self._inspection.stack()
         if line.text.split() != ["from", "nan"]:
             raise UsageError(f"where takes nothing, or: from nan; not {quoted(line.text)}")
         return self._searched("", lambda: self.origin(""))
 
     def wrote(self, text: str) -> Answer:
         """The last change before here."""
-        here = self._ways.here()
+        here = self._routes.here()
         self._trace_if_one_can()
         self._driver.say_progress(f"looking for what wrote {shortened(text)} before {here}", here)
         writer, after = None, None
         if here.op:
-            after = self._ways.before(1)
+            after = self._routes.before(1)
             writer = self._writer(text, after, here) if after is not None else None
         if writer is None:
-            last = self._ways.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
+            last = self._routes.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
             if last is None:
-                self._ways.back_to(here)
+                self._routes.back_to(here)
                 raise UsageError(f"{shortened(text)} was not written between the capsule's beginning and {here}")
             found = last.moment
-            self._ways.back_to(found)
-            after = self._ways.before(1)
+            self._routes.back_to(found)
+            after = self._routes.before(1)
             writer = self._writer(text, after, found) if after is not None else None
             if writer is None:
                 return self._wrote_by_collective(text, after, found, here)
-        self._ways.back_to(Moment.parse(str(writer["moment"])))
+        self._routes.back_to(Moment.parse(str(writer["moment"])))
         return answers.Wrote(
             asked_at=here,
             text=text,
@@ -130,7 +130,7 @@ class Searches:
 
     def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment, here: Moment) -> Answer:
         """All that is known where operators are not traced."""
-        self._ways.back_to(found)
+        self._routes.back_to(found)
         arrived = self._arrive()
         return answers.Wrote(
             asked_at=here,
@@ -145,7 +145,7 @@ class Searches:
 
     def _trace_if_one_can(self) -> None:
         try:
-            self._ways.need_trace()
+            self._routes.need_trace()
         except FacilityError as error:
             self._driver.say(f"only the collectives are searched: {error}")
 
@@ -154,7 +154,7 @@ class Searches:
         none is traced."""
         if not self._driver.traces:
             return None
-        self._ways.back_to(begin)
+        self._routes.back_to(begin)
         ask = self._session.resume(until=str(end), events={"writer_of": text, "until": str(end)})
         self._driver.run(ask, stops="ignore", silent=True)
         stop = self._session.stop
@@ -163,7 +163,7 @@ class Searches:
     def allocated(self, text: str) -> Answer:
         """Whose block the tensor's elements lie in."""
         here = self._session.moment
-        self._ways.need_trace()
+        self._routes.need_trace()
         block = self._block(text)
         if block is None:
             raise UsageError(
@@ -173,7 +173,7 @@ class Searches:
             )
         moment = Moment.parse(str(block["moment"]))
         if not block["is_before"]:
-            self._ways.back_to(moment)
+            self._routes.back_to(moment)
         return answers.Allocated(
             asked_at=here,
             text=text,
@@ -190,7 +190,7 @@ class Searches:
         return min(kept.moment for kept in self._driver.travel.checkpoints)
 
     def _block(self, text: str) -> Json | None:
-        self._looks.know_frames()
+        self._inspection.know_frames()
         arguments = {"expression": parse(text).text, "frame": self._session.frame}
         address = self._driver.ask(Ask("address", arguments))["address"]
         found = self._driver.ask(Ask("block", {"address": address}))["block"]
@@ -198,7 +198,7 @@ class Searches:
 
     def origin(self, text: str) -> Answer:
         """The first NaN or infinity before or at this place: in what is sent and received, or in a value."""
-        here = self._ways.here()
+        here = self._routes.here()
         self._trace_if_one_can()
         condition = f"not finite({text})" if text else ""
         if text:
@@ -215,7 +215,7 @@ class Searches:
         if text and not (found is not None and found["born"]) and (got := self._received(seen, found)) is not None:
             seen, found = got, None
         if found is None:
-            self._ways.back_to(seen)
+            self._routes.back_to(seen)
             arrived = self._arrive()
             stop = arrived["stop"]
             op = str(stop.collective.get("profiling_name", "")) if stop is not None else ""
@@ -252,10 +252,10 @@ class Searches:
         before = Moment(counted.step, counted.collective, max(counted.op - SETTLED, 1))
         on_line = None
         for start, end in ((counted, None), (before, counted)):
-            self._ways.back_to(start)
+            self._routes.back_to(start)
             same = None
             for stop in self._operators(end):
-                frames = self._looks.stack().frames
+                frames = self._inspection.stack().frames
                 if not frames or (named and source_of(frames) != source_of(named)):
                     continue
                 on_line = on_line or stop.moment
@@ -264,9 +264,9 @@ class Searches:
                     if end is None:
                         return same
             if same is not None:
-                self._ways.back_to(same)
+                self._routes.back_to(same)
                 return same
-        self._ways.back_to(on_line or counted)
+        self._routes.back_to(on_line or counted)
         if on_line is None:
             self._driver.say(f"{found['op']} was not found again: the rank stands near it")
         return on_line or counted
@@ -279,7 +279,7 @@ class Searches:
                 return
             if stop.collective["kind"] == "op":
                 yield stop
-            self._ways.between(count=1)
+            self._routes.between(count=1)
 
     def _first_seen(self, spec: StopSpec, here: Moment) -> Moment | None:
         """From A on, up to here; the rank stands there."""
@@ -303,7 +303,7 @@ class Searches:
 
     def _starts(self, seen: Moment) -> Iterator[Moment | None]:
         """The last collective first, then doubly as far each time; None for where the capsule begins."""
-        hits, _ = self._ways.noted(seen, only=[ANY_COLLECTIVE])
+        hits, _ = self._routes.noted(seen, only=[ANY_COLLECTIVE])
         last = _outside(hits)
         yield from last[-1:]
         self._driver.return_to(0)
@@ -321,11 +321,11 @@ class Searches:
         """The first operator that gave the value between the two."""
         if start is None:
             self._driver.return_to(0)
-            if self._driver.traces and not self._ways.out_of_backward(end):
+            if self._driver.traces and not self._routes.out_of_backward(end):
                 return None
         else:
-            self._ways.back_to(start)
-        if self._ways.at_origin:
+            self._routes.back_to(start)
+        if self._routes.at_origin:
             return None  # nothing can be asked of a rank that is still parked
         self._driver.say_progress(f"looking at each operator up to {end}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
@@ -342,7 +342,7 @@ class Searches:
 
     def _holds(self, text: str) -> bool:
         try:
-            return bool(self._looks.value(text).get("value"))
+            return bool(self._inspection.value(text).get("value"))
         except (RankLost, Interrupted):
             raise
         except PrismError:
@@ -350,11 +350,11 @@ class Searches:
 
     def _arrive(self) -> dict[str, Any]:
         """Where the rank stands, and every watch there, for an answer."""
-        arrived = self._looks.arrived()
+        arrived = self._inspection.arrived()
         return {"stop": arrived.stop, "watched": arrived.watched}
 
     def _frames(self) -> tuple[Frame, ...]:
-        return self._looks.stack().frames if self._session.stop is not None else ()
+        return self._inspection.stack().frames if self._session.stop is not None else ()
 
 
 def _outside(hits: Sequence[Json]) -> list[Moment]:

@@ -21,7 +21,7 @@ from prismdbg.session.watches import Watch, Watched
 Json = dict[str, Any]
 
 
-class Looks:
+class Inspection:
     """`trace`: sees to it that the rank is traced up to where it stands."""
 
     def __init__(self, driver: Driver, trace: Callable[[], None], arrivals: Arrivals | None = None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prismdbg.debugger.driver import Driver
-from prismdbg.debugger.routes import Ways
+from prismdbg.debugger.routes import Routes
 from prismdbg.errors import UsageError, quoted
 from prismdbg.jobs.replay.memory_trace import trace_folder
 from prismdbg.memory.curve import Curve, curve
@@ -35,9 +35,9 @@ Shown = Live | Peak | Difference | Curve
 class MemoryVerbs:
     """`recorded`: the trace that the capsule holds."""
 
-    def __init__(self, driver: Driver, ways: Ways, recorded: Path | None = None) -> None:
+    def __init__(self, driver: Driver, routes: Routes, recorded: Path | None = None) -> None:
         self._driver = driver
-        self._ways = ways
+        self._routes = routes
         self._recorded = recorded
         self._said = False
 
@@ -55,7 +55,7 @@ class MemoryVerbs:
                 self._said = True
             whole = open_trace(self.recorded)
             return open_trace(self.recorded, whole.row_at(self._recorded_at))
-        self._ways.need_trace()
+        self._routes.need_trace()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.own, status), int(status["records"]))
 

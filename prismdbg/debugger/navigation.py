@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prismdbg.debugger.driver import Driver
-from prismdbg.debugger.inspection import Looks
-from prismdbg.debugger.routes import Past, Ways
+from prismdbg.debugger.inspection import Inspection
+from prismdbg.debugger.routes import Past, Routes
 from prismdbg.errors import FacilityError, UsageError, quoted
 from prismdbg.model.moment import Moment
 from prismdbg.model.stops import StopReason
@@ -16,12 +16,12 @@ from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import MAX_COUNT, Ask, Phase
 
 
-class Journeys:
-    def __init__(self, driver: Driver, looks: Looks, ways: Ways) -> None:
+class Navigation:
+    def __init__(self, driver: Driver, inspection: Inspection, routes: Routes) -> None:
         self._driver = driver
         self._session = driver.session
-        self._looks = looks
-        self._ways = ways
+        self._inspection = inspection
+        self._routes = routes
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         session = self._session
@@ -36,7 +36,7 @@ class Journeys:
             Verb.REVERSE_NEXT: lambda line: self._reverse_next(line.number or 1),
             Verb.REVERSE_STEP: lambda line: self._reverse_step(line.number or 1),
             Verb.REVERSE_FINISH: lambda _: self._reverse_finish(),
-            Verb.REVERSE_CONTINUE: lambda _: self._to_last(self._ways.last_hit(self._ways.here())),
+            Verb.REVERSE_CONTINUE: lambda _: self._to_last(self._routes.last_hit(self._routes.here())),
             Verb.BACK: lambda line: self._visited(-(line.number or 1)),
             Verb.FORWARD: lambda line: self._visited(line.number or 1),
             Verb.CHECKPOINT: lambda _: self._checkpoint(),
@@ -47,11 +47,11 @@ class Journeys:
 
     def begin(self) -> Answer:
         self._driver.begin()
-        return self._looks.arrived()
+        return self._inspection.arrived()
 
     def _goto_known(self, moment: Moment) -> Answer:
         """Refused where the capsule does not reach; told where there is no such moment in it."""
-        self._ways.require_inside(moment)
+        self._routes.require_inside(moment)
         answer = self._goto(moment)
         stop = self._session.stop
         is_step = not moment.collective and not moment.op  # its first collective is meant
@@ -62,24 +62,24 @@ class Journeys:
         return answer
 
     def _goto(self, moment: Moment) -> Answer:
-        self._ways.goto(moment)
-        return self._looks.arrived(beginning=self._ways.at_origin)
+        self._routes.goto(moment)
+        return self._inspection.arrived(beginning=self._routes.at_origin)
 
     def _ahead(self, line: Line, make: Callable[[], Ask]) -> Answer:
         self._session.require_stop()
         ask = make()  # refused before anything is asked for
         self._session.may_go_beyond(line.insists)
         if self._session.stops.needs_trace and not self._driver.traces:
-            self._ways.need_trace()
+            self._routes.need_trace()
             ask = make()
         self._driver.run(ask)
-        return self._looks.arrived()
+        return self._inspection.arrived()
 
     def _continue(self, line: Line) -> Answer:
         """While the rank runs (after an interrupt), it means: wait on."""
         if self._session.phase is Phase.RUNNING:
             self._driver.wait()
-            return self._looks.arrived()
+            return self._inspection.arrived()
         return self._ahead(line, self._session.continue_)
 
     def _until(self, line: Line) -> Answer:
@@ -89,16 +89,16 @@ class Journeys:
         if not moment.op:
             return self._ahead(line, lambda: session.until(moment))
         session.may_go_beyond(line.insists)
-        self._ways.need_trace()
+        self._routes.need_trace()
         before = max((at for at in session.recorded if session.moment < at <= moment), default=None)
         if before is not None:
             self._driver.run(session.until(before))
             stop = session.stop
             if stop is None or stop.moment != before or stop.reason != StopReason.UNTIL or stop.stops:
-                return self._looks.arrived()
+                return self._inspection.arrived()
         ask = session.until(moment)
         self._driver.run(Ask(ask.verb, {**ask.arguments, "events": {"until": str(moment)}}))
-        return self._looks.arrived()
+        return self._inspection.arrived()
 
     def _step(self, line: Line) -> Answer:
         count = line.number or 1
@@ -106,50 +106,50 @@ class Journeys:
             raise UsageError(f"step takes a count from 1 to {MAX_COUNT}")
         self._session.require_stop()
         self._session.may_go_beyond(line.insists)
-        self._ways.need_trace()
+        self._routes.need_trace()
         self._driver.run(self._session.resume(events={"count": count}))
-        return self._looks.arrived()
+        return self._inspection.arrived()
 
     def _reverse_next(self, count: int) -> Answer:
         if not 1 <= count <= MAX_COUNT:
             raise UsageError(f"reverse-next takes a count from 1 to {MAX_COUNT}")
-        if not self._ways.stands():
+        if not self._routes.stands():
             count -= 1
             if not count:
-                return self._looks.arrived()
-        before = self._ways.before(count)
+                return self._inspection.arrived()
+        before = self._routes.before(count)
         return self._to_last(Past(moment=before) if before is not None else None)
 
     def _reverse_step(self, count: int) -> Answer:
         """Events are found again by their number since the last collective: those after one collective at once."""
         if not 1 <= count <= MAX_COUNT:
             raise UsageError(f"reverse-step takes a count from 1 to {MAX_COUNT}")
-        if not self._ways.stands():
+        if not self._routes.stands():
             count -= 1
-        if not self._ways.at_origin:
-            self._ways.need_trace()
+        if not self._routes.at_origin:
+            self._routes.need_trace()
         while count:
             stop = self._session.stop
-            previous = self._ways.before(1)
-            if stop is None or self._ways.at_origin or previous is None:
+            previous = self._routes.before(1)
+            if stop is None or self._routes.at_origin or previous is None:
                 return self._to_origin()
             by = 1
             if stop.event:
                 by = min(count, stop.event)
-                self._ways.back_to_event(previous, stop.event - by)
+                self._routes.back_to_event(previous, stop.event - by)
             elif stop.is_between:  # not counted on the way here: the operator begins just before
-                self._ways.back_to(stop.moment)
+                self._routes.back_to(stop.moment)
             else:
                 self._back_over(previous)
             count -= by
-        return self._looks.arrived()
+        return self._inspection.arrived()
 
     def _back_over(self, previous: Moment) -> None:
         """From a collective to the last event after the one before: they are counted first."""
-        self._ways.back_to(previous)
-        self._ways.between(count=MAX_COUNT)
+        self._routes.back_to(previous)
+        self._routes.between(count=MAX_COUNT)
         stop = self._session.stop
-        self._ways.back_to_event(previous, stop.events_before if stop is not None else 0)
+        self._routes.back_to_event(previous, stop.events_before if stop is not None else 0)
 
     def _finish(self) -> Ask:
         """By operators where the rank stands between two collectives, inside of a module."""
@@ -158,10 +158,10 @@ class Journeys:
         return self._session.resume(finish=finish, **events)
 
     def _reverse_finish(self) -> Answer:
-        self._ways.stands()
-        here, finish = self._ways.here(), self._session.enclosing()
-        past = self._ways.before_module(here, finish) if self._in_module else None
-        return self._to_last(past or self._ways.last_hit(here, finish=finish))
+        self._routes.stands()
+        here, finish = self._routes.here(), self._session.enclosing()
+        past = self._routes.before_module(here, finish) if self._in_module else None
+        return self._to_last(past or self._routes.last_hit(here, finish=finish))
 
     @property
     def _in_module(self) -> bool:
@@ -171,13 +171,13 @@ class Journeys:
     def _to_last(self, past: Past | None) -> Answer:
         if past is None:
             return self._to_origin()
-        self._ways.back_to_hit(past)
-        return self._looks.arrived(stops=past.stops)
+        self._routes.back_to_hit(past)
+        return self._inspection.arrived(stops=past.stops)
 
     def _to_origin(self) -> Answer:
-        if not self._ways.at_origin:
+        if not self._routes.at_origin:
             self._driver.return_to(0)
-        return self._looks.arrived(beginning=True)
+        return self._inspection.arrived(beginning=True)
 
     def _visited(self, by: int) -> Answer:
         visits = self._session.visits
@@ -204,7 +204,7 @@ class Journeys:
         if self._session.phase is Phase.RUNNING:
             raise FacilityError("the rank is running", hint="interrupt it first")
         self._driver.return_to(number)
-        return self._looks.arrived(beginning=number == 0)
+        return self._inspection.arrived(beginning=number == 0)
 
     def _trace(self, line: Line) -> Answer:
         if line.text not in ("", "on", "off"):
@@ -213,7 +213,7 @@ class Journeys:
             self._driver.trace_off()
         elif line.text == "on":
             self._driver.switched_off = False
-            self._ways.need_trace()
+            self._routes.need_trace()
         return answers.Done(what="traced from here on" if self._driver.traces else "not traced")
 
 

@@ -25,7 +25,7 @@ class Past:
     stops: tuple[int, ...] = ()
 
 
-class Ways:
+class Routes:
     """Each method leaves the rank standing where it says, or raises; what is passed on a way back was told before."""
 
     def __init__(self, driver: Driver) -> None:

@@ -11,7 +11,7 @@ from statistics import median
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
-from prismdbg.emulate.rank_group import EmulatedCrew
+from prismdbg.emulate.rank_group import RankGroup
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.emulate.turns import Turns
 from prismdbg.job_graph.builder import iteration_of
@@ -63,7 +63,7 @@ def emulate(request: EmulateRequest, say: Say) -> Emulated:
 def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say) -> Emulated:
     _prepare(request, run)
     sockets = make_socket_dir()
-    crew = EmulatedCrew(request, run, line, sockets, say)
+    crew = RankGroup(request, run, line, sockets, say)
     try:
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")

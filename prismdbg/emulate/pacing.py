@@ -14,7 +14,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts
-from prismdbg.emulate.rank_group import EmulatedCrew, Paced
+from prismdbg.emulate.rank_group import Paced, RankGroup
 from prismdbg.emulate.request import LEAST_STEPS, EmulateRequest
 from prismdbg.emulate.steps_alike import AlikeSteps, steps_alike
 from prismdbg.emulate.turns import Turns
@@ -274,7 +274,7 @@ def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], p
     """One pass, into RUN/ranks."""
     sockets = make_socket_dir()
     again = replace(request, ranks=ranks, classes=None)
-    crew = EmulatedCrew(again, run, parse(again.command), sockets, say, paced)
+    crew = RankGroup(again, run, parse(again.command), sockets, say, paced)
     try:
         turns = Turns(crew.go)
         for rank in ranks:

@@ -31,8 +31,8 @@ class Paced:
     schedules: Mapping[int, Path]
 
 
-class EmulatedCrew:
-    """Carries out the turns of one pass over the ranks: `Turns(crew.go)`. Another pass has a crew of its own."""
+class RankGroup:
+    """Carries out the turns of one pass over the ranks: `Turns(group.go)`. Another pass has a group of its own."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ def as_recorded(
             )
     steps = {rank: _whole(mesh, logs[rank], step) for rank in range(mesh.world)}
     clocks = common_clock(logs)
-    meetings = Meetings({rank: (steps[rank], clocks[rank]) for rank in steps})
+    meetings = Rendezvous({rank: (steps[rank], clocks[rank]) for rank in steps})
     begin_ns = min(recorded.begin_ns + clocks[rank] for rank, recorded in steps.items())
     by_rank: dict[int, Entries] = {}
     for rank, recorded in steps.items():
@@ -73,7 +73,7 @@ def _entries(
     recorded: RecordedStep,
     clock_ns: int,
     begin_ns: int,
-    meetings: Meetings,
+    meetings: Rendezvous,
     traced: TracedStep | None,
 ) -> Entries:
     """From the begin of the first rank's step: until its own begins, a rank is still in the step before."""
@@ -99,7 +99,7 @@ def common_clock(logs: Mapping[int, RankLog]) -> dict[int, int]:
     return {rank: 0 if offset - least < ONE_MACHINE_NS else offset - least for rank, offset in offsets.items()}
 
 
-class Meetings:
+class Rendezvous:
     """Who met in which call. It is over when the last is there and the first is through; whoever needs longer, goes on
     later, and whoever was through before the last came, as the root of a broadcast may be, waited for nobody.
     """

@@ -10,7 +10,7 @@ import pytest
 from simulated_rank import SimulatedRank
 
 from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
-from prismdbg.debugger.history_queries import Searches
+from prismdbg.debugger.history_queries import HistoryQueries
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers, notices
@@ -429,11 +429,11 @@ def test_a_search_that_finds_nothing_leaves_the_rank_where_it_stood(monkeypatch:
     bench = Bench(spaced=2, spacing_s=0.0)
     bench.at("goto 2.2")
 
-    def finds_nothing(searches: Searches, text: str) -> NoReturn:
-        searches._ways.back_to(Moment.parse("1.1"))
+    def finds_nothing(queries: HistoryQueries, text: str) -> NoReturn:
+        queries._routes.back_to(Moment.parse("1.1"))
         raise UsageError("there is no NaN")
 
-    monkeypatch.setattr(Searches, "origin", finds_nothing)
+    monkeypatch.setattr(HistoryQueries, "origin", finds_nothing)
     with pytest.raises(UsageError, match="there is no NaN"):
         bench.debugger.do("origin")
     stop = bench.debugger.session.stop

@@ -17,7 +17,7 @@ from prismdbg.model.ops import OPS
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.debug.breakpoints import CallView
 from prismdbg.rank.debug.gate import Gate, Stop
-from prismdbg.rank.debug.nonfinite_probe import Microscope
+from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
 from prismdbg.rank.debug.stopping import FINISH, Halts
 
 
@@ -127,7 +127,7 @@ def test_what_is_asked_of_a_thread_runs_in_it_and_its_errors_are_the_askers() ->
 
 
 def looked_at(body: Any, nan_only: bool = True) -> dict[str, Any] | None:
-    with Microscope(nan_only, lambda: Moment(3, 1, 7)) as microscope:
+    with NonfiniteProbe(nan_only, lambda: Moment(3, 1, 7)) as microscope:
         body()
     return microscope.found
 

@@ -11,9 +11,9 @@ from simulated_rank import SimulatedRank
 from prismdbg.cli.terminal.repl import run_repl
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.debugger.driver import Driver
-from prismdbg.debugger.history_queries import Searches
-from prismdbg.debugger.inspection import Looks
-from prismdbg.debugger.routes import Ways
+from prismdbg.debugger.history_queries import HistoryQueries
+from prismdbg.debugger.inspection import Inspection
+from prismdbg.debugger.routes import Routes
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
@@ -154,12 +154,12 @@ def test_watches_are_of_where_the_rank_stands_then(monkeypatch: pytest.MonkeyPat
     debugger.do("goto 2.1")
     debugger.do("watch x")
     asked_at = debugger.do("goto 2.2")
-    searches = Searches(debugger.driver, debugger.looks, Ways(debugger.driver))
+    queries = HistoryQueries(debugger.driver, debugger.inspection, Routes(debugger.driver))
     monkeypatch.setattr(
-        searches, "_first_seen", lambda spec, here: searches._ways.back_to(Moment(1, 1)) or Moment(1, 1)
+        queries, "_first_seen", lambda spec, here: queries._routes.back_to(Moment(1, 1)) or Moment(1, 1)
     )
-    monkeypatch.setattr(searches, "_operator", lambda seen, nan_only: None)
-    found = searches.origin("")
+    monkeypatch.setattr(queries, "_operator", lambda seen, nan_only: None)
+    found = queries.origin("")
     assert isinstance(asked_at, answers.Arrived)
     assert [(w.text, w.changed) for w in found.watched] == [("x", True)] != asked_at.watched
     assert found.stop is not None and found.stop.moment == Moment(1, 1)
@@ -194,19 +194,21 @@ def test_the_rank_stands_at_the_operator_that_is_named(
     rank, told = SimulatedRank(), list[notices.Notice]()
     debugger = Debugger(rank, told.append, settings=Settings(bound_s=0.05))
     driver: Driver = debugger.driver
-    ways = Ways(driver)
-    looks = Looks(driver, ways.need_trace)
+    routes = Routes(driver)
+    inspection = Inspection(driver, routes.need_trace)
 
     def stand(op: int) -> None:
         call = {"kind": "op", "profiling_name": at[op][0]} if op in at else {}
         debugger.session.notice(Stopped(moment=Moment(1, 0, op), reason="step", collective=call))
 
-    monkeypatch.setattr(ways, "back_to", lambda moment: stand(max(moment.op, min(at))))
-    monkeypatch.setattr(ways, "between", lambda **_: stand(debugger.session.moment.op + 1))
-    monkeypatch.setattr(looks, "stack", lambda: answers.Stack(frames=(at[debugger.session.moment.op][1],), chosen=0))
+    monkeypatch.setattr(routes, "back_to", lambda moment: stand(max(moment.op, min(at))))
+    monkeypatch.setattr(routes, "between", lambda **_: stand(debugger.session.moment.op + 1))
+    monkeypatch.setattr(
+        inspection, "stack", lambda: answers.Stack(frames=(at[debugger.session.moment.op][1],), chosen=0)
+    )
     frame = {"filename": TRAIN.filename, "line": TRAIN.line, "name": TRAIN.name}
     found = {"op": "aten::select.int", "moment": "1.0.9", "frames": [frame]}
-    assert Searches(driver, looks, ways)._back_to_operator(found) == Moment(1, 0, stands)
+    assert HistoryQueries(driver, inspection, routes)._back_to_operator(found) == Moment(1, 0, stands)
     assert debugger.session.moment == Moment(1, 0, stands)
     lost = any(isinstance(notice, notices.Said) and "was not found again" in notice.text for notice in told)
     assert lost == (MUL not in at.values() and stands == 9)

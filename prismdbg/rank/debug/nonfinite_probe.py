@@ -21,7 +21,7 @@ MAX_FRAMES = 12
 _UNFILLED = ("empty", "new_empty", "resize", "set_")
 
 
-class Microscope(TorchDispatchMode):  # type: ignore[misc]
+class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
     """`found`: the first operator that gives what is looked for; born: none of its inputs had it."""
 
     def __init__(self, nan_only: bool, moment: Callable[[], Moment]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from prismdbg.errors import FacilityError
 from prismdbg.rank.emulation import checkpoints
-from prismdbg.rank.emulation.clock_settings import make_beat
+from prismdbg.rank.emulation.clock_settings import make_clock
 from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
@@ -46,7 +46,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
     turn = Turn(settings.ask_fd, settings.say_fd, settings.until)
     peers = EmulatedPeers(settings, turn)
-    beat = make_beat(settings, turn)
+    beat = make_clock(settings, turn)
     recorder = EmulatedRecorder(peers, beat)
     recording = Recording(config, recorder, "emulated", serve)
     recording.now_ns = beat.now_ns

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from prismdbg.model.schedule import Schedule
 from prismdbg.rank.emulation.clocks import WallClock
-from prismdbg.rank.emulation.open_calls import Beat
+from prismdbg.rank.emulation.open_calls import PacedClock
 from prismdbg.rank.emulation.pace import Pace
 from prismdbg.rank.emulation.turn import Turn
 from prismdbg.settings.emulation import ClockKind, Emulation
 
 
-def make_beat(settings: Emulation, turn: Turn) -> Beat:
+def make_clock(settings: Emulation, turn: Turn) -> PacedClock:
     """Where the peers are not paced, the wall clock runs on."""
     wall = WallClock()
     turn.stood = wall.leave_out
     if not settings.schedule:
-        return Beat(None, wall, turn.refuse)
+        return PacedClock(None, wall, turn.refuse)
     schedule = Schedule.load(Path(settings.schedule))
     if settings.clock is ClockKind.VIRTUAL:
-        return Beat(Pace(schedule, None), None, turn.refuse)
-    return Beat(Pace(schedule, wall.now_ns), wall, turn.refuse)
+        return PacedClock(Pace(schedule, None), None, turn.refuse)
+    return PacedClock(Pace(schedule, wall.now_ns), wall, turn.refuse)

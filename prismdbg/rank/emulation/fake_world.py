@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 
-class LoneStore(dist.HashStore):  # type: ignore[misc]
+class IsolatedStore(dist.HashStore):  # type: ignore[misc]
     """A store whose peers have all arrived: waiting for a key of theirs returns at once, empty."""
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
@@ -26,7 +26,7 @@ class LoneStore(dist.HashStore):  # type: ignore[misc]
 _keep: list[Any] = []
 
 
-def install(make_store: Callable[[], Any] = LoneStore) -> None:
+def install(make_store: Callable[[], Any] = IsolatedStore) -> None:
     """From here on `init_process_group` and `new_group` need no peer. `make_store` gives each group its store."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 

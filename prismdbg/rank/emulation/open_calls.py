@@ -37,7 +37,7 @@ _PYTHON_CALLERS = ("/torch/distributed/distributed_c10d.py",)
 _FUNCTIONAL_CALLERS = ("/torch/_ops.py",)
 
 
-class Beat:
+class PacedClock:
     """The clock and the pace of one rank. Without a pace everything is there at once.
 
     wall: None for the virtual clock. refuse: told where the program is not the one that the schedule is of.
@@ -90,13 +90,13 @@ class OpenCall:
     def __init__(
         self,
         recorder: PythonRecorder,
-        beat: Beat,
+        beat: PacedClock,
         call: Call,
         due: Due | None,
         fill: Callable[[], None] | None,
         later: Callable[[], None] | None = None,
     ) -> None:
-        self._recorder, self._beat, self._due, self._fill = recorder, beat, due, fill
+        self._recorder, self._clock, self._due, self._fill = recorder, beat, due, fill
         self._holds_issuer = not call.is_async and not call.spec.is_p2p
         self._completion: Completion | None = None
         self._lock = threading.Lock()
@@ -132,7 +132,7 @@ class OpenCall:
             fill, self._fill = self._fill, None
             fill()
             if self._completion is not None:
-                ends_ns = self._beat.now_ns() if self._due is None else max(self._due.ends_ns, self._beat.now_ns())
+                ends_ns = self._clock.now_ns() if self._due is None else max(self._due.ends_ns, self._clock.now_ns())
                 self._completion.done(self._source, ends_ns)
         self._tell(waited_ns)
         if self._holds_issuer:
@@ -151,12 +151,12 @@ class OpenCall:
     def is_there(self) -> bool:
         if self._fill is not None:
             self.wait()
-        return self._over.is_set() if self._is_carried else self._beat.is_there(self._due)
+        return self._over.is_set() if self._is_carried else self._clock.is_there(self._due)
 
     def _hold(self) -> int:
         if not self._is_carried or self._due is None:
-            return self._beat.hold(self._due)
-        began_ns = self._beat.now_ns()
+            return self._clock.hold(self._due)
+        began_ns = self._clock.now_ns()
         self._over.wait()
         return began_ns
 
@@ -168,10 +168,10 @@ class OpenCall:
                     return
             keep()
             return
-        if self._due is None or self._beat.timer is None or self._beat.is_there(self._due):
+        if self._due is None or self._clock.timer is None or self._clock.is_there(self._due):
             keep()
         else:
-            self._beat.timer.at(self._due.ends_ns, keep)
+            self._clock.timer.at(self._due.ends_ns, keep)
 
     def _tell(self, began_ns: int) -> None:
         with self._lock:

@@ -31,7 +31,7 @@ OBJECT_GATHERS = frozenset({"allgather_", "gather_"})  # what all_gather_object 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class ValueAddress:
     """Where a value that this rank receives is found. `source`: its sender in the group; `offset`: how far away."""
 
     key: str
@@ -105,17 +105,17 @@ class Inbox:
         self._other_run = DonorReader(Path(settings.external)) if settings.external else None
         self._received: Counter[tuple[str, int, int]] = Counter()
 
-    def address(self, call: Call, identity: Identity, axis: str) -> Letter:
+    def address(self, call: Call, identity: Identity, axis: str) -> ValueAddress:
         """Called once for each: transfers from one sender under one tag are counted, also where any was received."""
         if call.spec.movement is Movement.BROADCAST:
             like = collective_key(axis, identity.seq)
-            return Letter(key=collective_key(call.group_name, identity.seq), like=like, source=call.root)
+            return ValueAddress(key=collective_key(call.group_name, identity.seq), like=like, source=call.root)
         if call.spec.movement is Movement.SCATTER:
-            return Letter(key=scattered_key(call, identity, self._rank), like="", source=call.root)
+            return ValueAddress(key=scattered_key(call, identity, self._rank), like="", source=call.root)
         source = self._first_waiting(call) if call.spec.is_from_any else call.root
         key, like = self._next_from(call, source, call.group_name), self._next_from(call, source, axis)
         self._received[call.group_name, source, call.tag] += 1
-        return Letter(key=key, like=like, source=source, offset=source - call.rank)
+        return ValueAddress(key=key, like=like, source=source, offset=source - call.rank)
 
     def _first_waiting(self, call: Call) -> int:
         """Of a receive from any: one after the other, those first whose value is known."""
@@ -131,7 +131,7 @@ class Inbox:
         nth = self._received[call.group_name, source, call.tag]
         return sent_key(group, source, call.rank, call.tag, nth)
 
-    def find(self, call: Call, identity: Identity, axis: str, letter: Letter) -> DonorValue | None:
+    def find(self, call: Call, identity: Identity, axis: str, letter: ValueAddress) -> DonorValue | None:
         value = self._own_run.find(letter.key)
         if value is None and not self._is_exact:
             value = self._own_run.find_like(letter.like)
@@ -139,7 +139,7 @@ class Inbox:
             value = self._sent_before(letter) or self.find_similar(call, identity, axis, letter.offset) or value
         return value
 
-    def _sent_before(self, letter: Letter) -> DonorValue | None:
+    def _sent_before(self, letter: ValueAddress) -> DonorValue | None:
         """What the sender, or one alike in another group over the same axes, sent in an emulation before."""
         if self._other_run is None:
             return None

@@ -18,7 +18,7 @@ from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation import checkpoints, filling
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.kept_already import KeptAlready
-from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Letter, Outbox
+from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Outbox, ValueAddress
 from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.program.isolation import unseen
 from prismdbg.settings.donor_value import DonorValue
@@ -182,7 +182,7 @@ class EmulatedPeers:
             return Answered(how=made_up.DONOR, source=letter.source)
         return self._given_at_once(asked, letter)
 
-    def _receive(self, asked: Asked, letter: Letter) -> None:
+    def _receive(self, asked: Asked, letter: ValueAddress) -> None:
         """Stands until the sender has sent it."""
         while self._is_lacking(asked, letter):
             self._turn.lacks(self._lacked(asked, letter))
@@ -191,13 +191,13 @@ class EmulatedPeers:
             assert value is not None
             self._load(value, asked.outputs)
 
-    def _is_lacking(self, asked: Asked, letter: Letter) -> bool:
+    def _is_lacking(self, asked: Asked, letter: ValueAddress) -> bool:
         """Whether nobody said it, and it may not be made up."""
         if self._held_already(asked) or self._fits(self._value(asked, letter), asked.outputs):
             return False
         return asked.policy is Policy.DONOR or (asked.policy is Policy.AUTO and is_control(asked.outputs))
 
-    def _value(self, asked: Asked, letter: Letter) -> DonorValue | None:
+    def _value(self, asked: Asked, letter: ValueAddress) -> DonorValue | None:
         return self.inbox.find(asked.call, asked.identity, asked.axis, letter)
 
     @staticmethod
@@ -208,7 +208,7 @@ class EmulatedPeers:
     def _held_already(asked: Asked) -> bool:
         return asked.policy is Policy.AUTO and asked.call.spec.movement is Movement.BROADCAST and holds_it_already()
 
-    def _given_at_once(self, asked: Asked, letter: Letter) -> Answered:
+    def _given_at_once(self, asked: Asked, letter: ValueAddress) -> Answered:
         outputs, policy, value, source = asked.outputs, asked.policy, self._value(asked, letter), letter.source
         if policy in (Policy.AUTO, Policy.DONOR) and value is not None and self._fits(value, outputs):
             self._load(value, outputs)
@@ -235,7 +235,7 @@ class EmulatedPeers:
     def _seed(self, asked: Asked) -> int:
         return filling.seed_of(self._settings.seed, self._settings.rank, asked.identity)
 
-    def _lacked(self, asked: Asked, letter: Letter | None, unfit: DonorValue | None = None) -> MissingValue:
+    def _lacked(self, asked: Asked, letter: ValueAddress | None, unfit: DonorValue | None = None) -> MissingValue:
         size = f"; the donor's has {unfit.size_bytes} bytes, not {_bytes_of(asked.outputs)}" if unfit else ""
         is_named = letter is not None and not asked.call.spec.is_from_any
         return MissingValue(

@@ -12,7 +12,7 @@ from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.issued import Facts
 from prismdbg.rank.emulation.notes import noise_note
-from prismdbg.rank.emulation.open_calls import Beat, OpenCall, work_for
+from prismdbg.rank.emulation.open_calls import OpenCall, PacedClock, work_for
 from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.recording.python_recorder import PythonRecorder
@@ -22,18 +22,18 @@ from prismdbg.rank.tracing import tracer
 class EmulatedRecorder(PythonRecorder):
     """No call ever reaches a backend, also when recording is off or lost."""
 
-    def __init__(self, peers: EmulatedPeers, beat: Beat) -> None:
+    def __init__(self, peers: EmulatedPeers, beat: PacedClock) -> None:
         super().__init__()
         self._peers = peers
-        self._beat = beat
+        self._clock = beat
         self._facts = Facts(peers.members_of)
         self._answering = threading.local()
         self.now_ns = beat.now_ns
         self._sequences: Counter[tuple[str, str, int, int]] = Counter()
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
-        due = self._beat.issue(self._facts.of(call)) if self._mode == 1 and self._beat.pace is not None else None
-        self._answering.arrived_ns = self._beat.now_ns() if due is None else due.arrived_ns
+        due = self._clock.issue(self._facts.of(call)) if self._mode == 1 and self._clock.pace is not None else None
+        self._answering.arrived_ns = self._clock.now_ns() if due is None else due.arrived_ns
         try:
             return super().collective(call, lambda: self._answered(call, due))
         finally:
@@ -49,7 +49,7 @@ class EmulatedRecorder(PythonRecorder):
         call.synthesized, call.made = True, answered.how
         if answered.like is not None:
             self.append(fmt.Kind.NOTE, noise_note(identity, *answered.like))
-        self._answering.call = opened = OpenCall(self, self._beat, call, due, answered.fill, answered.later)
+        self._answering.call = opened = OpenCall(self, self._clock, call, due, answered.fill, answered.later)
         self._answering.source = answered.source
         if call.spec.returns == "nothing":
             opened.wait()

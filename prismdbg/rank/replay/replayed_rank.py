@@ -15,7 +15,7 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
 from prismdbg.rank.debug.gate import Gate, Stop, Stops
-from prismdbg.rank.debug.nonfinite_probe import Microscope
+from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
 from prismdbg.rank.program.frames import innermost
 from prismdbg.rank.recording import state_hash
 from prismdbg.rank.recording.steps import COUNTER
@@ -36,7 +36,7 @@ class Replaying:
         self._log_folder = log_folder
         self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
         self.ended = False
-        self._microscope: Microscope | None = None
+        self._probe: NonfiniteProbe | None = None
 
     def prepare(self, past_records: int = 0) -> None:
         """`past_records`: collectives that the program had issued at A."""
@@ -84,7 +84,7 @@ class Replaying:
         """What every stop is told with: what its stops still let pass, and where this is to the last bit."""
         place = self.replayer.place.digests() if stop.event or stop.answered else {}
         found = {"ignored": self.replayer.halts.stops.left, "place": place, **self.events.told()}
-        return {**found, "origin": self._microscope.found} if self._microscope is not None else found
+        return {**found, "origin": self._probe.found} if self._probe is not None else found
 
     def look_closely(self, nan_only: bool) -> None:
         """On the stopped thread."""
@@ -92,8 +92,8 @@ class Replaying:
         def moment() -> Moment:
             return tracer.moment() if tracer.is_armed() else self.counters.moment
 
-        self._microscope = Microscope(nan_only, moment)
-        self._microscope.__enter__()
+        self._probe = NonfiniteProbe(nan_only, moment)
+        self._probe.__enter__()
 
     def end(self, code: int) -> None:
         """The program ends by itself."""

@@ -13,9 +13,9 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.simulate.engine.prepared_cohort import Amount, Call, Crew
+from prismdbg.simulate.engine.prepared_cohort import Amount, Call, PreparedCohort
 from prismdbg.simulate.engine.program import Step
-from prismdbg.simulate.engine.rendezvous import Arrival, Ending, Meetings
+from prismdbg.simulate.engine.rendezvous import Arrival, Ending, Rendezvous
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, FREE, Kind
 from prismdbg.simulate.graph.mesh import Ints
 
@@ -66,7 +66,7 @@ class Team:
     for. derived: the place whose lateness follows from all else, because to add it up would take longest.
     """
 
-    crew: Crew
+    crew: PreparedCohort
     derived: int | None
     kept: dict[int, Amount] | None
     kept_place: tuple[int, ...] = ()  # of the rank that is kept, where it is not the first
@@ -91,7 +91,7 @@ class Engine:
 
     def __init__(self, teams: list[Team], *, keep: Keep, trace: bool) -> None:
         self.teams = teams
-        self.meetings = Meetings(last={} if trace else None)
+        self.meetings = Rendezvous(last={} if trace else None)
         self._team_of = {id(team.crew): team for team in teams}
         self._keep = keep
         self._ready: deque[Track] = deque(track for team in teams for track in team.tracks)

@@ -20,7 +20,7 @@ from prismdbg.simulate.graph.cohorts import Cohort
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, MODELLED_NS, Entries, Kind
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
-from prismdbg.simulate.graph.shared_channels import Seam
+from prismdbg.simulate.graph.shared_channels import SharedChannel
 from prismdbg.simulate.quantities import LONGEST_TRANSFER_NS, MILLION, say_rate, say_time
 
 Amount = int | Ints  # of nanoseconds: the same for all ranks of the cohort, or shaped like it
@@ -43,7 +43,7 @@ class Asked:
 class Call:
     """One `Asked` as this cohort does it. `alone`: nobody outside the cohort takes part, and it is a collective."""
 
-    seam: Seam
+    seam: SharedChannel
     place: int
     kind: Kind
     transfer_ns: Amount
@@ -68,7 +68,7 @@ class ClassPlan:
 
 
 @dataclass(slots=True, eq=False)
-class Crew:
+class PreparedCohort:
     cohort: Cohort
     plan: ClassPlan
     calls: list[Call]
@@ -167,11 +167,11 @@ def assemble(
     placed: dict[Channel, Placed],
     compute_ppm: Ints,
     delays: list[Delay],
-) -> Crew:
+) -> PreparedCohort:
     """`compute_ppm`: in layout."""
     calls = [_call(graph, cohort, ask, topology, placed) for ask in plan.asked]
     ppm = amount(cohort.cut(compute_ppm))
-    crew = Crew(cohort, plan, calls, ppm, [])
+    crew = PreparedCohort(cohort, plan, calls, ppm, [])
     for delay in delays:
         entry = int(plan.program.runs[0]) if delay.entry is None else delay.entry
         run = plan.program.run_of(entry)
@@ -237,7 +237,7 @@ def _transfer_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) 
     return slowed_ns(modelled, slower_ppm, overlap_ppm)
 
 
-def here_alone(crew: Crew) -> dict[int, int]:
+def here_alone(crew: PreparedCohort) -> dict[int, int]:
     """How often each call is made by the compute stream itself, within the cohort."""
     steps, numbers = crew.plan.program.steps[COMPUTE_STREAM], crew.plan.program.numbers[COMPUTE_STREAM]
     made = np.array(crew.plan.call_of, dtype=np.int64)[np.array(numbers)[np.array(steps) == Step.HERE]] if steps else []

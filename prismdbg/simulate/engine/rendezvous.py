@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from prismdbg.simulate.engine.prepared_cohort import Amount, Call, Crew
+from prismdbg.simulate.engine.prepared_cohort import Amount, Call, PreparedCohort
 from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.mesh import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrival:
-    crew: Crew
+    crew: PreparedCohort
     entry: int
     call: Call
     arrived: Ints  # of a collective reduced over its axes
@@ -21,15 +21,15 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """`who`: for the critical path, who was last: see `Meetings.meet`."""
+    """`who`: for the critical path, who was last: see `Rendezvous.meet`."""
 
-    crew: Crew
+    crew: PreparedCohort
     entry: int
     end: Ints
 
 
 @dataclass(slots=True, eq=False)
-class Meetings:
+class Rendezvous:
     """`open`: by key of the seam and turn on it."""
 
     open: dict[tuple[int, int], dict[tuple[int, Kind], Arrival]] = field(default_factory=dict)

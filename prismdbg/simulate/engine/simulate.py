@@ -15,7 +15,15 @@ from prismdbg.simulate.cluster.transfer import SEND
 from prismdbg.simulate.engine.changes import Changes, factors
 from prismdbg.simulate.engine.deadlock import explain
 from prismdbg.simulate.engine.engine import OTHER_STREAMS, Engine, Keep, Team, Track
-from prismdbg.simulate.engine.prepared_cohort import Amount, Asked, Call, Crew, assemble, here_alone, plan_class
+from prismdbg.simulate.engine.prepared_cohort import (
+    Amount,
+    Asked,
+    Call,
+    PreparedCohort,
+    assemble,
+    here_alone,
+    plan_class,
+)
 from prismdbg.simulate.engine.timeline import OTHER_STREAMS as OTHER_NAME
 from prismdbg.simulate.engine.timeline import Timeline, find_team
 from prismdbg.simulate.engine.topology import Placed, Topology
@@ -54,7 +62,7 @@ def simulate(
     return _timeline(graph, cluster, engine, keep, is_as_it_ran=changes == NO_CHANGES)
 
 
-def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Crew]:
+def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[PreparedCohort]:
     stitching = graph.stitching
     layout = stitching.cohorts.layout
     entries = changes.entries(graph)
@@ -73,7 +81,7 @@ def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Cre
     ]
 
 
-def _team(crew: Crew, keep: Keep, trace: bool) -> Team:
+def _team(crew: PreparedCohort, keep: Keep, trace: bool) -> Team:
     alone = here_alone(crew)
     places: dict[int, int] = defaultdict(int)
     for call, count in alone.items():

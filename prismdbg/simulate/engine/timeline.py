@@ -16,8 +16,8 @@ from prismdbg.errors import UsageError
 from prismdbg.simulate.assessment.fidelity import Fidelity
 from prismdbg.simulate.cluster.cluster import ClusterModel
 from prismdbg.simulate.engine.engine import Keep, Team
-from prismdbg.simulate.engine.prepared_cohort import Amount, Crew
-from prismdbg.simulate.engine.rendezvous import Meetings
+from prismdbg.simulate.engine.prepared_cohort import Amount, PreparedCohort
+from prismdbg.simulate.engine.rendezvous import Rendezvous
 from prismdbg.simulate.graph.entries import FREE, Entries, Kind
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
@@ -55,7 +55,7 @@ class Timeline:
     fidelity: Fidelity
     keep: Keep
     teams: tuple[Team, ...]
-    meetings: Meetings
+    meetings: Rendezvous
 
     @property
     def tail_ns(self) -> Ints:
@@ -111,7 +111,7 @@ def amount_at(amount: Amount, place: tuple[int, ...]) -> int:
     return amount if isinstance(amount, int) else at(amount, place)
 
 
-def rank_durations(crew: Crew, place: tuple[int, ...]) -> Ints:
+def rank_durations(crew: PreparedCohort, place: tuple[int, ...]) -> Ints:
     """Of each computation on this rank."""
     durations = crew.plan.durations_ns * amount_at(crew.compute_ppm, place) // MILLION
     for entry, extra_ns in crew.delayed:
@@ -119,7 +119,7 @@ def rank_durations(crew: Crew, place: tuple[int, ...]) -> Ints:
     return durations
 
 
-def _follow(rank: int, crew: Crew, place: tuple[int, ...], ends: dict[int, int]) -> RankTimeline:
+def _follow(rank: int, crew: PreparedCohort, place: tuple[int, ...], ends: dict[int, int]) -> RankTimeline:
     """In program order: by then everything that an entry depends on is known."""
     entries = crew.plan.entries
     durations = rank_durations(crew, place).tolist()

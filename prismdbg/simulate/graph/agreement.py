@@ -12,7 +12,7 @@ from prismdbg.simulate.graph.channel import Across, Channel, Toward
 from prismdbg.simulate.graph.cohorts import Bools, Cohort, Layout
 from prismdbg.simulate.graph.entries import Entries, Kind
 from prismdbg.simulate.graph.mesh import Ints, Mesh
-from prismdbg.simulate.graph.shared_channels import Seam, Stitching
+from prismdbg.simulate.graph.shared_channels import SharedChannel, Stitching
 
 UNEVEN = frozenset({"all_to_all", "gather", "scatter"})  # members may give different sizes
 _SHOWN_RANKS = 4
@@ -76,7 +76,7 @@ class Agreement:
         self,
         stitching: Stitching,
         entries: Sequence[Entries],
-        seam: Seam,
+        seam: SharedChannel,
         one: Cohort,
         other: Cohort,
         kind: Kind,
@@ -110,7 +110,9 @@ class Agreement:
                 hint="if these ranks are of one job, it hangs here; else one ended early",
             )
 
-    def _sides(self, stitching: Stitching, entries: Sequence[Entries], seam: Seam, turn: int) -> tuple[Bools, Bools]:
+    def _sides(
+        self, stitching: Stitching, entries: Sequence[Entries], seam: SharedChannel, turn: int
+    ) -> tuple[Bools, Bools]:
         """Of all that meet here: those that come to this turn, and those that do not."""
         here, there = (np.zeros(self._ranks.shape, dtype=bool) for _ in range(2))
         for number in seam.parties:
@@ -139,7 +141,7 @@ class Agreement:
         mask[np.ix_(*cohort.coordinates)] = True
         return mask
 
-    def _peers(self, ranks: Bools, seam: Seam, kind: Kind) -> Bools:
+    def _peers(self, ranks: Bools, seam: SharedChannel, kind: Kind) -> Bools:
         """Whom these ranks send to, or receive from."""
         assert isinstance(seam.channel, Toward), "a message has one peer"
         peers: Bools = np.roll(ranks, seam.channel.offset if kind == Kind.SEND else -seam.channel.offset, seam.axes[0])
@@ -153,13 +155,13 @@ class Agreement:
         return f"ranks {shown}{more} {verb}" if len(ranks) > 1 else f"rank {shown} {verb}s"
 
 
-def _others(seam: Seam, cohort: Cohort, kind: Kind) -> Sequence[int]:
+def _others(seam: SharedChannel, cohort: Cohort, kind: Kind) -> Sequence[int]:
     if kind == Kind.COLLECTIVE:
         return [number for number in seam.parties if number != cohort.number]
     return seam.parties[1:] if kind == Kind.SEND else seam.parties[:1]
 
 
-def _issued(entries: Entries, stitching: Stitching, cohort: Cohort, seam: Seam, kind: Kind) -> Ints:
+def _issued(entries: Entries, stitching: Stitching, cohort: Cohort, seam: SharedChannel, kind: Kind) -> Ints:
     """The entries of this cohort that meet on the seam, in order."""
     places = [
         place for (place, own), other in stitching.seams[cohort.number].items() if own == kind and other.key == seam.key

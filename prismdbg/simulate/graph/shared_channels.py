@@ -11,7 +11,7 @@ from prismdbg.simulate.graph.mesh import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seam:
+class SharedChannel:
     """One channel as a cohort uses it. Entries of one `key` with the same turn on it meet.
 
     parties: the cohorts; of a send or receive sender and receiver. axes: of the layout, over which members differ.
@@ -32,5 +32,5 @@ class Stitching:
     cohorts: Cohorts
     channels: tuple[tuple[Channel, ...], ...]
     turns: tuple[Ints, ...]  # of each class: the entry is the n-th on its channel and of its direction
-    seams: tuple[dict[tuple[int, Kind], Seam], ...]
+    seams: tuple[dict[tuple[int, Kind], SharedChannel], ...]
     users: dict[Channel, Bools]  # in layout; of a point-to-point channel the senders

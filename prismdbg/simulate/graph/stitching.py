@@ -13,7 +13,7 @@ from prismdbg.simulate.graph.channel import Across, Channel, Toward
 from prismdbg.simulate.graph.cohorts import Bools, Cohort, Cohorts, Layout, find
 from prismdbg.simulate.graph.entries import Entries, Kind
 from prismdbg.simulate.graph.mesh import Ints, Mesh
-from prismdbg.simulate.graph.shared_channels import Seam, Stitching
+from prismdbg.simulate.graph.shared_channels import SharedChannel, Stitching
 
 
 def stitch(mesh: Mesh, class_at: Ints, entries: Sequence[Entries]) -> Stitching:
@@ -73,9 +73,9 @@ def _seams(
     named: Sequence[Sequence[Channel]],
     mesh: Mesh,
     keys: dict[tuple[object, ...], int],
-) -> dict[tuple[int, Kind], Seam]:
+) -> dict[tuple[int, Kind], SharedChannel]:
     own = entries[cohort.rank_class]
-    seams: dict[tuple[int, Kind], Seam] = {}
+    seams: dict[tuple[int, Kind], SharedChannel] = {}
     lanes = np.unique((own.channel.astype(np.int64) * len(Kind) + own.kind)[own.communicates])
     for place, number in (divmod(int(lane), len(Kind)) for lane in lanes):
         channel, kind = named[cohort.rank_class][place], Kind(number)
@@ -87,14 +87,14 @@ def _seams(
     return seams
 
 
-def _across(cohorts: Cohorts, cohort: Cohort, channel: Across, keys: dict[tuple[object, ...], int]) -> Seam:
+def _across(cohorts: Cohorts, cohort: Cohort, channel: Across, keys: dict[tuple[object, ...], int]) -> SharedChannel:
     axes = tuple(cohorts.layout.axis(name) for name in channel.axes)
     group: list[int | slice | list[int]] = list(cohort.first)
     for axis in axes:
         group[axis] = list(channel.members) if channel.members else slice(None)
     parties = tuple(int(number) for number in np.unique(cohorts.at[tuple(group)]))
     key = keys.setdefault((channel, parties), len(keys))
-    return Seam(key, channel, parties, axes)
+    return SharedChannel(key, channel, parties, axes)
 
 
 def _toward(
@@ -104,7 +104,7 @@ def _toward(
     kind: Kind,
     mesh: Mesh,
     keys: dict[tuple[object, ...], int],
-) -> Seam:
+) -> SharedChannel:
     axis = cohorts.layout.axis(channel.axis)
     size = cohorts.layout.sizes[axis]
     place = list(cohort.first)
@@ -116,4 +116,4 @@ def _toward(
     given = np.searchsorted(sender.coordinates[axis], wanted) % len(sender.coordinates[axis])
     straight = bool(np.array_equal(given, np.arange(len(given))))
     key = keys.setdefault((forward, sender.number, receiver.number), len(keys))
-    return Seam(key, forward, (sender.number, receiver.number), (axis,), None if straight else given)
+    return SharedChannel(key, forward, (sender.number, receiver.number), (axis,), None if straight else given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prismdbg_tui.session.action_handlers import Deeds
+from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.actions import ACTIONS
 from prismdbg_tui.session.keymap import RESERVED, in_force, read_keys
 
@@ -75,4 +75,4 @@ def test_a_pane_has_keys_of_its_own(tmp_path: Path) -> None:
 
 
 def test_every_action_does_something() -> None:
-    assert not [action.name for action in ACTIONS if not action.verb and not hasattr(Deeds, action.name)]
+    assert not [action.name for action in ACTIONS if not action.verb and not hasattr(ActionHandlers, action.name)]

@@ -12,7 +12,7 @@ from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import Tell
-from prismdbg_tui.session.messages import MemoryLooked, StateChanged
+from prismdbg_tui.session.messages import MemoryRead, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from test_memory_pane import curve
 from textual import events
@@ -147,9 +147,9 @@ def test_looking_around_moves_nothing(tmp_path: Path) -> None:
         await pilot.press("y")
         assert copied == ["2.1"]
         await pilot.press("right_square_bracket")
-        assert app.sight is not None and app.sight.lane == 0
+        assert app.position is not None and app.position.lane == 0
         await pilot.press("left_square_bracket")
-        assert app.sight.lane == -1
+        assert app.position.lane == -1
         for key in ("question_mark", "f1"):
             await pilot.press(key)
             assert isinstance(app.screen, Help)
@@ -341,7 +341,7 @@ def test_the_time_line_is_dragged(tmp_path: Path) -> None:
             await pilot._post_mouse_events([events.MouseMove], timeline, (x, 2), button=1)
         await pilot.mouse_up(timeline, (48, 2))
         await pilot.pause()
-        cells = timeline._stretch.cells if timeline._stretch is not None else 1
+        cells = timeline._range.cells if timeline._range is not None else 1
         assert timeline.view.span == before.span
         assert abs(timeline.view.start - before.start - 12 / cells * before.span) < before.span / cells
         assert app.cursor == cursor
@@ -393,7 +393,7 @@ def test_the_tree_of_blocks_takes_the_mouse_and_stays_open(tmp_path: Path) -> No
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
         await pilot.press("v")
         blocks = app.panes.memory.blocks
-        app.post_message(MemoryLooked(view(1000)))
+        app.post_message(MemoryRead(view(1000)))
         await until(lambda: len(blocks.root.children) == 6, pilot)
         assert [node.is_expanded for node in blocks.root.children] == [True] * 3 + [False] * 3
         await pilot.click(blocks, (3, 6))  # the fourth, below three open ones
@@ -401,7 +401,7 @@ def test_the_tree_of_blocks_takes_the_mouse_and_stays_open(tmp_path: Path) -> No
         await pilot.press("home", "enter")
         await until(lambda: not blocks.root.children[0].is_expanded, pilot)
         await pilot.press("down")
-        app.post_message(MemoryLooked(view(2000)))
+        app.post_message(MemoryRead(view(2000)))
         await until(
             lambda: "1.9 KiB" in str(blocks.root.children[1].label) or "2.0 KiB" in str(blocks.root.children[0].label),
             pilot,

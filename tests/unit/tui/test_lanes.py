@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capsules import make_capsule
-from prismdbg_tui.session.cursor import Sight
+from prismdbg_tui.session.cursor import CursorPosition
 from prismdbg_tui.session.stop_rows import rows_of_stop, stop_at
 from prismdbg_tui.timeline.axis import View, make_axis, whole
 from prismdbg_tui.timeline.cliques import in_order_of_use
 from prismdbg_tui.timeline.lanes_image import paint
 from prismdbg_tui.timeline.recording import Recording
-from prismdbg_tui.timeline.visible_range import Stretch
+from prismdbg_tui.timeline.visible_range import VisibleRange
 from test_recording import varied
 
 from prismdbg.graph.log_columns import read_columns
@@ -38,13 +38,13 @@ def test_lanes_by_group_and_by_rank(recording: Recording) -> None:
 
 
 def test_one_walks_over_lanes_of_either_kind(recording: Recording) -> None:
-    sight, seen = Sight(recording), []
+    position, seen = CursorPosition(recording), []
     for _ in range(3):
-        sight.choose_lane(1)
-        seen.append(sight.lane_rows()[1])
-    sight.change_lanes()
-    sight.choose_lane(-1)
-    assert seen == ["world", "tp", ""] and sight.lane_rows()[1] == "rank 2"
+        position.choose_lane(1)
+        seen.append(position.lane_rows()[1])
+    position.change_lanes()
+    position.choose_lane(-1)
+    assert seen == ["world", "tp", ""] and position.lane_rows()[1] == "rank 2"
 
 
 def test_groups_are_numbered_as_they_come_also_in_a_damaged_log() -> None:
@@ -108,11 +108,11 @@ def test_the_stop_on_just_this_collective(recording: Recording) -> None:
 
 
 def test_a_moment_between_collectives_is_at_the_one_before(recording: Recording) -> None:
-    assert Sight(recording).row_at(Moment(0, 2, 17)) == 1
+    assert CursorPosition(recording).row_at(Moment(0, 2, 17)) == 1
 
 
 def test_zoom_keeps_what_is_under_the_mouse(recording: Recording) -> None:
-    stretch = Stretch(recording)
+    stretch = VisibleRange(recording)
     stretch.cells = 100
     position = stretch.position(25)
     stretch.zoom(0.25, around_cell=25)

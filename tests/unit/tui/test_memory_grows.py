@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prismdbg_tui.memory.choices import MemorySight
-from prismdbg_tui.memory.reader import MemoryLooker
+from prismdbg_tui.memory.choices import MemoryChoices
+from prismdbg_tui.memory.reader import MemoryReader
 from traces import TraceBuilder
 
 from prismdbg.model.moment import Moment
@@ -14,12 +14,12 @@ from prismdbg.model.moment import Moment
 def test_what_a_rank_allocates_later_is_seen(tmp_path: Path) -> None:
     made = TraceBuilder(tmp_path / "trace", now=Moment(0, 1, 2))
     made.allocate(500)
-    sight, looker = MemorySight(lambda: None), MemoryLooker()
-    request = sight.request(made.write(), Moment(5))
-    assert looker.look(request).program_bytes == 500
+    position, reader = MemoryChoices(lambda: None), MemoryReader()
+    request = position.request(made.write(), Moment(5))
+    assert reader.look(request).program_bytes == 500
     made.allocate(70)
     made.write()
-    assert looker.look(request).program_bytes == 570
+    assert reader.look(request).program_bytes == 570
 
 
 def test_the_peak_is_named_by_its_own_moment(tmp_path: Path) -> None:
@@ -28,6 +28,6 @@ def test_the_peak_is_named_by_its_own_moment(tmp_path: Path) -> None:
     for op in range(1, 500):
         made.now = Moment(0, 1, op)
         made.free(made.allocate(10 if op != 303 else 1000))
-    view = MemoryLooker().look(MemorySight(lambda: None).request(made.write(), None))
+    view = MemoryReader().look(MemoryChoices(lambda: None).request(made.write(), None))
     assert view.curve is not None
     assert view.curve.moments[view.curve.peak] == view.peak_moment == Moment(0, 1, 303)

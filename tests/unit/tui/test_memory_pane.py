@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from played import PlayedRank, screen_of, until
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
-from prismdbg_tui.memory.reader import MemoryLooker, MemoryRequest
+from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
 from prismdbg_tui.memory.squares import squares
 from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, node_at, placed_groups
 from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.messages import MemoryLooked
+from prismdbg_tui.session.messages import MemoryRead
 from textual.pilot import Pilot
 from traces import TraceBuilder
 
@@ -65,16 +65,16 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("v")
-        app.post_message(MemoryLooked(view))
+        app.post_message(MemoryRead(view))
         await until(lambda: app.panes.memory.shown is view, pilot)
         (branch,) = app.panes.memory.blocks.root.children
         assert "model.layers.0" in str(branch.label) and "aten::mm" in str(branch.children[0].label)
         await pilot.press("i")
-        assert app.glance.memory.by is GroupBy.MODULE
+        assert app.views.memory.by is GroupBy.MODULE
         await pilot.press("g", "x", "G")
-        assert app.glance.memory.since == Moment(0, 1)
+        assert app.views.memory.since == Moment(0, 1)
         await pilot.press("x")
-        assert app.glance.memory.since is None
+        assert app.views.memory.since is None
 
     screen_of(part, tmp_path, PlayedRank())
 
@@ -129,7 +129,7 @@ def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("v")
-        app.post_message(MemoryLooked(view))
+        app.post_message(MemoryRead(view))
         await until(lambda: app.panes.memory.shown is view, pilot)
         memory = app.panes.memory
         await pilot.press("e")
@@ -140,9 +140,9 @@ def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -
         await pilot.press("e")
         assert memory.blocks.display and not memory.map.display
         await pilot.press("G", "X")
-        assert app.glance.memory.since == Moment(app.sight.moment.step - 1, app.sight.moment.collective)
+        assert app.views.memory.since == Moment(app.position.moment.step - 1, app.position.moment.collective)
         await pilot.press("x", "g", "X")
-        assert app.glance.memory.since is None, "the first step has none before it"
+        assert app.views.memory.since is None, "the first step has none before it"
 
     screen_of(part, tmp_path, PlayedRank())
 
@@ -189,7 +189,7 @@ def test_keys_walk_the_areas(tmp_path: Path) -> None:
 
         await pilot.press("G", "v")
         await until(lambda: "trace on" in memory.shown.note, pilot)  # it has looked
-        app.post_message(MemoryLooked(view))
+        app.post_message(MemoryRead(view))
         await until(lambda: memory.shown is view, pilot)
         cursor = app.cursor
         await pilot.press("e")
@@ -245,7 +245,7 @@ def trace(tmp_path: Path) -> Path:
 def looked(
     folder: Path | None, at: Moment | None, since: Moment | None = None, by: GroupBy = GroupBy.STACK
 ) -> MemoryView:
-    return MemoryLooker().look(MemoryRequest(folder=folder, at=at, look=at, since=since, by=by))
+    return MemoryReader().look(MemoryRequest(folder=folder, at=at, look=at, since=since, by=by))
 
 
 def test_a_trace_is_looked_at_by_moment(trace: Path) -> None:
@@ -283,7 +283,7 @@ def test_what_is_no_trace_is_said(tmp_path: Path) -> None:
 
 def test_an_exception_lies_behind_the_collective_that_it_is_told_with(trace: Path) -> None:
     """The rank stands at the trace's end: what lives there is told, by that moment."""
-    view = MemoryLooker().look(MemoryRequest(folder=trace, at=Moment(1), look=None, since=None, by=GroupBy.STACK))
+    view = MemoryReader().look(MemoryRequest(folder=trace, at=Moment(1), look=None, since=None, by=GroupBy.STACK))
     assert (view.at, view.program_bytes) == (Moment(2, 2), 1300)
     at_collective = looked(trace, Moment(1))
     assert (at_collective.at, at_collective.program_bytes) == (Moment(1), 1100)
@@ -302,7 +302,7 @@ def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
         await until(lambda: "trace on" in app.panes.memory.shown.note, pilot)
         for bound, said in ((None, "without what C++ alone held"), (3 << 20, "alone held (at most 3.0 MiB)")):
             shown = replace(view, uncounted_bytes=bound)
-            app.post_message(MemoryLooked(shown))
+            app.post_message(MemoryRead(shown))
             await until(lambda shown=shown: app.panes.memory.shown is shown, pilot)  # type: ignore[misc]
             text = str(app.panes.memory.note.visual)
             assert "at least 1.5 KiB alive at 7.2" in text and "1000 B before A" in text and said in text

@@ -61,7 +61,7 @@ def play(part: Play, size: tuple[int, int] = (160, 45), *, at: int | None = 0) -
 
 def test_it_opens_where_most_is_waited() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
-        assert app.overlook.rank == int(app.overlook.metric.values.argmax())
+        assert app.map_view.rank == int(app.map_view.metric.values.argmax())
         await until(lambda: app.path is not None, pilot)
 
     play(part, at=None)
@@ -69,7 +69,7 @@ def test_it_opens_where_most_is_waited() -> None:
 
 def test_the_cursor_goes_by_cells_and_by_ranks_inside() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
-        look = app.overlook
+        look = app.map_view
         frame = look.folded.frame
         assert look.grid.shape == (4, 512, 1) and frame.columns_a_cell == 2 and frame.wraps > 1
         await pilot.press("right", "right")
@@ -91,13 +91,13 @@ def test_the_cursor_goes_by_cells_and_by_ranks_inside() -> None:
 def test_the_slow_rank_is_found_by_its_number() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await pilot.press("4", "g")
-        assert (app.overlook.metric.name, app.overlook.rank) == ("computed", SLOW)
+        assert (app.map_view.metric.name, app.map_view.rank) == ("computed", SLOW)
         await pilot.press("full_stop")
-        assert app.overlook.place_by_value() == 2
+        assert app.map_view.place_by_value() == 2
         await pilot.press("comma")
-        assert app.overlook.rank == SLOW
+        assert app.map_view.rank == SLOW
         await pilot.press("2", "g")
-        assert app.overlook.metric.name == "late"
+        assert app.map_view.metric.name == "late"
 
     play(part)
 
@@ -105,20 +105,20 @@ def test_the_slow_rank_is_found_by_its_number() -> None:
 def test_a_rank_is_gone_to_by_number_and_by_coordinates() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await pilot.press("slash", *"617", "enter")
-        assert app.overlook.rank == 617
+        assert app.map_view.rank == 617
         await pilot.press("slash", *"pp=3", "space", *"tp=7", "enter")
-        assert app.job.mesh.coordinates(app.overlook.rank) == {"pp": 3, "dp": 13, "tp": 7}
+        assert app.job.mesh.coordinates(app.map_view.rank) == {"pp": 3, "dp": 13, "tp": 7}
         await pilot.press("slash", *"pp=9", "enter")
         await until(lambda: any("outside the mesh" in note.message for note in app._notifications), pilot)
         await pilot.press("slash", *"5", "escape")
-        assert app.job.mesh.coordinates(app.overlook.rank)["pp"] == 3 and app.focused is app.map
+        assert app.job.mesh.coordinates(app.map_view.rank)["pp"] == 3 and app.focused is app.map
 
     play(part)
 
 
 def test_axes_zoom_fold_and_scale() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
-        look = app.overlook
+        look = app.map_view
         await pilot.press("r")
         assert (look.grid.rows, look.grid.columns) == (("dp",), ("pp", "tp"))
         await pilot.press("c")
@@ -199,7 +199,7 @@ def test_a_simulated_rank_has_a_time_line_and_leads_back() -> None:
         await pilot.press("plus", "question_mark")
         assert isinstance(app.screen, OverviewHelp)
         await pilot.press("escape", "escape")
-        assert len(app.screen_stack) == 1 and app.overlook.rank == 617
+        assert len(app.screen_stack) == 1 and app.map_view.rank == 617
 
     play(part)
 
@@ -239,9 +239,9 @@ def test_every_action_does_something() -> None:
 
 def test_the_mouse_chooses_and_the_wheel_zooms() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
-        line, character = app.overlook.folded.frame.corner((2, 5))
+        line, character = app.map_view.folded.frame.corner((2, 5))
         await pilot.click("#map", offset=(character + app.map._titles + 1, line + 2))
-        assert app.overlook.cell == (2, 5)
+        assert app.map_view.cell == (2, 5)
 
     play(part)
 
@@ -263,7 +263,7 @@ def test_after_a_rank_one_is_back_where_one_was(monkeypatch: pytest.MonkeyPatch)
     gone_into: list[tuple[int, bool]] = []
 
     def run(app: OverviewApp) -> Drop | None:
-        opened_at.append(app.overlook.rank)
+        opened_at.append(app.map_view.rank)
         return next(drops)
 
     monkeypatch.setattr(OverviewApp, "run", run)

@@ -48,7 +48,7 @@ def test_the_table_is_scrolled_as_it_was(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         table = app.panes.collectives
-        app.steering.move(60)
+        app.navigation.move(60)
         await pilot.pause()
         table.scroll_to(y=38, animate=False, immediate=True)
         await pilot.pause()

@@ -53,7 +53,7 @@ def test_it_opens_at_the_incident_and_walks(tmp_path: Path) -> None:
 def test_search_hits_and_filter(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("g", "slash", *"1.", "enter")
-        await until(lambda: list(app.sight.hits) == [2, 3], pilot)
+        await until(lambda: list(app.position.hits) == [2, 3], pilot)
         assert app.cursor == 2
         await pilot.press("full_stop")
         assert app.cursor == 3

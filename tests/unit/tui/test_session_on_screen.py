@@ -209,7 +209,7 @@ def test_between_two_collectives_the_panes_show_the_rank(tmp_path: Path) -> None
         await stands(app, pilot, "0.0")
         await pilot.press("c")
         await stands(app, pilot, "2.0")
-        assert app.cursor == app.here == 3 and app.glance.at_rank
+        assert app.cursor == app.here == 3 and app.views.at_rank
         assert app.state.frame == 1 and app.panes.stack._frames
         assert "loss" in str(app.panes.values._last[1])
 
@@ -257,13 +257,13 @@ def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await stands(app, pilot, "0.1")
         timeline, verdicts = app.panes.timeline, app.panes.collectives._verdicts
-        assert timeline._stretch is not None and app.recording is not None
+        assert timeline._range is not None and app.recording is not None
         assert verdicts.of(app.recording, 0).text == "" and verdicts.pointer(0) == "▶"
-        assert timeline._paint().present == timeline._stretch.begin(0)
+        assert timeline._paint().present == timeline._range.begin(0)
         await pilot.press("n")
         await until(lambda: app.state.reason == "next", pilot)
         assert app.panes.collectives._verdicts.of(app.recording, 0).text == "= as recorded"
-        assert timeline._paint().present == timeline._stretch.end(0)
+        assert timeline._paint().present == timeline._range.end(0)
 
     screen_of(part, tmp_path, rank)
 

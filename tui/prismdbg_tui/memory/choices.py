@@ -11,7 +11,7 @@ from prismdbg_tui.memory.reader import MemoryRequest
 from prismdbg_tui.memory.view import GroupBy
 
 
-class MemorySight:
+class MemoryChoices:
     """`ask` is called when another view is wanted."""
 
     def __init__(self, ask: Callable[[], None]) -> None:

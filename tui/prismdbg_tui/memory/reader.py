@@ -41,7 +41,7 @@ class MemoryRequest:
     by: GroupBy
 
 
-class MemoryLooker:
+class MemoryReader:
     """One trace at a time, opened again when it has grown."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from prismdbg_tui.overview.job import OverviewJob
 from prismdbg_tui.overview.keys import LINE_ACTIONS, OPENS_A_LINE, OVERVIEW_ACTIONS, bindings
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.overview.simulated import SimulatedRecording
-from prismdbg_tui.overview.view import Overlook
+from prismdbg_tui.overview.view import MapView
 from prismdbg_tui.session import keymap
 from prismdbg_tui.widgets.key_bar import KeyBar
 
@@ -59,13 +59,13 @@ class OverviewApp(App[Drop | None]):
     def __init__(self, job: OverviewJob, *, keys: Mapping[str, str] | None = None, at: int | None = None) -> None:
         super().__init__()
         self.job = job
-        self.overlook = Overlook(job)
+        self.map_view = MapView(job)
         if at is not None:
-            self.overlook.go_to(at)
+            self.map_view.go_to(at)
         self.keys_shown = keymap.in_force(keys or {}, OVERVIEW_ACTIONS)
         self.set_keymap(dict(keys or {}))
         self.path: Sequence[PathRow] | None = None
-        self.map = HeatMap(self.overlook)
+        self.map = HeatMap(self.map_view)
         self._head, self._rank_text, self._text = Static("", classes="head"), Static("", id="rank"), Static("")
         self._iteration = VerticalScroll(self._text, id="iteration", classes="pane")
         self._prompt = Horizontal(Label("rank"), Input(compact=True, placeholder="617    pp=1 dp=13"), id="prompt")
@@ -100,7 +100,7 @@ class OverviewApp(App[Drop | None]):
         """After every key: the map, and what is under the cursor."""
         self.map.show()
         accent = color(self, "accent")
-        self._rank_text.update(words.of_rank(self.overlook, accent) + Text("\n") + words.of_cell(self.overlook))
+        self._rank_text.update(words.of_rank(self.map_view, accent) + Text("\n") + words.of_cell(self.map_view))
 
     def _arrange(self) -> None:
         """The map alone where there is little room; `iteration` shows the other."""
@@ -109,7 +109,7 @@ class OverviewApp(App[Drop | None]):
         self._iteration.display = wide or chosen
         self.map.display = wide or not chosen
         most = self.size.height - _LEAST_ITERATION
-        self.map.styles.height = min(self.overlook.rows_needed + _FRAME, most) if wide else "1fr"
+        self.map.styles.height = min(self.map_view.rows_needed + _FRAME, most) if wide else "1fr"
         accent = color(self, "accent")
         head = Text(no_wrap=True, overflow="ellipsis")
         head.append(" ◣ prismdbg ", f"bold {accent}")
@@ -150,7 +150,7 @@ class OverviewApp(App[Drop | None]):
     # what is done
 
     def on_heat_map_chosen(self, message: HeatMap.Chosen) -> None:
-        self.overlook.choose_cell(message.cell)
+        self.map_view.choose_cell(message.cell)
         self.show()
         if message.drop:
             self.action_act("drop")
@@ -165,7 +165,7 @@ class OverviewApp(App[Drop | None]):
         message.stop()
         self._close_prompt()
         if message.value.strip():
-            self._try(lambda: self.overlook.go_to(self.overlook.rank_named(message.value)))
+            self._try(lambda: self.map_view.go_to(self.map_view.rank_named(message.value)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """In a line, and in a screen above, every character is its own."""
@@ -184,7 +184,7 @@ class OverviewApp(App[Drop | None]):
 
     def _moves(self) -> dict[str, Callable[[], None]]:
         """What changes where one looks, by the action's name."""
-        look = self.overlook
+        look = self.map_view
         return {
             "next_metric": lambda: look.change_metric(1),
             "previous_metric": lambda: look.change_metric(-1),
@@ -224,16 +224,16 @@ class OverviewApp(App[Drop | None]):
         self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
 
     def _do_drop(self) -> None:
-        if self.overlook.rank in self.job.ran:
-            self._leave(Drop(self.overlook.rank, runs=False))
+        if self.map_view.rank in self.job.ran:
+            self._leave(Drop(self.map_view.rank, runs=False))
         else:
             self._do_simulated()
 
     def _do_debug(self) -> None:
-        if self.overlook.rank in self.job.ran:
-            self._leave(Drop(self.overlook.rank, runs=True))
+        if self.map_view.rank in self.job.ran:
+            self._leave(Drop(self.map_view.rank, runs=True))
         else:
-            self.refuse(f"nothing of rank {self.overlook.rank} can run again: {self.job.who_ran(self.overlook.rank)}")
+            self.refuse(f"nothing of rank {self.map_view.rank} can run again: {self.job.who_ran(self.map_view.rank)}")
 
     def _leave(self, drop: Drop) -> None:
         """In a browser the rank has a page of its own; the way back is the browser's."""
@@ -244,7 +244,7 @@ class OverviewApp(App[Drop | None]):
 
     @work(thread=True, exclusive=True, group="rank")
     def _do_simulated(self) -> None:
-        job, rank = self.job, self.overlook.rank
+        job, rank = self.job, self.map_view.rank
         timeline = simulate(job.timeline.graph, job.timeline.cluster, of_rank=rank)
         recording = SimulatedRecording(timeline, rank)
         title = f"{job.mesh.say(rank)} · {job.class_names[int(job.class_of[rank])]}, {job.who_ran(rank)}"

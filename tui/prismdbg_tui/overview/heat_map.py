@@ -16,7 +16,7 @@ from prismdbg_tui.drawing.colors import color, faded
 from prismdbg_tui.overview import heat_drawing
 from prismdbg_tui.overview.grid import Place
 from prismdbg_tui.overview.heat_drawing import Look
-from prismdbg_tui.overview.view import Overlook
+from prismdbg_tui.overview.view import MapView
 
 _TITLE = 14  # characters beside the map, at most
 
@@ -35,9 +35,9 @@ class HeatMap(Widget, can_focus=True):
             self.closer = closer
             super().__init__()
 
-    def __init__(self, overlook: Overlook) -> None:
+    def __init__(self, map_view: MapView) -> None:
         super().__init__(id="map", classes="pane")
-        self._overlook = overlook
+        self._overlook = map_view
         self._titles = 0
 
     def show(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from prismdbg.graph.log_columns import LogColumns, Parts
 from prismdbg.model.collective import Group
-from prismdbg.simulate.engine.prepared_cohort import Crew
+from prismdbg.simulate.engine.prepared_cohort import PreparedCohort
 from prismdbg.simulate.engine.timeline import Timeline, amount_at
 from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.mesh import Ints
@@ -70,7 +70,7 @@ def _joined(text: str) -> str:
     return text.replace("all_", "all").replace("to_all", "toall")
 
 
-def _late(crew: Crew, place: tuple[int, ...], rows: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
+def _late(crew: PreparedCohort, place: tuple[int, ...], rows: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
     """Of communication, until the last of the others was there: what is not transfer."""
     late = np.zeros(len(rows), dtype=np.int64)
     for number, entry in enumerate(rows.tolist()):

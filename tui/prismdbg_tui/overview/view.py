@@ -15,7 +15,7 @@ from prismdbg_tui.overview.job import Metric, OverviewJob
 from prismdbg_tui.overview.scale import Scale
 
 
-class Overlook:
+class MapView:
     """`rank` is the one under the cursor; `lines` and `width`: the room for cells, set by whoever draws them."""
 
     def __init__(self, job: OverviewJob) -> None:

@@ -14,7 +14,7 @@ from prismdbg.simulate.report.report import PathRow
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.overview.job import OverviewJob
 from prismdbg_tui.overview.scale import amount
-from prismdbg_tui.overview.view import Overlook
+from prismdbg_tui.overview.view import MapView
 
 _MOST_CHANNELS = 6
 _MOST_PATH = 12
@@ -31,7 +31,7 @@ def heading(job: OverviewJob) -> str:
     )
 
 
-def of_rank(look: Overlook, accent: str) -> Text:
+def of_rank(look: MapView, accent: str) -> Text:
     """Two lines: who it is and how far it is to be believed, then its numbers."""
     job, rank = look.job, look.rank
     at = " ".join(f"{name}={number}" for name, number in job.mesh.coordinates(rank).items())
@@ -48,7 +48,7 @@ def of_rank(look: Overlook, accent: str) -> Text:
     return text
 
 
-def of_cell(look: Overlook) -> Text:
+def of_cell(look: MapView) -> Text:
     """What lies under the cursor besides its rank."""
     ranks, metric = look.ranks_here, look.metric
     place = f"number {figures.count(look.place_by_value())} of {figures.count(look.job.mesh.world)} by {metric.name}"

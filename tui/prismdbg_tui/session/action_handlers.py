@@ -15,14 +15,14 @@ from prismdbg_tui.session.views import Phase
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
-    from prismdbg_tui.session.cursor import Sight
+    from prismdbg_tui.session.cursor import CursorPosition
     from prismdbg_tui.widgets.treemap import Treemap
 
 _NEXT_ZOOM = 0.5
 _PAN = 0.25
 
 
-class Deeds:
+class ActionHandlers:
     def __init__(self, app: PrismApp) -> None:
         self._app = app
 
@@ -40,16 +40,16 @@ class Deeds:
             app.refuse(str(error))
 
     @property
-    def _sight(self) -> Sight:
-        if self._app.sight is None or not len(self._app.sight.recording):
+    def _position(self) -> CursorPosition:
+        if self._app.position is None or not len(self._app.position.recording):
             raise UsageError("nothing was recorded here, or it is not read yet")
-        return self._app.sight
+        return self._app.position
 
     def until(self) -> None:
         """Stops on the way are kept to; back, there is only the place itself."""
-        sight = self._sight
-        ahead = sight.here is None or sight.cursor > sight.here
-        self._app.type_line(f"{'until' if ahead else 'goto'} {sight.moment}")
+        position = self._position
+        ahead = position.here is None or position.cursor > position.here
+        self._app.type_line(f"{'until' if ahead else 'goto'} {position.moment}")
 
     def pause(self) -> None:
         self._app.interrupt()
@@ -58,7 +58,7 @@ class Deeds:
         """Where the rank is gone the cursor may be anywhere: then it is the latest image of all."""
         images = self._app.state.checkpoints
         if self._app.state.phase is not Phase.LOST:
-            moment = self._sight.moment
+            moment = self._position.moment
             images = tuple(image for image in images if image.moment <= moment)
         number = max((image.moment, image.number) for image in images)[1] if images else 0
         self._app.type_line(f"restart {number}")
@@ -68,15 +68,15 @@ class Deeds:
         self._app.type_line("memory")
 
     def up(self) -> None:
-        self._app.glance.choose_frame(by=1)
+        self._app.views.choose_frame(by=1)
 
     def down(self) -> None:
-        self._app.glance.choose_frame(by=-1)
+        self._app.views.choose_frame(by=-1)
 
     def here(self) -> None:
-        if (here := self._sight.here) is None:
+        if (here := self._position.here) is None:
             raise UsageError("no rank stands here")
-        self._app.steering.move(here)
+        self._app.navigation.move(here)
 
     def earlier(self) -> None:
         self._app.panes.collectives.action_move(-1)
@@ -94,7 +94,7 @@ class Deeds:
         self._app.panes.prompt.ask(Purpose.SEARCH)
 
     def filter(self) -> None:
-        self._app.panes.prompt.ask(Purpose.FILTER, self._app.steering.filtered_by)
+        self._app.panes.prompt.ask(Purpose.FILTER, self._app.navigation.filtered_by)
 
     def previous_hit(self) -> None:
         self._hit(-1)
@@ -103,18 +103,18 @@ class Deeds:
         self._hit(1)
 
     def _hit(self, direction: int) -> None:
-        if not len(self._sight.hits):
+        if not len(self._position.hits):
             raise UsageError(f"nothing was found: {self._app.keys_shown['search']} searches")
-        self._app.steering.move(self._sight.next_hit(direction))
+        self._app.navigation.move(self._position.next_hit(direction))
 
     def lane_before(self) -> None:
-        self._app.steering.choose_lane(-1)
+        self._app.navigation.choose_lane(-1)
 
     def lane_after(self) -> None:
-        self._app.steering.choose_lane(1)
+        self._app.navigation.choose_lane(1)
 
     def lanes(self) -> None:
-        self._app.steering.change_lanes()
+        self._app.navigation.change_lanes()
         self._app.layout.apply()
 
     def zoom_in(self) -> None:
@@ -136,13 +136,13 @@ class Deeds:
         self._app.panes.timeline.change_axis()
 
     def memory_by(self) -> None:
-        self._app.glance.memory.change_grouping()
+        self._app.views.memory.change_grouping()
 
     def memory_mark(self) -> None:
-        self._app.glance.memory.change_mark(self._sight.moment)
+        self._app.views.memory.change_mark(self._position.moment)
 
     def memory_step(self) -> None:
-        self._app.glance.memory.mark_a_step_before(self._sight.moment)
+        self._app.views.memory.mark_a_step_before(self._position.moment)
 
     def memory_shape(self) -> None:
         self._app.panes.memory.change_shape()
@@ -173,13 +173,13 @@ class Deeds:
 
     def breakpoint(self) -> None:
         """Set, or taken away where one is."""
-        sight = self._sight
-        known = stop_at(sight.recording, self._app.state.stops, sight.cursor)
-        self._app.type_line(f"break {sight.moment}" if known is None else f"delete {known.number}")
+        position = self._position
+        known = stop_at(position.recording, self._app.state.stops, position.cursor)
+        self._app.type_line(f"break {position.moment}" if known is None else f"delete {known.number}")
 
     def condition(self) -> None:
-        sight = self._sight
-        known = stop_at(sight.recording, self._app.state.stops, sight.cursor)
+        position = self._position
+        known = stop_at(position.recording, self._app.state.stops, position.cursor)
         self._app.condition_of = known.number if known is not None else None
         self._app.panes.prompt.ask(Purpose.CONDITION)
 
@@ -191,18 +191,19 @@ class Deeds:
             case Purpose.CONDITION:
                 self._set_condition(message.text)
             case Purpose.FILTER:
-                self._app.steering.filtered_by = message.text
-                self._app.glance.find(message.text, keeps=True)
+                self._app.navigation.filtered_by = message.text
+                self._app.views.find(message.text, keeps=True)
             case Purpose.SEARCH:
-                self._app.glance.find(message.text, keeps=False)
+                self._app.views.find(message.text, keeps=False)
 
     def _set_condition(self, text: str) -> None:
         """Of the breakpoint here; else of one on every such collective."""
-        sight = self._sight
+        position = self._position
         if self._app.condition_of is not None:
             self._app.type_line(f"condition {self._app.condition_of} {text}".rstrip())
         else:
-            what = f"break {sight.recording.label(sight.cursor)} on {sight.recording.group(sight.cursor).title}"
+            recording, row = position.recording, position.cursor
+            what = f"break {recording.label(row)} on {recording.group(row).title}"
             self._app.type_line(f"{what} if {text}" if text else what)
 
     def watch(self) -> None:
@@ -230,7 +231,7 @@ class Deeds:
         self._app.layout.maximise()
 
     def copy_moment(self) -> None:
-        moment = str(self._sight.moment)
+        moment = str(self._position.moment)
         self._app.copy_to_clipboard(moment)
         self._app.notify(f"{moment} is in the terminal's clipboard", timeout=2)
 

@@ -18,18 +18,18 @@ from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import THEMES
 from prismdbg_tui.session import actions, answers, keymap, messages
-from prismdbg_tui.session.action_handlers import Deeds
+from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.arrangement import PANES
 from prismdbg_tui.session.conversation import moment_of
-from prismdbg_tui.session.cursor import Sight
-from prismdbg_tui.session.cursor_views import Glance
+from prismdbg_tui.session.cursor import CursorPosition
+from prismdbg_tui.session.cursor_views import CursorViews
 from prismdbg_tui.session.facts import facts
 from prismdbg_tui.session.layout import Layout
 from prismdbg_tui.session.live import Live
-from prismdbg_tui.session.navigation import Steering
+from prismdbg_tui.session.navigation import CursorNavigation
 from prismdbg_tui.session.palette import Actions
 from prismdbg_tui.session.panes import Panes
-from prismdbg_tui.session.reader import Looker
+from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase, State
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.key_bar import KeyBar
@@ -71,9 +71,9 @@ class PrismApp(App[int]):
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
         self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None)
         self.layout = Layout(self, self.panes)
-        self.glance = Glance(self, self.panes, Looker(capsule))
-        self.steering = Steering(self, self.panes, self.glance)
-        self._deeds = Deeds(self)
+        self.views = CursorViews(self, self.panes, CapsuleReader(capsule))
+        self.navigation = CursorNavigation(self, self.panes, self.views)
+        self._handlers = ActionHandlers(self)
 
     def compose(self) -> ComposeResult:
         yield from self.panes.compose()
@@ -88,26 +88,26 @@ class PrismApp(App[int]):
         if self._above:
             self.panes.console.say(f"esc, from the table, or {self.keys_shown['leave']}: back to all ranks", "event")
         self.panes.collectives.focus()
-        self.glance.read()
+        self.views.read()
         if self.live is not None:
             self.live.start(self.post_message)
 
     @property
-    def sight(self) -> Sight | None:
-        return self.steering.sight
+    def position(self) -> CursorPosition | None:
+        return self.navigation.position
 
     @property
     def recording(self) -> Recording | None:
-        return self.sight.recording if self.sight is not None else None
+        return self.position.recording if self.position is not None else None
 
     @property
     def cursor(self) -> int:
-        return self.sight.cursor if self.sight is not None else 0
+        return self.position.cursor if self.position is not None else 0
 
     @property
     def here(self) -> int | None:
         """The rank's row."""
-        return self.sight.here if self.sight is not None else None
+        return self.position.here if self.position is not None else None
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """Also what the palette's "Save screenshot" writes."""
@@ -134,13 +134,13 @@ class PrismApp(App[int]):
     # what workers tell
 
     def on_recording_read(self, message: messages.RecordingRead) -> None:
-        self.steering.begin(message.recording, self._wanted)
+        self.navigation.begin(message.recording, self._wanted)
         self.layout.apply()
         if (damage := message.recording.columns.damage) is not None:
             self.notify(str(damage), title="the log ends early", severity="warning")
         for line in message.recording.whereabouts:
             self.panes.console.say(line, "event")
-        self.steering.show_state(self.state, follow=True)
+        self.navigation.show_state(self.state, follow=True)
 
     def on_failed(self, message: messages.Failed) -> None:
         text = f"{message.text}\n{message.hint}".rstrip()
@@ -148,12 +148,12 @@ class PrismApp(App[int]):
         self.panes.console.say(text, "error")
 
     def on_rows_found(self, message: messages.RowsFound) -> None:
-        self.steering.found(message)
+        self.navigation.found(message)
 
-    def on_recorded_looked(self, message: messages.RecordedLooked) -> None:
-        self.glance.looked(message)
+    def on_recorded_read(self, message: messages.RecordedRead) -> None:
+        self.views.looked(message)
 
-    def on_memory_looked(self, message: messages.MemoryLooked) -> None:
+    def on_memory_read(self, message: messages.MemoryRead) -> None:
         self.panes.memory.show(message.view)
 
     def on_state_changed(self, message: messages.StateChanged) -> None:
@@ -162,7 +162,7 @@ class PrismApp(App[int]):
         if self.state.phase is Phase.LOST and before.phase is not Phase.LOST:
             self._tell_of_loss()
         arrived = self.state.phase in (Phase.STOPPED, Phase.FINISHED) and self.state.moment != before.moment
-        self.steering.show_state(self.state, follow=arrived or before.phase is not self.state.phase)
+        self.navigation.show_state(self.state, follow=arrived or before.phase is not self.state.phase)
 
     def on_said(self, message: messages.Said) -> None:
         self.panes.console.say(message.text, message.kind)
@@ -176,13 +176,13 @@ class PrismApp(App[int]):
     # what widgets tell
 
     def on_cursor_moved(self, message: messages.CursorMoved) -> None:
-        self.steering.move(message.row)
+        self.navigation.move(message.row)
 
     def on_moment_chosen(self, message: messages.MomentChosen) -> None:
-        self.steering.go_to(message.moment)
+        self.navigation.go_to(message.moment)
 
     def on_frame_chosen(self, message: messages.FrameChosen) -> None:
-        self.glance.choose_frame(by=message.frame - self.glance.frame)
+        self.views.choose_frame(by=message.frame - self.views.frame)
 
     def on_pane_chosen(self, message: messages.PaneChosen) -> None:
         self.layout.choose(message.pane)
@@ -191,13 +191,13 @@ class PrismApp(App[int]):
         """Where nothing runs a moment moves the cursor; a rank goes there itself."""
         if self.live is None and (moment := moment_of(message.text)):
             self.panes.console.say(f"cursor to {moment}", "asked")
-            self.steering.go_to(moment)
+            self.navigation.go_to(moment)
         else:
             self.type_line(message.text)
 
     def on_asked(self, message: messages.Asked) -> None:
         self.panes.collectives.focus()
-        self._deeds.asked(message)
+        self._handlers.asked(message)
 
     def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
         self.act(message.action_name)
@@ -220,7 +220,7 @@ class PrismApp(App[int]):
     # what actions and messages come down to
 
     def act(self, name: str) -> None:
-        self._deeds.do(name)
+        self._handlers.do(name)
 
     def action_act(self, name: str) -> None:
         self.act(name)
@@ -305,7 +305,7 @@ class PrismApp(App[int]):
         """What was mixed from the theme's colours is mixed again."""
         self.panes.repaint(self.state)
         self.panes.tabs.show(self.layout.pane)
-        self.glance.again(elsewhere=False)
+        self.views.again(elsewhere=False)
 
 
 def _plain(text: str) -> str:

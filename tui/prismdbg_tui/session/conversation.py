@@ -26,7 +26,7 @@ from prismdbg.session.story import headline, render_story
 from prismdbg.session.trace_place import TracePlace
 from prismdbg_tui.session import answers
 from prismdbg_tui.session.messages import Said, StateChanged
-from prismdbg_tui.session.stop_views import Debugger, StopLooks, attempt
+from prismdbg_tui.session.stop_views import Debugger, StopViews, attempt
 from prismdbg_tui.session.views import Phase, SourceView, State, ValueView
 
 MAX_KEPT = 6
@@ -51,7 +51,7 @@ class Conversation:
         trace: Callable[[], TracePlace] = TracePlace,
     ) -> None:
         self._debugger = debugger
-        self._looks = StopLooks(debugger)
+        self._views = StopViews(debugger)
         self._tell = tell
         self._images = images
         self._trace = trace
@@ -136,7 +136,7 @@ class Conversation:
             case told.Value() if not answer.only_stats:
                 self._keep(answer)
             case told.Source():
-                self._show(**self._looks.of_frame())
+                self._show(**self._views.of_frame())
             case told.WatchTable():
                 self._watched(answer)
             case _:
@@ -156,7 +156,7 @@ class Conversation:
 
     def _moved(self, by: int) -> None:
         self._debugger.choose_frame(by)
-        self._show(**self._looks.of_frame())
+        self._show(**self._views.of_frame())
 
     def _arrived(self, phase: Phase, answer: told.Answer | None = None) -> None:
         session = self._debugger.session
@@ -181,7 +181,7 @@ class Conversation:
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
         can_look = stop.reason != StopReason.PARKED
         if can_look:
-            looked |= self._looks.of_stop(self._kept, in_collective=bool(stop.collective))
+            looked |= self._views.of_stop(self._kept, in_collective=bool(stop.collective))
         if stop.reason == StopReason.DIVERGED and session.divergence is not None:
             self._say(render_story(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)

@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
-class Sight:
+class CursorPosition:
     """`cursor` is a row of the recording; `here` the row of the rank, None where nothing runs. is_parked: as it was
     captured, that row is still to come."""
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.timer import Timer
 
-from prismdbg_tui.memory.choices import MemorySight
-from prismdbg_tui.session.messages import RecordedLooked
+from prismdbg_tui.memory.choices import MemoryChoices
+from prismdbg_tui.session.messages import RecordedRead
 from prismdbg_tui.session.panes import Panes
-from prismdbg_tui.session.reader import Looker
+from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 LOOK_AFTER_S = 0.06  # a row that the cursor only passes is not looked at
 
 
-class Glance:
-    def __init__(self, app: PrismApp, panes: Panes, looker: Looker) -> None:
+class CursorViews:
+    def __init__(self, app: PrismApp, panes: Panes, reader: CapsuleReader) -> None:
         self._app = app
         self._panes = panes
-        self._looker = looker
+        self._reader = reader
         self._frame: int | None = None
         self._timers: dict[str, Timer] = {}
-        self.memory = MemorySight(self.look_at_memory)
+        self.memory = MemoryChoices(self.look_at_memory)
 
     @property
     def at_rank(self) -> bool:
@@ -46,17 +46,17 @@ class Glance:
         """`elsewhere`: the cursor moved, so the program's own frame is looked from."""
         self._frame = None if elsewhere else self._frame
         if self.at_rank:
-            self._panes.show_stop(self._app.state, self._app.sight)
+            self._panes.show_stop(self._app.state, self._app.position)
         else:
             self._later("look", self._look)
         self.look_at_memory()
 
     def choose_frame(self, by: int) -> None:
-        sight, live = self._app.sight, self._app.live
+        position, live = self._app.position, self._app.live
         if self.at_rank and live is not None:
             live.choose_frame(by)
-        elif sight is not None and len(sight.recording):
-            frames = sight.recording.columns.detail(sight.cursor).frames
+        elif position is not None and len(position.recording):
+            frames = position.recording.columns.detail(position.cursor).frames
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
                 self._app.refuse("that is the outermost frame" if by > 0 else "that is the innermost frame")
@@ -64,11 +64,11 @@ class Glance:
             self._frame = chosen
             self._look()
 
-    def looked(self, message: RecordedLooked) -> None:
-        sight = self._app.sight
-        if sight is not None and message.row == sight.cursor and not self.at_rank:
+    def looked(self, message: RecordedRead) -> None:
+        position = self._app.position
+        if position is not None and message.row == position.cursor and not self.at_rank:
             self._frame = message.frame
-            self._panes.show_recorded(message, sight.recording)
+            self._panes.show_recorded(message, position.recording)
 
     def look_at_memory(self) -> None:
         """Once the cursor rests, and only where somebody sees it."""
@@ -76,25 +76,27 @@ class Glance:
             self._later("memory", self._look_at_trace)
 
     def read(self) -> None:
-        self._work(self._looker.read, "read")
+        self._work(self._reader.read, "read")
 
     def find(self, pattern: str, *, keeps: bool) -> None:
-        if (sight := self._app.sight) is not None:
-            self._work(partial(self._looker.find, sight.recording, pattern, keeps=keeps), "find")
+        if (position := self._app.position) is not None:
+            self._work(partial(self._reader.find, position.recording, pattern, keeps=keeps), "find")
 
     def _look(self) -> None:
-        sight = self._app.sight
-        if sight is not None and len(sight.recording):
-            self._work(partial(self._looker.look, sight.recording, sight.cursor, self._frame), "look", exclusive=True)
+        position = self._app.position
+        if position is not None and len(position.recording):
+            self._work(
+                partial(self._reader.look, position.recording, position.cursor, self._frame), "look", exclusive=True
+            )
 
     def _look_at_trace(self) -> None:
-        sight, trace = self._app.sight, self._app.state.trace
-        at = sight.moment if sight is not None and len(sight.recording) else None
-        request = self.memory.request(trace.folder or self._looker.trace, at)
+        position, trace = self._app.position, self._app.state.trace
+        at = position.moment if position is not None and len(position.recording) else None
+        request = self.memory.request(trace.folder or self._reader.trace, at)
         if self.at_rank:  # also between two collectives
             here = self._app.state.moment
             request = replace(request, at=here, look=trace.at if trace.folder is not None else here)
-        self._work(partial(self._looker.memory, request), "memory", exclusive=True)
+        self._work(partial(self._reader.memory, request), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:
         if name in self._timers:

@@ -61,4 +61,4 @@ class Layout:
         self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
         self._panes.tabs.show(self._arrangement.pane)
         if hidden and self._panes.memory.display:
-            self._app.glance.look_at_memory()
+            self._app.views.look_at_memory()

@@ -93,7 +93,7 @@ class RowsFound(Message):
         super().__init__()
 
 
-class RecordedLooked(Message):
+class RecordedRead(Message):
     """What the record holds of one row: its values; and the source of the frame that is looked from."""
 
     def __init__(
@@ -145,7 +145,7 @@ class MomentChosen(Message):
         super().__init__()
 
 
-class MemoryLooked(Message):
+class MemoryRead(Message):
     """What the trace says of one moment."""
 
     def __init__(self, view: MemoryView) -> None:

@@ -13,7 +13,7 @@ from prismdbg.session.frames import own_names
 from prismdbg.session.stops import StopSpec
 from prismdbg_tui.session import messages
 from prismdbg_tui.session.arrangement import TITLES, behind, panes
-from prismdbg_tui.session.cursor import Ints, Sight
+from prismdbg_tui.session.cursor import CursorPosition, Ints
 from prismdbg_tui.session.stop_rows import rows_of_stop
 from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.session.views import State
@@ -98,17 +98,17 @@ class Panes:
         self.timeline.show(recording)
         self.collectives.show(recording)
 
-    def place(self, sight: Sight) -> None:
-        self.timeline.place(sight.cursor, sight.here, is_parked=sight.is_parked)
-        self.collectives.place(sight.cursor)
+    def place(self, position: CursorPosition) -> None:
+        self.timeline.place(position.cursor, position.here, is_parked=position.is_parked)
+        self.collectives.place(position.cursor)
 
-    def show_recorded(self, message: messages.RecordedLooked, recording: Recording) -> None:
+    def show_recorded(self, message: messages.RecordedRead, recording: Recording) -> None:
         self.source.show(message.source)
         self.stack.show(message.frames, message.frame)
         self.values.show(message.values, (), "recorded")
         self.peers.show_recorded(recording, message.row)
 
-    def show_stop(self, state: State, sight: Sight | None) -> None:
+    def show_stop(self, state: State, position: CursorPosition | None) -> None:
         """Of the living rank, where the cursor is where it stands. Between two collectives nobody takes part: the one
         under the cursor is told as it was recorded."""
         self.source.show(state.source)
@@ -117,17 +117,17 @@ class Panes:
         self.console.line.completion.names = tuple(str(name["name"]) for name in state.names)
         if state.peers:
             self.peers.show_live(state.peers)
-        elif sight is not None and len(sight.recording):
-            self.peers.show_recorded(sight.recording, sight.cursor)
+        elif position is not None and len(position.recording):
+            self.peers.show_recorded(position.recording, position.cursor)
 
-    def show_session(self, state: State, sight: Sight, verdicts: Verdicts) -> None:
+    def show_session(self, state: State, position: CursorPosition, verdicts: Verdicts) -> None:
         """Stops, images and verdicts, wherever the cursor is."""
-        recording = sight.recording
+        recording = position.recording
         for stop in state.stops:
             if stop not in self._stop_rows:
                 self._stop_rows[stop] = rows_of_stop(recording, stop)
         stops = sorted({int(row) for stop in state.stops for row in self._stop_rows[stop]})
-        images = tuple(sight.row_at(image.moment) for image in state.checkpoints)
+        images = tuple(position.row_at(image.moment) for image in state.checkpoints)
         self.timeline.mark(images, tuple(stops))
         self.collectives.judge(verdicts, frozenset(stops))
         self.stops.show(state)

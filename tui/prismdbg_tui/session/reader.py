@@ -9,23 +9,23 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.session.frames import own_frame
-from prismdbg_tui.memory.reader import MemoryLooker, MemoryRequest
-from prismdbg_tui.session.messages import Failed, MemoryLooked, RecordedLooked, RecordingRead, RowsFound
+from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
+from prismdbg_tui.session.messages import Failed, MemoryRead, RecordedRead, RecordingRead, RowsFound
 from prismdbg_tui.session.pattern import rows_of
 from prismdbg_tui.session.recorded_call import Sources, received
 from prismdbg_tui.session.views import SourceView
 from prismdbg_tui.timeline.recording import Recording, read_recording
 
-Told = RecordingRead | Failed | RecordedLooked | RowsFound
+Told = RecordingRead | Failed | RecordedRead | RowsFound
 
 
-class Looker:
+class CapsuleReader:
     """Each method is one worker's work and gives the message to post."""
 
     def __init__(self, capsule: Capsule) -> None:
         self._capsule = capsule
         self._sources = Sources(capsule)
-        self._memory = MemoryLooker()
+        self._memory = MemoryReader()
         self._run_looked_for = False
         self._trace: Path | None = None
 
@@ -48,7 +48,7 @@ class Looker:
         try:
             frames = recording.columns.detail(row).frames
             frame = own_frame(frames) if chosen is None else min(chosen, len(frames) - 1)
-            return RecordedLooked(row, frame, frames, self._source(frames, frame), received(recording, row))
+            return RecordedRead(row, frame, frames, self._source(frames, frame), received(recording, row))
         except PrismError as error:
             return Failed(str(error), error.hint)
 
@@ -59,8 +59,8 @@ class Looker:
             self._run_looked_for, self._trace = True, _trace_of(self._capsule)
         return self._trace
 
-    def memory(self, request: MemoryRequest) -> MemoryLooked:
-        return MemoryLooked(self._memory.look(request))
+    def memory(self, request: MemoryRequest) -> MemoryRead:
+        return MemoryRead(self._memory.look(request))
 
     def _source(self, frames: tuple[Frame, ...], frame: int) -> SourceView:
         return self._sources.around(frames[frame]) if frames else SourceView(note="no stack was recorded here")

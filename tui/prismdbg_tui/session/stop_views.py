@@ -40,7 +40,7 @@ class Debugger(Protocol):
     def choose_frame(self, outwards: int) -> told.Stack: ...
 
 
-class StopLooks:
+class StopViews:
     """Gives changes of the screen's state."""
 
     def __init__(self, debugger: Debugger) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prismdbg.model.moment import Moment
-from prismdbg_tui.session.cursor import Sight
+from prismdbg_tui.session.cursor import CursorPosition
 from prismdbg_tui.session.views import State
 from prismdbg_tui.timeline.recording import Recording
 
@@ -71,11 +71,11 @@ def _recorded(recording: Recording, row: int) -> Verdict:
     return Verdict("made up" if columns.synthesized[row] else "")
 
 
-def verdicts_of(sight: Sight, state: State) -> Verdicts:
-    replayed_from = int(np.searchsorted(sight.recording.columns.record_id, state.first_record))
+def verdicts_of(position: CursorPosition, state: State) -> Verdicts:
+    replayed_from = int(np.searchsorted(position.recording.columns.record_id, state.first_record))
     return Verdicts(
-        here=sight.here,
-        reached=sight.last_row(state.moment) - sight.is_parked,
+        here=position.here,
+        reached=position.last_row(state.moment) - position.is_parked,
         replayed_from=replayed_from,
         diverged=state.diverged,
         synthesized=state.synthesized,

@@ -10,7 +10,7 @@ from prismdbg_tui.timeline.axis import View, make_axis, whole
 from prismdbg_tui.timeline.recording import Recording
 
 
-class Stretch:
+class VisibleRange:
     """`cells` wide: set by whoever draws it."""
 
     def __init__(self, recording: Recording) -> None:

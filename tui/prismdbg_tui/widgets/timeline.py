@@ -18,7 +18,7 @@ from prismdbg_tui.timeline.families import FAMILIES
 from prismdbg_tui.timeline.lanes_drawing import Marks, Paint, lane_cells, mark_cells, ruler_cells, segments
 from prismdbg_tui.timeline.lanes_image import LanesImage, paint
 from prismdbg_tui.timeline.recording import Recording
-from prismdbg_tui.timeline.visible_range import Stretch
+from prismdbg_tui.timeline.visible_range import VisibleRange
 
 LABEL_WIDTH = 14
 _ROOM_OF_REST = 34  # cells of the lower frame that the legend leaves
@@ -32,7 +32,7 @@ class Timeline(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="timeline", classes="pane")
         self._recording: Recording | None = None
-        self._stretch: Stretch | None = None
+        self._range: VisibleRange | None = None
         self._lanes: Lanes | None = None
         self._cursor = 0
         self._here: int | None = None
@@ -47,7 +47,7 @@ class Timeline(Widget, can_focus=True):
 
     def show(self, recording: Recording) -> None:
         self._recording = recording
-        self._stretch = Stretch(recording)
+        self._range = VisibleRange(recording)
         self._lanes = recording.by_group
         self._tell()
 
@@ -58,8 +58,8 @@ class Timeline(Widget, can_focus=True):
     def place(self, cursor: int, here: int | None, *, is_parked: bool = False) -> None:
         """is_parked: what the rank is at is still to come."""
         self._cursor, self._here, self._is_parked = cursor, here, is_parked
-        if self._stretch is not None and self._recording is not None and cursor < len(self._recording):
-            self._stretch.show(cursor)
+        if self._range is not None and self._recording is not None and cursor < len(self._recording):
+            self._range.show(cursor)
             self._show_lane(self._lanes_of(cursor))
         self._tell()
 
@@ -76,18 +76,18 @@ class Timeline(Widget, can_focus=True):
 
     def zoom(self, factor: float) -> None:
         """Around the cursor; 0: everything."""
-        if self._stretch is not None:
-            self._stretch.zoom(factor, around_row=self._cursor)
+        if self._range is not None:
+            self._range.zoom(factor, around_row=self._cursor)
             self._tell()
 
     def pan(self, share: float) -> None:
-        if self._stretch is not None:
-            self._stretch.pan(share)
+        if self._range is not None:
+            self._range.pan(share)
             self._tell()
 
     def change_axis(self) -> None:
-        if self._stretch is not None:
-            self._stretch.change_axis()
+        if self._range is not None:
+            self._range.change_axis()
             self.place(self._cursor, self._here, is_parked=self._is_parked)
 
     def repaint(self) -> None:
@@ -96,7 +96,7 @@ class Timeline(Widget, can_focus=True):
 
     @property
     def view(self) -> View:
-        return self._stretch.view if self._stretch is not None else View(0.0, 1.0)
+        return self._range.view if self._range is not None else View(0.0, 1.0)
 
     @property
     def lanes(self) -> int:
@@ -115,10 +115,10 @@ class Timeline(Widget, can_focus=True):
         self._top = min(max(self._top, lane - room + 1), lane)
 
     def _tell(self) -> None:
-        if self._recording is not None and self._stretch is not None:
+        if self._recording is not None and self._range is not None:
             left_out = self._lanes.left_out if self._lanes is not None else 0
             more = f"{left_out} more ranks, " if left_out else ""
-            self.border_subtitle = f"{self._legend()}[dim]{more}{self._stretch.described}[/]"
+            self.border_subtitle = f"{self._legend()}[dim]{more}{self._range.described}[/]"
         self.refresh()
 
     def _legend(self) -> str:
@@ -133,8 +133,8 @@ class Timeline(Widget, can_focus=True):
         return "".join(parts)
 
     def _image(self) -> LanesImage:
-        assert self._recording is not None and self._stretch is not None and self._lanes is not None
-        stretch = self._stretch
+        assert self._recording is not None and self._range is not None and self._lanes is not None
+        stretch = self._range
         key = (id(stretch.axis), stretch.view, stretch.cells, id(self._lanes))
         if self._painted is None or self._painted[0] != key:
             image = paint(self._recording, self._lanes, stretch.axis, stretch.view, stretch.cells)
@@ -142,8 +142,8 @@ class Timeline(Widget, can_focus=True):
         return self._painted[1]
 
     def _paint(self) -> Paint:
-        assert self._recording is not None and self._stretch is not None
-        stretch = self._stretch
+        assert self._recording is not None and self._range is not None
+        stretch = self._range
         return Paint(
             background=self.background_colors[1].hex6,
             text=color(self.app, "foreground"),
@@ -157,7 +157,7 @@ class Timeline(Widget, can_focus=True):
             beyond=stretch.end(max(self._recording.beyond - 1, 0)),
         )
 
-    def _present(self, stretch: Stretch) -> int | None:
+    def _present(self, stretch: VisibleRange) -> int | None:
         """Where the replay's past ends."""
         if self._here is None:
             return None
@@ -165,16 +165,16 @@ class Timeline(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
-        if self._recording is None or self._stretch is None or not len(self._recording):
+        if self._recording is None or self._range is None or not len(self._recording):
             text = "reading the log ..." if self._recording is None else "nothing was recorded"
             return Strip([Segment(f" {text}" if y == 1 else "", base)]).adjust_cell_length(width, base)
-        self._stretch.cells = max(width - LABEL_WIDTH, 1)
+        self._range.cells = max(width - LABEL_WIDTH, 1)
         colors = self._paint()
         if y == 0:
-            title, cells = Text(" step"), ruler_cells(self._stretch.ticks(), self._stretch.cells, colors)
+            title, cells = Text(" step"), ruler_cells(self._range.ticks(), self._range.cells, colors)
         elif y == self.size.height - 1:
             title = self._where()
-            cells = mark_cells(self._image(), self._marks(), self._stretch.cells, colors)
+            cells = mark_cells(self._image(), self._marks(), self._range.cells, colors)
         else:
             lane, part = divmod(y - 1, self._rows_a_lane)
             lane += self._top
@@ -185,8 +185,8 @@ class Timeline(Widget, can_focus=True):
         return _joined(title, segments(cells), base, width, self.app.console)
 
     def _marks(self) -> Marks:
-        assert self._recording is not None and self._stretch is not None
-        stretch, nan = self._stretch, self._recording.first_sent_nonfinite
+        assert self._recording is not None and self._range is not None
+        stretch, nan = self._range, self._recording.first_sent_nonfinite
         return Marks(
             first_nonfinite=stretch.begin(nan) if nan >= 0 else -1,
             here=stretch.begin(self._here) if self._here is not None else -1,
@@ -215,8 +215,8 @@ class Timeline(Widget, can_focus=True):
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """The part that is seen goes with the mouse."""
-        if self._dragged is not None and event.button and event.x != self._dragged and self._stretch is not None:
-            self.pan((self._dragged - event.x) / self._stretch.cells)
+        if self._dragged is not None and event.button and event.x != self._dragged and self._range is not None:
+            self.pan((self._dragged - event.x) / self._range.cells)
             self._dragged, self._panned = event.x, True
 
     def on_mouse_up(self) -> None:
@@ -225,14 +225,14 @@ class Timeline(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """To the nearest collective of the lane under the mouse. The end of a drag is no click."""
-        if self._panned or self._recording is None or self._stretch is None or self._lanes is None:
+        if self._panned or self._recording is None or self._range is None or self._lanes is None:
             return
         if not len(self._recording):
             return
         cell, y = event.get_content_offset_capture(self)
         lane = self._top + (y - 1) // self._rows_a_lane
         rows = self._lanes.rows(lane, self._recording.cliques) if 0 <= lane < self.lanes else None
-        self.post_message(CursorMoved(self._stretch.nearest(cell - LABEL_WIDTH, rows)))
+        self.post_message(CursorMoved(self._range.nearest(cell - LABEL_WIDTH, rows)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._wheel(event, 1.25, 0.1)
@@ -243,12 +243,12 @@ class Timeline(Widget, can_focus=True):
     def _wheel(self, event: events.MouseEvent, factor: float, share: float) -> None:
         """Zooms around the mouse; with shift or ctrl, pans."""
         event.stop()
-        if self._stretch is None:
+        if self._range is None:
             return
         if event.shift or event.ctrl:
-            self._stretch.pan(share)
+            self._range.pan(share)
         else:
-            self._stretch.zoom(factor, around_cell=event.get_content_offset_capture(self).x - LABEL_WIDTH)
+            self._range.zoom(factor, around_cell=event.get_content_offset_capture(self).x - LABEL_WIDTH)
         self._tell()
 
 
