@@ -191,6 +191,13 @@ class Taken:
     def manifest(self) -> Any:
         return Capsule.open(self.capsule).manifest
 
+    def went_on(self) -> Taken:
+        """Itself, where the rank issued collectives after the capsule's end: it was captured from a job that ran."""
+        manifest = self.manifest
+        last = self.recording.log(manifest.rank).collectives[-1].moment
+        assert last > manifest.moment_b, f"the job ended at {last}, as it was captured"
+        return self
+
 
 def altered(source: Path, target: Path, **rank: Any) -> Path:
     """A copy of a capsule whose rank is described otherwise; its manifest agrees, as if it had been recorded so."""
