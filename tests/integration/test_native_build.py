@@ -31,7 +31,7 @@ def test_a_build_is_found_and_not_made_again() -> None:
 def test_the_key_names_torch_and_knows_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = native_build.key()
     assert torch.__version__ in before
-    for source in native_build.SOURCES.iterdir():
+    for source in filter(Path.is_file, native_build.SOURCES.iterdir()):
         (tmp_path / source.name).write_bytes(source.read_bytes())
     monkeypatch.setattr(native_build, "SOURCES", tmp_path)
     assert native_build.key() == before

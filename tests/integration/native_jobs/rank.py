@@ -42,7 +42,7 @@ def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1
     torch.set_num_threads(1)
     native.install()
     native.on_group(describe)
-    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True)
+    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True, True)
     native.mode(1)
 
 
