@@ -78,7 +78,8 @@ def test_an_interrupted_capture_harms_nobody(tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
     capsules = tmp_path / "capsules"
     capsules.mkdir()
-    with recording(torchrun(PARTS / "until_told.py", tmp_path / "told", ranks=2), tmp_path) as job:
+    slowly = torchrun(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)  # the bare job takes as many steps
+    with recording(slowly, tmp_path) as job:
         job.wait_for_step(RANK, 3)
         for number, (with_signal, point) in enumerate(SWEEP):
             interrupt(job, capsules / f"{number}", with_signal, point)
@@ -136,4 +137,4 @@ def bare(tmp_path: Path, steps: int) -> Ended:
     folder = tmp_path / "bare"
     folder.mkdir()
     (folder / "last").write_text(str(steps))
-    return run(torchrun(PARTS / "until_told.py", folder, ranks=2), folder / "output.txt")
+    return run(torchrun(PARTS / "until_told.py", folder, 0, ranks=2), folder / "output.txt")

@@ -56,7 +56,9 @@ class Switch:
         self.recorder = make_recorder(kind)
         if kind == "native":
             self.recorder.install()
-        self.recorder.open(folder, 0, SEGMENT_BYTES, PAYLOAD_SEGMENT_BYTES, *(part not in without for part in PARTS), True)
+        self.recorder.open(
+            folder, 0, SEGMENT_BYTES, PAYLOAD_SEGMENT_BYTES, *(part not in without for part in PARTS), True
+        )
         self.to("bare")
 
     def to(self, mode: str) -> None:
