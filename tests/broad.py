@@ -17,7 +17,11 @@ BROAD = {
         "test_what_the_rank_writes_is_thrown_away[image-docker]",
         "test_what_the_rank_writes_is_thrown_away[start-local]",
     ],
-    "test_chain_divergence.py": ["test_until_a_moment[nan_with_checkpoints]", "test_out_of_time"],
+    "test_chain_divergence.py": [
+        "test_bisect_runs_what_is_checked_out_or_says_nothing",
+        "test_until_a_moment[nan_with_checkpoints]",
+        "test_out_of_time",
+    ],
     "test_chain_files.py": [
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[native-0-docker]",
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[native-1-local]",
@@ -27,6 +31,8 @@ BROAD = {
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[python-1-docker]",
     ],
     "test_chain_incidents.py": [
+        "test_a_death_counts_only_where_it_was_recorded",
+        "test_a_signal_to_the_supervisor_captures_every_rank",
         "test_the_rank_is_replayed_to_its_nan[start-docker]",
         "test_both_sides_of_a_hang_are_captured[python]",
         "test_the_line_where_the_culprit_stands_is_told_everywhere[python]",
@@ -38,6 +44,7 @@ BROAD = {
         "test_a_signal_freezes_what_was_kept_before_it",
     ],
     "test_chain_programs.py": [
+        "test_it_runs_again_alone[sharded and tensor parallel in bfloat16-local]",
         "test_it_runs_again_alone[sharded and tensor parallel in bfloat16-docker]",
         "test_it_runs_again_alone[with processes that load its data-local]",
         "test_it_runs_again_alone[with processes that load its data-docker]",
@@ -83,6 +90,7 @@ BROAD = {
         "test_it_says_so_and_nothing_of_the_machine_s_processors[pipeline]",
         "test_a_graph_of_it_simulates_the_same[pipeline]",
     ],
+    "test_record_starts.py": ["test_a_replayed_rank_may_start_workers"],
     "test_script.py": ["test_a_rank_that_waits_is_broken_off"],
     "test_seen_from_outside.py": [
         "test_back_to_where_the_nan_was_born_by_lines[docker]",
@@ -92,6 +100,7 @@ BROAD = {
     ],
     "test_source_fix.py": ["test_code_that_cannot_run_is_skipped"],
     "test_time_travel.py": [
+        "test_the_same_places_are_the_same_bits",
         "test_where_a_nan_was_born_in_a_job_whose_collectives_all_are_in_its_backward_passes",
         "test_the_search_for_a_nan_goes_back_beyond_the_last_collective",
     ],
