@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 BROAD = {
-    "test_astray.py": ["test_where_a_rank_stands_that_holds_the_lock"],
-    "test_chain_capture.py": ["test_the_job_goes_on_to_the_same_end[python]"],
+    "test_chain_capture.py": [
+        "test_the_job_goes_on_to_the_same_end[python]",
+    ],
     "test_chain_container.py": [
         "test_nothing_is_left[image-quit-docker]",
         "test_nothing_is_left[image-kill -9-docker]",
@@ -18,9 +19,7 @@ BROAD = {
         "test_what_the_rank_writes_is_thrown_away[start-local]",
     ],
     "test_chain_divergence.py": [
-        "test_bisect_runs_what_is_checked_out_or_says_nothing",
         "test_until_a_moment[nan_with_checkpoints]",
-        "test_out_of_time",
     ],
     "test_chain_files.py": [
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[native-0-docker]",
@@ -31,8 +30,6 @@ BROAD = {
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[python-1-docker]",
     ],
     "test_chain_incidents.py": [
-        "test_a_death_counts_only_where_it_was_recorded",
-        "test_a_signal_to_the_supervisor_captures_every_rank",
         "test_the_rank_is_replayed_to_its_nan[start-docker]",
         "test_both_sides_of_a_hang_are_captured[python]",
         "test_the_line_where_the_culprit_stands_is_told_everywhere[python]",
@@ -41,17 +38,16 @@ BROAD = {
         "test_a_hang_without_a_past_is_inconclusive_and_it_is_said[python-local]",
         "test_a_hang_without_a_past_is_inconclusive_and_it_is_said[python-docker]",
         "test_the_rank_that_never_came_can_be_looked_at[python]",
-        "test_a_signal_freezes_what_was_kept_before_it",
     ],
     "test_chain_programs.py": [
-        "test_it_runs_again_alone[sharded and tensor parallel in bfloat16-local]",
         "test_it_runs_again_alone[sharded and tensor parallel in bfloat16-docker]",
-        "test_it_runs_again_alone[with processes that load its data-local]",
         "test_it_runs_again_alone[with processes that load its data-docker]",
         "test_it_runs_again_alone[one process without a launcher-docker]",
         "test_it_runs_again_alone[works in flight and several threads-docker]",
     ],
-    "test_chain_supervisor.py": ["test_a_job_outlives_its_supervisor_and_can_still_be_captured[python]"],
+    "test_chain_supervisor.py": [
+        "test_a_job_outlives_its_supervisor_and_can_still_be_captured[python]",
+    ],
     "test_emulate.py": [
         "test_the_log_is_that_of_the_real_rank[fsdp-tp-8-ranks1]",
         "test_the_log_is_that_of_the_real_rank[pipeline-4-ranks2]",
@@ -62,47 +58,35 @@ BROAD = {
         "test_the_programs_own_peak_is_that_of_the_real_rank[pipeline-4-ranks2]",
         "test_under_a_cap_the_emulated_rank_fails_where_the_real_one_does[pipeline-4]",
     ],
-    "test_emulation_example.py": ["test_every_command_of_the_walkthrough_does_what_it_says"],
-    "test_example_replay.py": ["test_recorded_it_trains_as_before[ddp]"],
+    "test_example_replay.py": [
+        "test_recorded_it_trains_as_before[ddp]",
+    ],
     "test_examples.py": [
         "test_ddp_learns_goes_on_from_its_checkpoint_and_its_ranks_agree",
         "test_fsdp_tp_learns_in_bfloat16",
         "test_pipeline_stages_with_fsdp_and_tensor_parallelism_learn",
-        "test_parts_of_one_size_do_not_hang",
-        "test_what_runs_out_of_memory_under_a_cap_has_enough_without",
     ],
     "test_fail_open.py": [
         "test_the_supervisor_of_a_run_that_no_longer_answers[options1]",
         "test_a_file_system_that_no_longer_answers[-1-False]",
-        "test_a_file_system_that_no_longer_answers[0-True]",
     ],
-    "test_faults.py": [
-        "test_a_job_with_faults_ends_as_bare[restart-killed]",
-        "test_a_job_with_faults_ends_as_bare[clock]",
-        "test_a_job_with_faults_ends_as_bare[limits]",
-        "test_a_job_with_faults_ends_as_bare[files]",
-        "test_a_job_with_faults_ends_as_bare[agent]",
-        "test_a_job_with_faults_ends_as_bare[supervisor]",
-    ],
-    "test_incident_memory.py": ["test_it_is_raised_where_nothing_is_wrong"],
     "test_paced.py": [
         "test_an_iteration_takes_what_was_simulated_to_the_nanosecond[pipeline]",
         "test_it_says_so_and_nothing_of_the_machine_s_processors[pipeline]",
         "test_a_graph_of_it_simulates_the_same[pipeline]",
     ],
-    "test_record_starts.py": ["test_a_replayed_rank_may_start_workers"],
-    "test_script.py": ["test_a_rank_that_waits_is_broken_off"],
     "test_seen_from_outside.py": [
         "test_back_to_where_the_nan_was_born_by_lines[docker]",
         "test_back_to_where_the_nan_was_born_by_keys[docker]",
         "test_back_to_where_the_nan_was_born_by_script[local]",
         "test_back_to_where_the_nan_was_born_by_script[docker]",
     ],
-    "test_source_fix.py": ["test_code_that_cannot_run_is_skipped"],
+    "test_source_fix.py": [
+        "test_code_that_cannot_run_is_skipped[train.py-def\\n]",
+        "test_code_that_cannot_run_is_skipped[train.py-text2]",
+    ],
     "test_time_travel.py": [
-        "test_the_same_places_are_the_same_bits",
-        "test_where_a_nan_was_born_in_a_job_whose_collectives_all_are_in_its_backward_passes",
-        "test_the_search_for_a_nan_goes_back_beyond_the_last_collective",
+        "test_the_same_places_are_the_same_bits[docker]",
     ],
     "test_travel.py": [
         "test_images_of_a_program_that_was_started[local]",

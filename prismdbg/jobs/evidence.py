@@ -79,8 +79,11 @@ def _of_run(path: Path) -> Evidence:
     if told_to_end is not None:
         logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
     deaths = deaths_of(supervisor, attempt)
+    ended_well = supervisor.get("exit_code") == 0
     silent = frozenset(
-        rank for rank, log in logs.items() if rank not in alive and _ended_without_a_word(log, deaths.get(rank))
+        rank
+        for rank, log in logs.items()
+        if rank not in alive and _ended_without_a_word(log, deaths.get(rank), ended_well)
     )
     incidents = tuple(_incidents(supervisor))
     if told_to_end is not None:
@@ -218,14 +221,16 @@ def _may_be_alive(folder: Path) -> bool:
         return False
 
 
-def _ended_without_a_word(log: RankLog, death: Death | None) -> bool:
-    """`death`: as the supervisor saw it. A rank whose recording ended before it, for want of disk say, had no word left
-    to say: it counts only where it is known to have failed."""
+def _ended_without_a_word(log: RankLog, death: Death | None, ended_well: bool) -> bool:
+    """`death`: as the supervisor saw it. `ended_well`: the job did. A rank whose recording ended before it, for want of
+    disk say, had no word left to say: it counts only where it is known to have failed. Exit code 0 is a failure where
+    the job failed: the rank may have left its peers."""
     if any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes):
         return False
-    if death is not None and death.code is not None:
-        return death.code != 0
-    return not any(n.kind == "lost" for n in log.notes)
+    code = death.code if death is not None else None
+    if any(n.kind == "lost" for n in log.notes):
+        return code not in (None, 0)
+    return not (ended_well and code == 0)
 
 
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:

@@ -62,6 +62,19 @@ def test_a_rank_whose_recording_ended_is_silent_only_where_it_failed(
     assert gather(tmp_path).silent == silent
 
 
+@pytest.mark.parametrize(("exit_code", "silent"), [(0, set()), (1, {1})])
+def test_a_rank_that_left_with_code_0_is_silent_where_the_job_failed(
+    exit_code: int, silent: set[int], tmp_path: Path
+) -> None:
+    """Its peers lost their connections to it: to leave it out would accuse one of them."""
+    rank_folder(tmp_path, "0").note("exit", code=exit_code)
+    rank_folder(tmp_path, "1")
+    died = [{"rank": "1", "wall_ns": 9, "signal": 0, "code": 0}]
+    supervisor(tmp_path, exit_code=exit_code, deaths=["1"], how_they_died=died)
+
+    assert gather(tmp_path).silent == silent
+
+
 def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)
