@@ -9,6 +9,7 @@ from signal import SIGKILL, SIGTERM
 import pytest
 from waiting import wait_for
 
+from prismdbg.jobs.record import steady_clock
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first, perhaps_first
 
 ENDLESS = ["sleep", "1000"]
@@ -93,3 +94,9 @@ def test_who_was_gone_before_it_was_watched_may_be_the_first(processes: list[sub
         watch.watch(str(name), process.pid)
     wait_for(lambda: len(watch.deaths()) == 2, 10, "both deaths")
     assert likely_first(watch.deaths(), {}).name == "1"
+
+
+def test_whoever_sets_the_clock_back_moves_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    before_ns = steady_clock.wall_ns()
+    monkeypatch.setattr("time.time_ns", lambda: 0)
+    assert steady_clock.wall_ns() >= before_ns

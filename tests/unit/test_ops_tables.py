@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from prismdbg.graph.roles import gives, takes
+from prismdbg.model.collective import Group
 from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
 
 
@@ -27,3 +29,11 @@ def test_a_list_of_tensors_for_each_member_is_one_in_torchs_schema(name: str) ->
     schema = str(getattr(torch.ops.c10d, name).default._schema)
     nested = "Tensor[][]" in schema
     assert nested <= (OPS[name].form is Form.LISTED)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_of_a_collective_with_a_root_the_table_says_who_gives_and_who_takes(op: str) -> None:
+    group = Group(name="0", ranks=(5, 6))
+    from_root, to_root = op in ("broadcast_", "scatter_"), op in ("reduce_", "gather_")
+    assert gives(op, 0, group, 5) and gives(op, 0, group, 6) is not from_root
+    assert takes(op, 0, group, 5) is not from_root and takes(op, 0, group, 6) is not to_root

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import socket
 from collections.abc import Mapping
 
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from prismdbg_tui.browser.server import KEY, GuardedServer
+from prismdbg_tui.browser.server import _PRISMDBG, KEY, GuardedServer
+from prismdbg_tui.start import on_terminal
+from textual.driver import Driver
 
 SECRET = "secret"
 
@@ -78,3 +81,10 @@ def test_a_rank_of_a_run_has_a_page_with_a_connection_of_its_own(path: str, stat
 def test_of_a_capsule_there_are_no_pages_of_ranks() -> None:
     got, _ = asked("/open/0", SECRET)
     assert got == 404
+
+
+def test_what_the_server_starts_is_a_screen_and_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    (driver,) = (word.removeprefix("TEXTUAL_DRIVER=") for word in _PRISMDBG if word.startswith("TEXTUAL_DRIVER="))
+    monkeypatch.setenv("TEXTUAL_DRIVER", driver)
+    assert on_terminal()
+    assert issubclass(pkgutil.resolve_name(driver), Driver)
