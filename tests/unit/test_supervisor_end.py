@@ -32,11 +32,11 @@ def test_a_signal_after_the_jobs_end_ends_the_wait(
 ) -> None:
     supervisor, said = supervised
 
-    def asked_to_end(thread: threading.Thread, folder: Path, still_waits: Callable[[], None]) -> bool:
+    def asked_to_end(thread: threading.Thread, folder: Path, still_waits: Callable[[], None]) -> str:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("it went on waiting")
 
-    monkeypatch.setattr(supervisor_module, "ends_while_answering", asked_to_end)
+    monkeypatch.setattr(supervisor_module, "why_unfinished", asked_to_end)
     handlers = {number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1)}
     try:
         assert supervisor.watch(lambda: None) == 0
@@ -69,9 +69,9 @@ def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(
     said, goes_on = list[str](), threading.Event()
     thread = threading.Thread(target=goes_on.wait, daemon=True)
     thread.start()
-    assert not answering.ends_while_answering(thread, tmp_path, lambda: said.append("still"))
+    assert "is not complete after" in answering.why_unfinished(thread, tmp_path, lambda: said.append("still"))
     assert said == ["still"]
     goes_on.set()
     monkeypatch.setattr(answering, "SAID_AFTER_S", 60.0)
-    assert answering.ends_while_answering(thread, tmp_path, lambda: said.append("again"))
+    assert not answering.why_unfinished(thread, tmp_path, lambda: said.append("again"))
     assert said == ["still"]

@@ -27,7 +27,7 @@ from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.record import checkpoints
-from prismdbg.jobs.record.answering import ends_while_answering
+from prismdbg.jobs.record.answering import why_unfinished
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
@@ -96,10 +96,8 @@ class Supervisor:
         self._ended.set()
         try:
             self._only_writes = True
-            if not ends_while_answering(follower, self._run.path, self._say_it_writes):
-                self._say(
-                    f"{self._run.path} does not answer: the job's end, or what was seen last, is not written there"
-                )
+            if why := why_unfinished(follower, self._run.path, self._say_it_writes):
+                self._say(f"{self._run.path} {why}: the job's end, or what was seen last, is not written there")
             self._only_writes = False
         except _NotWaitedFor:
             self._say(f"interrupted: what the job's end left to write into {self._run.path} may be missing")
