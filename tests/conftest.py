@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_broad(item.path.name, item.name):
             item.add_marker(pytest.mark.broad)
-    whole_files = not any("::" in argument for argument in config.args)
+    whole_files = not any("::" in argument for argument in config.args) and not config.getoption("lf", False)
     if whole_files and (entries := unknown((item.path.name, item.name) for item in items)):
         raise pytest.UsageError(f"tests/broad.py names what is not there: {', '.join(entries)}")
 
@@ -104,6 +105,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in ("job", "criu", "docker"):
         if item.get_closest_marker(marker) is not None and (reason := _lacking(marker)):
             pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def new_session_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """For what several files look at: stays till the end."""
+    session = tmp_path_factory.mktemp("session")
+    return lambda name: Path(tempfile.mkdtemp(prefix=f"{name}-", dir=session))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folders_of_the_file(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    new_session_folder: Callable[[str], Path],  # there before it is asked what is
+) -> Iterator[None]:
+    """They go with its last test, unless one failed: those of the whole suite would fill a small disk."""
+    base = tmp_path_factory.getbasetemp()
+    before, failed = set(base.iterdir()), request.session.testsfailed
+    yield
+    if request.session.testsfailed == failed:
+        for folder in set(base.iterdir()) - before:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -256,7 +257,7 @@ def unavailable(daemon: Daemon) -> str | None:
 
 def _answering(url: str) -> Engine | None:
     path = url.removeprefix("unix://")
-    if path != url and not os.access(path, os.R_OK | os.W_OK):
+    if path != url and not (os.access(path, os.R_OK | os.W_OK) and _listens(path)):
         return None
     try:
         found = Engine(url)
@@ -268,6 +269,17 @@ def _answering(url: str) -> Engine | None:
         found.close()
         return None
     return found
+
+
+def _listens(path: str) -> bool:
+    """Asked before Docker's library is: that leaves a socket open where nobody answers."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(_CALL_S)
+        try:
+            sock.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 def answers_at(url: str) -> bool:

@@ -21,20 +21,20 @@ WINDOW = 3
 
 
 @pytest.fixture(scope="session")
-def bare_gpt(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def bare_gpt(new_session_folder: Callable[[str], Path]) -> Ended:
     """The GPT's training without prismdbg."""
-    home = tmp_path_factory.mktemp("bare-gpt")
+    home = new_session_folder("bare-gpt")
     return run(torchrun(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home / "output.txt")
 
 
 @pytest.fixture(scope="session")
-def captured_live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Taken]:
+def captured_live(new_session_folder: Callable[[str], Path]) -> Callable[[str], Taken]:
     """Rank 1 captured out of the GPT's training, with the native or the Python recorder; the job went on to its end."""
 
     @cache
     def made(recorder: str) -> Taken:
         _require(recorder)
-        home = tmp_path_factory.mktemp(f"live-{recorder}")
+        home = new_session_folder(f"live-{recorder}")
         capsule = home / "capsule"
         options = ["--python-kernels"] if recorder == "python" else []
         with recording(torchrun(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home, *options) as job:
@@ -74,12 +74,12 @@ def _require(recorder: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def nan_scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nan_scores(new_session_folder: Callable[[str], Path]) -> Path:
     """As the example's, but the corrupt record is met late: by then there are checkpoints, also on a fast machine."""
     import subprocess
     import sys
 
-    path = tmp_path_factory.mktemp("scores") / "scores.f32"
+    path = new_session_folder("scores") / "scores.f32"
     script = INCIDENTS / "nan" / "scores.py"
     subprocess.run([sys.executable, str(script), "--out", str(path), "--step", "40"], check=True, timeout=120)
     return path
@@ -90,36 +90,36 @@ def _nan_job(scores: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def nan_with_checkpoints(tmp_path_factory: pytest.TempPathFactory, nan_scores: Path) -> Taken:
-    with recording(_nan_job(nan_scores), tmp_path_factory.mktemp("nan"), "--checkpoint-every", 5) as job:
+def nan_with_checkpoints(new_session_folder: Callable[[str], Path], nan_scores: Path) -> Taken:
+    with recording(_nan_job(nan_scores), new_session_folder("nan"), "--checkpoint-every", 5) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
 
 
 @pytest.fixture(scope="session")
-def nan_from_start(tmp_path_factory: pytest.TempPathFactory, nan_scores: Path) -> Taken:
-    with recording(_nan_job(nan_scores), tmp_path_factory.mktemp("nan-start"), "--window", "all") as job:
+def nan_from_start(new_session_folder: Callable[[str], Path], nan_scores: Path) -> Taken:
+    with recording(_nan_job(nan_scores), new_session_folder("nan-start"), "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
 
 
 @pytest.fixture(scope="session")
-def exception_with_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Taken:
+def exception_with_checkpoints(new_session_folder: Callable[[str], Path]) -> Taken:
     job_line = torchrun(INCIDENTS / "exception" / "train.py", "--batch", "3", ranks=4)
-    with recording(job_line, tmp_path_factory.mktemp("exception"), "--checkpoint-every", 5) as job:
+    with recording(job_line, new_session_folder("exception"), "--checkpoint-every", 5) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
 
 
 @pytest.fixture(scope="session")
-def pair_of(tmp_path_factory: pytest.TempPathFactory) -> PairOf:
+def pair_of(new_session_folder: Callable[[str], Path]) -> PairOf:
     """A job as it really ran, and some of its ranks emulated."""
 
     @cache
     def made(name: str, ranks: tuple[int, ...]) -> Pair:
-        return pair(name, ranks, tmp_path_factory.mktemp(name))
+        return pair(name, ranks, new_session_folder(name))
 
     return made

@@ -40,7 +40,7 @@ REPLAYED = {"ddp": (0, 1), "ddp with loader workers": (1,), "fsdp2 x tp in bf16"
 RecordedJob = Callable[[str], Recorded]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> RecordedJob:
     """The example, recorded once by the best recorder there is."""
 

@@ -67,7 +67,7 @@ IN_THE_PYTHON_RECORDER = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ended]:
     """How the faulty program ends when nothing of prismdbg is there."""
     ended = {}

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.job
 TRAIN = INCIDENTS / "slow" / "train.py"
 SLOW_STEP = 20  # the 21st
 BATCH = 32  # then it is slower by far than a busy machine makes it
-FIRST_ARCHIVED = 2 * 2215 + SLOW_STEP * BATCH
+SLOW_RANK = 3  # what it reads lies farthest within the archive
+FIRST_ARCHIVED = SLOW_RANK * 2215 + SLOW_STEP * BATCH
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,13 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
 def test_the_capsule_is_of_the_rank_for_which_the_others_waited(taken: Taken) -> None:
     assert taken.ended.code == 0
     incident = taken.manifest.incident
-    assert (taken.manifest.rank, incident.kind, incident.moment) == (2, IncidentKind.SLOW, Moment(SLOW_STEP))
-    assert incident.text.startswith(f"step {SLOW_STEP} took ") and incident.text.endswith(" s for rank 2")
+    assert (taken.manifest.rank, incident.kind, incident.moment) == (SLOW_RANK, IncidentKind.SLOW, Moment(SLOW_STEP))
+    assert incident.text.startswith(f"step {SLOW_STEP} took ") and incident.text.endswith(f" s for rank {SLOW_RANK}")
 
 
 def test_why_names_the_rank_and_the_place(taken: Taken) -> None:
     (delay,) = prismdbg("why", taken.recording.run.path, "--json").json["verdicts"]
-    assert (delay["kind"], delay["certainty"], delay["ranks"]) == ("delay", "likely", [2])
+    assert (delay["kind"], delay["certainty"], delay["ranks"]) == ("delay", "likely", [SLOW_RANK])
     assert (delay["moment"], delay["before"]["moment"], delay["times"]) == ("20.1", "19.2", 5)
     source = TRAIN.read_text().splitlines()
     lines = [source[call["line"] - 1].strip() for call in (delay["before"], delay["first"])]

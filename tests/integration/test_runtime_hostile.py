@@ -76,7 +76,7 @@ REPLACE = {
     "link": "os.symlink(secret, output)",
     "fifo": "os.mkfifo(output)",
     "folder": "os.mkdir(output)",
-    "sparse": "os.truncate(os.open(output, os.O_WRONLY | os.O_CREAT), 1 << 33)",
+    "sparse": "os.truncate(os.open(output, os.O_WRONLY | os.O_CREAT), 1 << 30)",  # the smallest disk limit
 }
 
 

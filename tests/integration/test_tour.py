@@ -26,7 +26,7 @@ CHANCE = {"pids", "checkpoint", "all_gather_object", "gather_object"}
 SIDE_BY_SIDE = {"lane"}  # issued by two threads at once, in either order
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of the tour without prismdbg, and `<rank>.json`: what reached the backend."""
     out = tmp_path_factory.mktemp("bare")
@@ -53,7 +53,7 @@ def _native_is_built() -> str:
     return "" if path else reason
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tour_recorded_by(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RecordedTour]:
     """One recorded tour for each recorder; made when first asked for."""
 
