@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from prismdbg.capsule import json_border, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.manifest import FileEntry
 from prismdbg.capsule.private_files import holds_a_key, is_credential, is_private
 from prismdbg.errors import CapsuleError
 
@@ -107,11 +108,21 @@ def _add(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, home
             place = Place.BOUND
         else:
             place = Place.INSIDE
-            if not writer.holds(name := layout.content(entry.sha256)) and writer.add_file(name, source) != entry:
-                raise CapsuleError(f"{path} changed while it was copied", hint="capture again")
+            _copy(writer, layout.content(entry.sha256), source, entry)
     except OSError:
         return RankFile(path=path, place=Place.MISSING)
     return RankFile(path=path, place=place, size_bytes=entry.size_bytes, sha256=entry.sha256, mode=mode)
+
+
+def _copy(writer: CapsuleWriter, name: str, source: Path, entry: FileEntry) -> None:
+    """As it was when it was hashed: of one that has grown since, as a job's log does, the beginning."""
+    if writer.holds(name):
+        return
+    copied = writer.add_file(name, source)
+    if copied.size_bytes > entry.size_bytes:
+        copied = writer.edit(name, lambda data: data[: entry.size_bytes])
+    if copied != entry:
+        raise CapsuleError(f"{source} changed while it was copied", hint="capture again")
 
 
 def _is_secret(names: Iterable[str], source: Path, mode: int, size_bytes: int, homes: tuple[str, ...]) -> bool:

@@ -216,7 +216,7 @@ def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[i
 
 def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> None:
     script = INCIDENTS / "hang" / "train.py"
-    options = ("--checkpoint-every", 2, "--trigger", "hang=5s")
+    options = ("--checkpoint-every", 5, "--trigger", "hang=5s")  # of ten steps
     # Steps of about a second: checkpoints keep up with them.
     job_line = torchrun(script, "--out", tmp_path / "out", "--size", "1m", "--batch", 32, ranks=4)
     with recording(job_line, tmp_path, *options) as job:

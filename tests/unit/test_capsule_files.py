@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from capsules import MANIFEST, RANK, make_capsule
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import json_border, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import Place, add_files, changed, content_path, read_files
+from prismdbg.capsule.manifest import FileEntry
 from prismdbg.errors import CapsuleError
 
 
@@ -43,6 +44,28 @@ def test_each_file_has_its_place(tmp_path: Path, data: Path) -> None:
     assert content_path(capsule, files["link"]).read_bytes() == b"small"
     assert len([name for name in capsule.manifest.files if name.startswith(layout.FILES + "/")]) == 1
     assert files["large"].size_bytes == 500
+
+
+@pytest.mark.parametrize(("now", "kept"), [(b"small, and more", True), (b"SMALL, and more", False), (b"sma", False)])
+def test_of_a_file_that_grew_since_it_was_hashed_the_beginning_is_kept(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, now: bytes, kept: bool
+) -> None:
+    before = transfer.hash_file
+
+    def hash_file(path: Path) -> FileEntry:
+        entry = before(path)
+        if path == data / "small":
+            path.write_bytes(now)
+        return entry
+
+    monkeypatch.setattr(transfer, "hash_file", hash_file)
+    if kept:
+        capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
+        (file,) = read_files(capsule)
+        assert content_path(capsule, file).read_bytes() == b"small" and file.size_bytes == 5
+    else:
+        with pytest.raises(CapsuleError, match="changed while it was copied"):
+            capsule_of(tmp_path / "capsule", [str(data / "small")])
 
 
 def rewrite(path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
-from signal import SIGKILL, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
+import psutil
 import pytest
 from waiting import wait_for
 
@@ -83,6 +85,25 @@ def test_deaths_seen_in_one_look_have_one_time_and_no_known_order(processes: lis
     assert (last.name, last.signal, last.code) == ("2", SIGKILL, 128 + SIGKILL)
     assert last.alive_wall_ns >= both[0].wall_ns
     assert len(perhaps_first(watch.deaths())) == 2
+
+
+def test_who_was_told_to_end_when_another_died_died_with_it(processes: list[subprocess.Popen[bytes]]) -> None:
+    watch = DeathWatch()
+    for name, process in enumerate(processes):
+        watch.watch(str(name), process.pid)
+    processes[0].send_signal(SIGSTOP)  # so long may a process take to end on a busy machine
+    wait_for(lambda: psutil.Process(processes[0].pid).status() == psutil.STATUS_STOPPED, 10, "the first to stand still")
+    processes[0].terminate()
+    processes[1].terminate()
+    wait_for(lambda: len(watch.deaths()) == 1, 10, "the first death")
+    first_seen_ns = steady_clock.wall_ns()
+    os.kill(processes[0].pid, SIGCONT)
+    os.kill(processes[2].pid, SIGTERM)
+    wait_for(lambda: len(watch.deaths()) == 3, 10, "the other deaths")
+    died = {death.name: death for death in watch.deaths()}
+    assert died["0"].wall_ns == died["1"].wall_ns < first_seen_ns < died["2"].wall_ns
+    assert died["0"].signal == SIGTERM and died["0"].alive_wall_ns <= died["0"].wall_ns
+    assert sorted(names(perhaps_first(watch.deaths()))) == ["0", "1"]
 
 
 def test_who_was_gone_before_it_was_watched_may_be_the_first(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -178,6 +178,8 @@ def test_what_failed_last_is_said_at_the_end(
 ) -> None:
     answers.set()
     recorder = PythonRecorder()
-    recorder.open(str(tmp_path / "missing"), 0, 4096, 4096, True, True, True, False)
+    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False)
+    assert recorder._outlet is not None
+    recorder._outlet.do(0, (tmp_path / "missing").stat)
     recorder.tidy()
     assert "the end of the log is not written: [Errno 5] [Errno 2]" in capsys.readouterr().err

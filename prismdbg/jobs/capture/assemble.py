@@ -186,8 +186,16 @@ def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
     return [
         file.path
         for file in process_images.read(bundle.find(), images).files
-        if file.path not in installed and not (file.is_written and file.size_bytes > SMALL_FILE_BYTES)
+        if file.path not in installed and not (file.is_written and _size_bytes(file) > SMALL_FILE_BYTES)
     ]
+
+
+def _size_bytes(file: process_images.OpenFile) -> int:
+    """What it had at the dump, or has now, where that is more: the job may go on writing to it."""
+    try:
+        return max(file.size_bytes, Path(file.path).stat().st_size)
+    except OSError:
+        return file.size_bytes
 
 
 def kept_from_the_start(log: RankLog, folder: Path) -> bool:

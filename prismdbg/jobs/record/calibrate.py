@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
@@ -202,11 +203,15 @@ def _environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", "TORCH_NCCL_BLOCKING_WAIT": "1"}
 
 
+_OF_THE_LAUNCHER = re.compile(r"[IWE]\d{4} \d\d:\d\d:")  # how torch's own log begins a line
+
+
 def _failure(found: json_border.Fields | None, ended: Finished) -> FacilityError:
     if found is not None and found.has("error"):
         return FacilityError(f"collectives cannot be measured: {found.text('error')}", hint=found.text("hint"))
     said, _, _ = ended.output.partition("failed (exitcode")  # then torchrun reports at length
-    lines = [line.strip() for line in said.splitlines()[:-1] if line.strip()] or ["nothing was said"]
+    lines = [line.strip() for line in said.splitlines()[:-1]]
+    lines = [line for line in lines if line and not _OF_THE_LAUNCHER.match(line)] or ["nothing was said"]
     telling = [line for line in lines if "Error" in line]
     said = (telling or lines)[-1]
     return FacilityError(

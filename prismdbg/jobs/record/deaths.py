@@ -19,14 +19,15 @@ from typing import Any
 from prismdbg.jobs.record.steady_clock import wall_ns
 
 ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what ends a job, and what launchers end the other ranks with
-_EXIT_CODE = 49  # of the fields of /proc/PID/stat after the name
+_FLAGS, _EXIT_CODE = 6, 49  # of the fields of /proc/PID/stat after the name
+_PF_EXITING = 0x4  # linux/sched.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """`wall_ns`: when it was seen dead. `alive_wall_ns`: when it was last seen alive, 0 where it never was. `signal`:
-    that ended it; 0 where it ended by itself, None where it was gone before one could look. `code`: its exit code, 128
-    and the number for a signal."""
+    """`wall_ns`: when it was seen dead, or dying when another was seen dead. `alive_wall_ns`: when it was last seen
+    alive, 0 where it never was. `signal`: that ended it; 0 where it ended by itself, None where it was gone before one
+    could look. `code`: its exit code, 128 and the number for a signal."""
 
     name: str
     wall_ns: int
@@ -70,6 +71,7 @@ class DeathWatch:
         self._epoll = select.epoll()
         self._names: dict[int, tuple[str, int]] = {}
         self._alive_ns: dict[int, int] = {}
+        self._dying_ns: dict[int, int] = {}
         self._dead: list[Death] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name="prismdbg-deaths", daemon=True).start()
@@ -104,10 +106,14 @@ class DeathWatch:
             for descriptor in gone:
                 self._epoll.unregister(descriptor)
                 name, pid = self._names.pop(descriptor)
-                self._dead.append(_death(name, pid, now_ns, self._alive_ns.pop(descriptor, 0)))
+                seen_ns = self._dying_ns.pop(descriptor, now_ns)
+                self._dead.append(_death(name, pid, seen_ns, self._alive_ns.pop(descriptor, 0)))
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
-            self._alive_ns.update(dict.fromkeys(self._names, now_ns))
+            if gone:  # how long a process takes to end says nothing of when it was told to
+                dying = [descriptor for descriptor, (_, pid) in self._names.items() if _is_dying(pid)]
+                self._dying_ns = {**dict.fromkeys(dying, now_ns), **self._dying_ns}
+            self._alive_ns.update({one: now_ns for one in self._names if one not in self._dying_ns})
 
 
 def _death(name: str, pid: int, wall_ns: int, alive_wall_ns: int) -> Death:
@@ -123,6 +129,18 @@ def _death(name: str, pid: int, wall_ns: int, alive_wall_ns: int) -> Death:
         signal=max(-code, 0),
         code=code if code >= 0 else 128 - code,
     )
+
+
+def _is_dying(pid: int) -> bool:
+    """It ends already, or a signal that would end it has reached it and was not taken yet."""
+    try:
+        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_FLAGS])
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
+    except (OSError, KeyError):
+        return True
+    deadly = pending & ~(int(status["SigIgn"], 16) | int(status["SigBlk"], 16) | int(status["SigCgt"], 16))
+    return bool(flags & _PF_EXITING) or any(deadly >> (number - 1) & 1 for number in (*ASKED, signal.SIGKILL))
 
 
 def _wait_status(pid: int) -> int | None:
