@@ -28,6 +28,8 @@ BROAD = {
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[python-0-docker]",
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[python-1-local]",
         "test_the_rank_reads_what_it_read_before_it_wrote_over_it[python-1-docker]",
+        "test_the_rank_reads_what_it_read_before_it_wrote_over_it[native-1-docker]",
+        "test_the_rank_finds_what_it_found[start-docker]",
     ],
     "test_chain_incidents.py": [
         "test_the_rank_is_replayed_to_its_nan[start-docker]",
@@ -44,6 +46,7 @@ BROAD = {
         "test_it_runs_again_alone[with processes that load its data-docker]",
         "test_it_runs_again_alone[one process without a launcher-docker]",
         "test_it_runs_again_alone[works in flight and several threads-docker]",
+        "test_it_runs_again_alone[with processes that load its data-local]",
     ],
     "test_chain_supervisor.py": [
         "test_a_job_outlives_its_supervisor_and_can_still_be_captured[python]",
@@ -51,6 +54,7 @@ BROAD = {
     "test_emulate.py": [
         "test_the_log_is_that_of_the_real_rank[fsdp-tp-8-ranks1]",
         "test_the_log_is_that_of_the_real_rank[pipeline-4-ranks2]",
+        "test_the_workers_that_a_rank_starts_are_no_ranks[forkserver]",
     ],
     "test_emulate_memory.py": [
         "test_two_real_runs_have_the_same_peaks",
@@ -91,6 +95,29 @@ BROAD = {
     "test_travel.py": [
         "test_images_of_a_program_that_was_started[local]",
         "test_without_images_the_way_back_is_the_start[plain]",
+    ],
+    "test_chain_two_threads.py": [
+        "test_a_thread_on_its_way_into_a_collective[python]",
+    ],
+    "test_debug_command.py": [
+        "test_a_restored_rank[local]",
+    ],
+    "test_unseeded.py": [
+        "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_parallel-docker]",
+    ],
+    "test_faults.py": [
+        "test_a_job_with_faults_ends_as_bare[restart-killed]",
+    ],
+    "test_record_starts.py": [
+        "test_both_launchers[python -m torch.distributed.run]",
+        "test_the_log_is_readable_whatever_ends_the_process[terminated-143-None-None]",
+        "test_the_log_is_readable_whatever_ends_the_process[abort-134-None-None]",
+    ],
+    "test_same_bits.py": [
+        "test_every_way_to_a_place_leads_to_the_same_bits[docker]",
+    ],
+    "test_screen_in_tmux.py": [
+        "test_a_rank_goes_back_dies_and_comes_back_by_keys[docker]",
     ],
 }
 

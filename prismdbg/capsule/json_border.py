@@ -204,7 +204,7 @@ def _check(kind: Any, value: object, where: str) -> None:
     elif origin is list:
         if not isinstance(value, list):
             _refuse(where, "must be a list")
-        for number, item in enumerate(value):
+        for number, item in enumerate(value if arguments[0] is not Any else ()):
             _check(arguments[0], item, f"{where}[{number}]")
     elif origin is dict:
         for key, item in Fields(value, where).value.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import Any
 
 from prismdbg.capsule import json_border, rank_path
 from prismdbg.capsule.json_border import Count, Fields, Word
+from prismdbg.capsule.limits import MAX_NAME_BYTES
 from prismdbg.errors import FacilityError
 
 _SAID_AT_MOST = 3
+_USUAL = ((str, int, int, int), (str, int, int, int, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +110,53 @@ class Environment:
     @classmethod
     def from_json(cls, fields: Fields) -> Environment:
         """`CapsuleError` for anything but what `to_json` gives."""
-        folders = fields.checked("folders", dict[Word, list[list[Any]]])
-        files = [_read(fields, folder, entry) for folder, entries in folders.items() for entry in entries]
+        folders = fields.checked("folders", dict[Word, list[Any]])
+        files = [file for folder, entries in folders.items() for file in _read(fields, folder, entries)]
         if len({file.path for file in files}) < len(files):
             fields.fail("folders", "name a file twice")
         return of_files(files, extra=fields.texts("extra") if fields.has("extra") else ())
 
 
-def _read(fields: Fields, folder: str, entry: list[Any]) -> InstalledFile:
-    """name, mode, size, time, and of a link where it leads."""
+def _read(fields: Fields, folder: str, entries: list[Any]) -> Iterator[InstalledFile]:
+    """name, mode, size, time, and of a link where it leads. There are tens of thousands: what is as ever is told at
+    once, and looked at in detail only where it is not."""
+    is_plain = rank_path.is_plain(f"{folder}/{'x' * MAX_NAME_BYTES}")  # with any name, then
+    for entry in entries:
+        if not is_plain or not _is_usual(entry):
+            _check(fields, folder, entry)
+        name, *others = entry
+        yield InstalledFile(f"{folder}/{name}", *others)
+
+
+def _is_usual(entry: Any) -> bool:
+    if type(entry) is not list or tuple(map(type, entry)) not in _USUAL:
+        return False
+    name, mode, size_bytes, mtime_ns, *target = entry
+    return (
+        name.isascii()
+        and "\0" not in name
+        and "/" not in name
+        and name not in ("", ".", "..")
+        and len(name) <= MAX_NAME_BYTES
+        and 0 <= mode <= 0o7777
+        and 0 <= size_bytes < 1 << 63
+        and -1 << 63 < mtime_ns < 1 << 63
+        and all(text.isascii() and "\0" not in text for text in target)
+    )
+
+
+def _check(fields: Fields, folder: str, entry: Any) -> None:
     kinds = (Word, Count, Count, int, Word)
+    if not isinstance(entry, list):
+        fields.fail("folders", f"hold what is no entry in {folder[:80]!r}")
     if not 4 <= len(entry) <= len(kinds):
         fields.fail("folders", f"hold an entry of {len(entry)} values in {folder[:80]!r}")
     for kind, value in zip(kinds, entry, strict=False):
         json_border.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
-    name, mode, size_bytes, mtime_ns, *target = entry
+    name, mode = entry[:2]
     path = f"{folder}/{name}"
     if not rank_path.is_plain(path) or "/" in name or mode > 0o7777:
         fields.fail("folders", f"hold {path[:80]!r}, which is not a plain absolute path with permissions")
-    return InstalledFile(path, mode, size_bytes, mtime_ns, *target)
 
 
 def of_files(files: Iterable[InstalledFile], *, extra: Iterable[str] = ()) -> Environment:

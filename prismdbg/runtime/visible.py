@@ -19,6 +19,7 @@ from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.spec import LaidFile
 
 SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr")
+_SYSTEM = tuple(f"{folder}/" for folder in SYSTEM)
 _ETC_FILES = (
     "debian_version",
     "environment",
@@ -99,7 +100,7 @@ def not_installed(path: str) -> CapsuleError:
 
 def installation_of(path: str) -> str:
     """The folder of the interpreter, virtual environment or packages that `path` lies in; empty where it is in none."""
-    return _installation_around(str(Path(path).parent))
+    return _installation_around(path.rpartition("/")[0])
 
 
 @cache
@@ -138,7 +139,7 @@ def _sort(path: str, folders: set[str], files: set[str], links: dict[str, str]) 
 
 
 def _is_in_system(path: str) -> bool:
-    return path.startswith(tuple(f"{folder}/" for folder in SYSTEM))
+    return path.startswith(_SYSTEM)
 
 
 def _is_listed_etc(path: str) -> bool:

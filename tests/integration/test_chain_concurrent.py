@@ -14,7 +14,7 @@ from test_chain_interrupted import capturing, payloads_are_off
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
 RANK, WINDOW = 1, 3
-PAIRS = int(os.environ.get("CAPTURE_PAIRS", "3"))
+PAIRS = int(os.environ.get("CAPTURE_PAIRS", "1"))
 
 
 @pytest.mark.timeout(180 + 60 * PAIRS)
