@@ -15,7 +15,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.jobs.record.deaths import Death, likely_first, perhaps_first
+from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.kept_stacks import last_stacks
@@ -239,7 +239,9 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
     deaths = [death for rank, death in deaths_of(supervisor, attempt).items() if rank in silent]
     if deaths and supervisor.get("deaths"):
         first = likely_first(deaths, {})
-        return _rank(first.name), first.signal is None or len(perhaps_first(deaths)) > 1
+        # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
+        follows = first.signal in ASKED and any(death.signal is None for death in deaths)
+        return _rank(first.name), first.signal is None or follows or len(perhaps_first(deaths)) > 1
     for name in map(str, supervisor.get("deaths", [])):
         if attempt_of(name) == attempt and _rank(name) in silent:
             return _rank(name), False

@@ -107,9 +107,10 @@ def test_without_the_right_to_trace_the_rank_answers_itself(held: Held) -> None:
 
 def test_ranks_that_were_ended_by_their_launcher_are_no_culprits(held: Held) -> None:
     job = held.job
-    assert len(read_json(job.run.supervisor_json)["how_they_died"]) == 3
+    deaths = read_json(job.run.supervisor_json)["how_they_died"]
+    assert len(deaths) == 3
     said = prismdbg("why", job.run.path)
-    assert said.out.startswith("certain: ranks 0 and 2 wait in all_reduce"), said.out
+    assert said.out.startswith("certain: ranks 0 and 2 wait in all_reduce"), f"{deaths}\n{said.out}"
     assert said.out.count("certain: ") == 1 and "died" not in said.out
     assert "missing: the job was told to end" in said.out
 

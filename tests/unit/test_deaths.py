@@ -15,6 +15,7 @@ from prismdbg.jobs.record import steady_clock
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first, perhaps_first
 
 ENDLESS = ["sleep", "1000"]
+PIDFDS_TELL = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2])) >= (6, 15)
 
 
 def death(name: str, wall_ns: int, signal: int | None, alive_ns: int = 0) -> Death:
@@ -75,7 +76,7 @@ def test_deaths_seen_in_one_look_have_one_time_and_no_known_order(processes: lis
             process.wait(10)
     both = watch.deaths()
     assert {death.name for death in both} == {"0", "1"}
-    assert {death.signal for death in both} == {None}
+    assert {death.signal for death in both} == {SIGKILL if PIDFDS_TELL else None}
     assert len({death.wall_ns for death in both}) == 1
     assert len(perhaps_first(both)) == 2
 
@@ -85,6 +86,21 @@ def test_deaths_seen_in_one_look_have_one_time_and_no_known_order(processes: lis
     assert (last.name, last.signal, last.code) == ("2", SIGKILL, 128 + SIGKILL)
     assert last.alive_wall_ns >= both[0].wall_ns
     assert len(perhaps_first(watch.deaths())) == 2
+
+
+def test_of_one_that_was_waited_for_already_is_known_what_the_kernel_keeps() -> None:
+    watch = DeathWatch()
+    ends = {"0": ["true"], "1": ["sh", "-c", "exit 7"], "2": ["sh", "-c", "kill -TERM $$"]}
+    started = {name: subprocess.Popen(["sh", "-c", 'read go; exec "$@"', "sh", *end], stdin=subprocess.PIPE)
+               for name, end in ends.items()}  # fmt: skip
+    for name, process in started.items():
+        watch.watch(name, process.pid)
+    with watch._lock:
+        for process in started.values():
+            process.communicate(b"go\n", 10)
+    how = {death.name: (death.signal, death.code) for death in watch.deaths()}
+    known = {"0": (0, 0), "1": (0, 7), "2": (SIGTERM, 128 + SIGTERM)}
+    assert how == (known if PIDFDS_TELL else dict.fromkeys(ends, (None, None)))
 
 
 def test_who_was_told_to_end_when_another_died_died_with_it(processes: list[subprocess.Popen[bytes]]) -> None:

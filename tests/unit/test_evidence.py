@@ -118,6 +118,18 @@ def test_deaths_seen_one_after_the_other_are_certain(tmp_path: Path) -> None:
     assert (evidence.died_first, evidence.deaths_seen_late) == (1, False)
 
 
+def test_who_was_told_to_end_is_not_for_certain_the_first_where_another_end_is_not_known(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        rank_folder(tmp_path, name)
+    told = {"rank": "0", "wall_ns": 9, "signal": SIGTERM}
+    unknown = {"rank": "1", "wall_ns": 12, "alive_wall_ns": 9, "signal": None}
+    supervisor(tmp_path, exit_code=1, deaths=["0", "1"], how_they_died=[told, unknown])
+
+    evidence = gather(tmp_path)
+
+    assert (evidence.interrupted, evidence.died_first, evidence.deaths_seen_late) == (False, 0, True)
+
+
 def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)
