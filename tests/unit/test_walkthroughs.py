@@ -9,7 +9,8 @@ import pytest
 from prismdbg_tui.session.actions import ACTIONS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("README.md"))]
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 _PICTURE = re.compile(r"!\[[^\]]+\]\(([^)]+)\)")
 _ABSOLUTE = re.compile(r"[(\"']*/[\w.-]+/")
 _ROW = re.compile(r"^\| (`[^|]+) \| .+ \|$", re.MULTILINE)
@@ -22,6 +23,25 @@ def pictures(page: Path) -> list[Path]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_picture_that_is_shown_is_there(page: Path) -> None:
     assert not [picture for picture in pictures(page) if not picture.is_file()]
+
+
+def headings(page: Path) -> set[str]:
+    """As GitHub makes anchors of them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("[A-Z]*.md")], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for name, anchor in _LINK.findall(page.read_text()):
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), name
+        assert not anchor or anchor in headings(target), f"{name}#{anchor}"
+
+
+def test_every_page_of_the_documentation_is_listed() -> None:
+    listed = {name for name, _ in _LINK.findall((ROOT / "docs" / "index.md").read_text())}
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
 
 
 def test_every_picture_is_shown() -> None:
@@ -42,8 +62,12 @@ def test_pictures_show_no_path_of_the_machine_they_were_taken_on() -> None:
         assert {word for word in words if _ABSOLUTE.match(word)} <= {word for word in words if "/opt/train/" in word}
 
 
-def test_the_keys_of_the_first_page_are_those_of_the_screen() -> None:
-    named = [key for row in _ROW.findall((ROOT / "README.md").read_text()) for key in re.findall("`([^`]+)`", row)]
+def test_the_documented_keys_are_those_of_the_screen() -> None:
+    named = [
+        key
+        for row in _ROW.findall((ROOT / "docs" / "debugging.md").read_text())
+        for key in re.findall("`([^`]+)`", row)
+    ]
     keys = {key for action in ACTIONS for key in action.keys.split(",")}
     letters = [key for key in named if len(key) == 1 and key.isalpha()]
     assert len(letters) > 20 and not [key for key in letters if key not in keys]
