@@ -1,4 +1,4 @@
-"""The rank itself: restored from a process image or started, without any capability. Standard library only."""
+"""The rank itself: restored from a checkpoint or started, without any capability. Standard library only."""
 
 from __future__ import annotations
 

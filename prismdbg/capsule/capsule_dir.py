@@ -163,7 +163,7 @@ class Capsule:
         file = path / layout.MANIFEST
         if not file.is_symlink() and not file.exists():
             raise CapsuleError(
-                f"{path} is no capsule: it holds no {layout.MANIFEST}", hint="`prismdbg list` says what there is"
+                f"{path} is no capsule: it holds no {layout.MANIFEST}", hint="run `prismdbg list` to see what exists"
             )
         data = json_border.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
         return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))

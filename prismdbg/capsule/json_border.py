@@ -289,7 +289,9 @@ def read_bytes(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> bytes:
             data = file.read(limit_bytes + 1)
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise CapsuleError(f"{path} is missing", hint="the capsule is incomplete or altered") from None
+            raise CapsuleError(
+                f"{path} is missing", hint="capture the rank again, or fetch the capsule again"
+            ) from None
         raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=_ALTERED) from error
     if len(data) > limit_bytes:
         raise CapsuleError(f"{path} is larger than {limit_bytes >> 20} MiB", hint=_ALTERED)

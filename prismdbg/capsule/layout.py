@@ -47,11 +47,11 @@ def check_name(name: str) -> str:
         raise CapsuleError(f"the name {name[:60]!r}... is longer than {MAX_NAME_BYTES} bytes")
     parts = name.split("/")
     if not all(_PART.fullmatch(part) for part in parts):
-        raise CapsuleError(f"a capsule may not hold the name {name!r}", hint="the capsule was altered, do not use it")
+        raise CapsuleError(f"a capsule may not hold the name {name!r}", hint="do not use it: the capsule was altered")
     if name in (CONFIG_DUMP, SPEC_DUMP, STATS_DUMP):
         return name
     if parts[0] not in (CHECKPOINT, OURS):
-        raise CapsuleError(f"{name!r} is no part of a capsule", hint="the capsule was altered, or it is none")
+        raise CapsuleError(f"{name!r} is no part of a capsule", hint="give a capsule; if this was one, it was altered")
     if any(foreign in name for foreign in _FOREIGN):
         raise CapsuleError(f"the name {name!r} would mislead the tools of podman and CRI-O")
     return name

@@ -149,7 +149,9 @@ class LogReader:
                 data = FileWindow(file.fileno())
                 return self._read_header(data, path) and self._read_records(data, path, events)
         except OSError as error:
-            raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the log is damaged") from error
+            raise CapsuleError(
+                f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
+            ) from error
 
     def _read_header(self, data: FileWindow, path: Path) -> bool:
         if self._offset:
@@ -161,7 +163,9 @@ class LogReader:
         if magic == bytes(8):  # allocated, header not stored yet
             return False
         if magic != fmt.MAGIC:
-            raise CapsuleError(f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it")
+            raise CapsuleError(
+                f"{path} is not a prismdbg log", hint="check the path: the file is damaged, or another program wrote it"
+            )
         if version != fmt.VERSION:
             raise CapsuleError(
                 f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}",
@@ -346,7 +350,7 @@ def read_log(folder: Path) -> RankLog:
     reader = LogReader(folder)
     events = reader.poll()
     if reader.rank < 0:
-        raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
+        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
     log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
     fold(log, events)
     if reader.damage is not None:
@@ -414,12 +418,15 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
     except FileNotFoundError:
         raise CapsuleError(
             f"payload segment {path.name} is not in {folder}",
-            hint="it fell out of the window; record with a larger --window",
+            hint="record with a larger --window: it fell out of this one",
         ) from None
     except OSError as error:
-        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the log is damaged") from error
+        raise CapsuleError(
+            f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
+        ) from error
     raise CapsuleError(
-        f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}", hint="the file was truncated"
+        f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}",
+        hint="read another rank's log: this file was cut off",
     )
 
 

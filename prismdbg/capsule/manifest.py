@@ -24,7 +24,7 @@ E = TypeVar("E", bound=StrEnum)
 class Origin(StrEnum):
     """Where a replay of the capsule starts."""
 
-    IMAGE = "image"  # a process image taken at moment A
+    IMAGE = "image"  # a checkpoint taken at moment A
     START = "start"  # the first line of the program
 
 
@@ -191,7 +191,7 @@ def _check(manifest: Manifest, fields: Fields) -> None:
     if manifest.oldest_reader > manifest.format:
         fields.fail("oldest_reader", f"is {manifest.oldest_reader}, newer than the format {manifest.format}")
     if manifest.origin is Origin.IMAGE and not manifest.contains_raw_memory:
-        fields.fail("contains_raw_memory", "is false, and a process image is raw memory")
+        fields.fail("contains_raw_memory", "is false, and a checkpoint is raw memory")
 
 
 def _incident(fields: Fields, *, strict: bool) -> Incident:

@@ -18,7 +18,7 @@ from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Frame
 
-_HINT = "the trace is damaged or was altered"
+_HINT = "trace or fetch it again: the trace is damaged or was altered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,9 @@ def _read_parts(folder: Path) -> TraceParts:
     _add_begin(parts, folder / memory_format.BEGAN)
     for index, path in enumerate(sorted(folder.glob("memory.*.seg"))):
         if path.name != memory_format.segment_name(index):
-            raise CapsuleError(f"{folder} lacks {memory_format.segment_name(index)}", hint="the trace was altered")
+            raise CapsuleError(
+                f"{folder} lacks {memory_format.segment_name(index)}", hint="do not use it: the trace was altered"
+            )
         if not _add_segment(parts, path, index):
             break
     for _, path in event_segments(folder):
@@ -112,7 +114,9 @@ def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
         return False  # made a moment ago
     magic, version, number, pid, record_bytes, wall, monotonic, capacity, count = memory_format.HEADER.unpack(head)
     if magic != memory_format.MAGIC or record_bytes != memory_format.RECORD.size or number != index:
-        raise CapsuleError(f"{path} is no part of this memory trace", hint="the file is damaged or misplaced")
+        raise CapsuleError(
+            f"{path} is no part of this memory trace", hint="check the path: the file is damaged or misplaced"
+        )
     if version != memory_format.VERSION:
         raise CapsuleError(
             f"{path} has trace format {version}; this prismdbg reads {memory_format.VERSION}",
@@ -145,7 +149,9 @@ def _records(data: mmap.mmap, path: Path) -> Iterator[tuple[int, bytes]]:
     if data[:8] == bytes(8):
         return
     if data[:8] != log_format.MAGIC:
-        raise CapsuleError(f"{path} is not a prismdbg log", hint="the file is damaged, or another program wrote it")
+        raise CapsuleError(
+            f"{path} is not a prismdbg log", hint="check the path: the file is damaged, or another program wrote it"
+        )
     offset, end = log_format.HEADER.size, len(data)
     while offset + log_format.RECORD.size <= end:
         size, kind, _ = log_format.RECORD.unpack_from(data, offset)

@@ -144,6 +144,6 @@ def required(rank: RankJson, *names: str) -> RankJson:
     for name in names:
         if name not in rank:
             raise CapsuleError(
-                f"rank.json: {name} is missing", hint="the capsule is incomplete: capture the rank again"
+                f"rank.json: {name} is missing", hint="capture the rank again: the capsule is incomplete"
             )
     return rank

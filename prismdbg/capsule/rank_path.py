@@ -11,7 +11,7 @@ _KERNEL = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY = "/dev/shm"
 # What the loader of every program reads before anything else: the replay's own programs would obey it.
 _LOADER = ("/etc/ld.so.preload",)
-_HINT = "the capsule was altered; do not use it"
+_HINT = "do not use it: the capsule was altered"
 
 
 def problem(path: str) -> str:

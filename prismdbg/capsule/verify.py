@@ -45,7 +45,9 @@ def require_replayable(capsule: Capsule) -> None:
     check_manifest(capsule)
     for finding in _not_fatal(capsule.path, findings(capsule.path)):
         if finding.severity is Severity.INCOMPLETE:
-            raise CapsuleError(f"{capsule.path} cannot be replayed: {finding}", hint="`prismdbg open` shows the record")
+            raise CapsuleError(
+                f"{capsule.path} cannot be replayed: {finding}", hint="run `prismdbg open` to view the recording"
+            )
 
 
 def check_manifest(capsule: Capsule) -> None:
@@ -63,7 +65,7 @@ def _not_fatal(path: Path, found: Iterable[Finding]) -> list[Finding]:
     notes: list[Finding] = []
     for finding in found:
         if finding.severity is Severity.FATAL:
-            raise CapsuleError(f"{path}: {finding}", hint="the capsule is damaged or altered: make or fetch it again")
+            raise CapsuleError(f"{path}: {finding}", hint="make or fetch it again: the capsule is damaged or altered")
         notes.append(finding)
     return notes
 
@@ -103,7 +105,7 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, "is empty: there is nothing to replay")
     images = any(name.startswith(layout.CHECKPOINT + "/") for name in manifest.files)
     if manifest.origin is Origin.IMAGE and not images:
-        yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, and the origin is a process image")
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, and the origin is a checkpoint")
     if manifest.origin is Origin.START and images:
         yield Finding(Severity.FATAL, layout.CHECKPOINT, "holds an image, and the origin is the program's start")
 

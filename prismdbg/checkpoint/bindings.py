@@ -19,7 +19,7 @@ from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
 _NUMBER = struct.Struct("<i")
-_HINT = "the capsule is damaged or was altered"
+_HINT = "do not use it: the capsule is damaged or was altered"
 _GHOST = "GHOST_FILE"  # its first entry is followed by a file's content
 
 
@@ -27,7 +27,7 @@ class Entry(dict[str, Any]):
     """One entry, or a part of one. A field that is not there is a `CapsuleError`."""
 
     def __missing__(self, name: str) -> NoReturn:
-        raise CapsuleError(f"the process image lacks {name}", hint=_HINT)
+        raise CapsuleError(f"the checkpoint lacks {name}", hint=_HINT)
 
 
 def load_image(criu: Criu, path: Path) -> list[Entry]:
@@ -39,7 +39,7 @@ def load_image(criu: Criu, path: Path) -> list[Entry]:
 def first_of(entries: list[Entry], path: Path) -> Entry:
     """`CapsuleError` where the image has none."""
     if not entries:
-        raise CapsuleError(f"the process image {path} is empty", hint=_HINT)
+        raise CapsuleError(f"the checkpoint {path} is empty", hint=_HINT)
     return entries[0]
 
 
@@ -69,7 +69,7 @@ def _load(criu: Criu, path: Path) -> tuple[str, list[Entry]]:
         raise
     except Exception as error:  # protobuf raises all kinds on damaged bytes
         said = f"{type(error).__name__}: {str(error)[:200]}"
-        raise CapsuleError(f"the process image {path} cannot be read: {said}", hint=_HINT) from error
+        raise CapsuleError(f"the checkpoint {path} cannot be read: {said}", hint=_HINT) from error
 
 
 def _kind_named(path: Path) -> str:

@@ -38,7 +38,7 @@ _KERNEL_TEXTS = re.compile(
 _DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")
 _DEVICE_MODES = (0o020000, 0o060000)  # S_IFCHR, S_IFBLK
 _LINK_MODE, _MODE_MASK = 0o120000, 0o170000
-_HINT = "the capsule was altered; do not use it"
+_HINT = "do not use it: the capsule was altered"
 
 
 def check_images(criu: Criu, images: Path) -> None:
@@ -104,4 +104,4 @@ def _check_ghost(name: str, ghost: Entry) -> None:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise CapsuleError(f"the process image {what}", hint=_HINT)
+    raise CapsuleError(f"the checkpoint {what}", hint=_HINT)

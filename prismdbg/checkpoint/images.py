@@ -1,4 +1,4 @@
-"""What a process image holds (files, addresses, output, credentials), and a copy that can be restored.
+"""What a checkpoint holds (files, addresses, output, credentials), and a copy that can be restored.
 
 Reads CRIU's images; does not run CRIU.
 """
@@ -28,14 +28,14 @@ SECCOMP = "seccomp.img"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 
 
-_HINT = "the capsule is damaged or was altered"
+_HINT = "do not use it: the capsule is damaged or was altered"
 
 
 class _Numbered(dict[int, Entry]):
     """What entries refer to by number. One that is not there is a `CapsuleError`."""
 
     def __missing__(self, number: int) -> NoReturn:
-        raise CapsuleError(f"the process image refers to number {number}, which it does not hold", hint=_HINT)
+        raise CapsuleError(f"the checkpoint refers to number {number}, which it does not hold", hint=_HINT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def read(criu: Criu, images: Path) -> ProcessImage:
     )
     for path in (*image.folders, *(file.path for file in image.files)):
         if reason := too_long(path):
-            raise CapsuleError(f"the process image names the path {path[:80]!r}, which {reason}", hint=_HINT)
+            raise CapsuleError(f"the checkpoint names the path {path[:80]!r}, which {reason}", hint=_HINT)
     return image
 
 
@@ -256,7 +256,7 @@ def _address(inet: Entry) -> str:
     words = struct.pack(f"={len(inet['src_addr'])}I", *inet["src_addr"])
     size_bytes = 4 if inet["family"] == socket.AF_INET else 16
     if len(words) < size_bytes:
-        raise CapsuleError(f"the process image holds an address of {len(words)} bytes", hint=_HINT)
+        raise CapsuleError(f"the checkpoint holds an address of {len(words)} bytes", hint=_HINT)
     address = ipaddress.ip_address(words[:size_bytes])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
@@ -275,7 +275,7 @@ def _path(regular: Entry) -> str:
 
 def _without_zero(path: str) -> str:
     if "\0" in path:
-        raise CapsuleError(f"the process image names the path {path[:80]!r}", hint=_HINT)
+        raise CapsuleError(f"the checkpoint names the path {path[:80]!r}", hint=_HINT)
     return path
 
 

@@ -34,7 +34,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             if not _readers_gone():
-                raise PrismError(f"a connection broke: {error}", hint="this is a defect of prismdbg") from error
+                raise PrismError(
+                    f"a connection broke: {error}", hint="report this: it is a defect of prismdbg"
+                ) from error
             raise _HasEnough from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -137,7 +139,7 @@ def _say_error(message: str, hint: str) -> None:
     first, *rest = message.splitlines() or [""]
     lines = [f"error: {first}", *(f"  {line}" for line in rest)]
     if hint:
-        lines.append(f"  what to do: {hint}")
+        lines.append(f"  try: {hint}")
     click.echo("\n".join(lines).encode("utf-8", "replace").decode(), err=True)
 
 

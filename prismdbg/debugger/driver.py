@@ -165,7 +165,7 @@ class Driver:
                 self.take(event, run)
         self.images.stands()
         if self._interrupts and run.silent:
-            raise Interrupted(f"given up at {self.session.moment}", hint="")
+            raise Interrupted(f"cancelled at {self.session.moment}", hint="")
         return run.noted
 
     def take(self, event: Json, run: Run | None = None) -> None:
@@ -283,7 +283,7 @@ class Driver:
         if not watch.gets_on(reached):
             raise WaitTimeout(
                 f"waited {self._settings.bound_s:g} s for the rank's next collective after {watch.moment}",
-                hint="it may compute for longer than that, or hang; give a longer --timeout",
+                hint="give a longer --timeout: it may compute for longer than that, or hang",
             )
         self._tell(self._progress(watch.began_at, reached, run.target))
 

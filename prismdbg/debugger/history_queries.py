@@ -49,7 +49,10 @@ class HistoryQueries:
         word, _, text = line.text.partition(" ")
         text = text.strip()
         if word not in ("wrote", "allocated") or not text:
-            raise UsageError("who takes wrote or allocated, and an expression", hint="who wrote model.head.weight")
+            raise UsageError(
+                "who takes wrote or allocated, and an expression",
+                hint="name a parameter or a tensor: who wrote model.head.weight",
+            )
         expression = parse(text)
         value = self._inspection.value_untraced(text)  # what cannot be asked is refused before anything runs
         if word == "wrote":
@@ -168,8 +171,8 @@ class HistoryQueries:
         if block is None:
             raise UsageError(
                 f"nothing that was allocated since {self._beginning()} holds {shortened(text)}",
-                hint="it is older than the trace and held by torch alone (a bucket of DDP), lies in a file, or is lent "
-                "by another library",
+                hint="trace from earlier on: it is older than the trace and held by torch alone (a bucket of DDP), "
+                "lies in a file, or is lent by another library",
             )
         moment = Moment.parse(str(block["moment"]))
         if not block["is_before"]:

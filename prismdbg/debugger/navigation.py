@@ -200,7 +200,7 @@ class Navigation:
 
     def _restart(self, number: int) -> Answer:
         if all(kept.number != number for kept in self._driver.travel.checkpoints):
-            raise UsageError(f"there is no checkpoint {number}", hint="`checkpoints` lists them")
+            raise UsageError(f"there is no checkpoint {number}", hint="type `checkpoints` to list them")
         if self._session.phase is Phase.RUNNING:
             raise FacilityError("the rank is running", hint="interrupt it first")
         self._driver.return_to(number)

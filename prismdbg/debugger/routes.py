@@ -53,10 +53,10 @@ class Routes:
         last = max(known)
         spans = f"it goes from {first} to {last}"
         if moment < first and moment != session.origin and not (moment.step == first.step and not moment.collective):
-            raise UsageError(f"{moment} is before the capsule's beginning; {spans}")
+            raise UsageError(f"{moment} is before the capsule's start moment; {spans}")
         if session.recorded and Moment(moment.step, moment.collective) > last:
             raise UsageError(
-                f"{moment} is behind the capsule's end; {spans}",
+                f"{moment} is after the capsule's end moment; {spans}",
                 hint="`until` goes on there, among synthesized peers",
             )
 
@@ -158,7 +158,7 @@ class Routes:
 
     def _take_again(self, kept: Sequence[Checkpoint]) -> None:
         """Images of the traced rank, at the same moments and under the same numbers. What is lost is said."""
-        left, why = list(kept), "given up"
+        left, why = list(kept), "cancelled"
         try:
             for checkpoint in kept:
                 with self._driver.images.coming_to_one():

@@ -128,7 +128,7 @@ class Travel:
         """The rank stands again where `number` was taken; 0: as it was given at first. Works also when the rank or its
         place is gone: then it is made anew."""
         if number not in self._checkpoints:
-            raise UsageError(f"there is no checkpoint {number}", hint="`checkpoints` lists them")
+            raise UsageError(f"there is no checkpoint {number}", hint="type `checkpoints` to list them")
         self._hang_up()
         has_image = number != ORIGIN or self._has_origin
         if has_image and self._return_in_place(number):

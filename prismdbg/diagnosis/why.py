@@ -68,7 +68,7 @@ def _missing(evidence: Evidence) -> list[str]:
         lines += [
             f"{len(evidence.logs)} of {counted(evidence.known_world_size, 'rank')} of {evidence.emulated} ran, each "
             "alone: of the others nothing is said",
-            "what peers sent was made up: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
+            "what peers sent was synthesized: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
         ]
     elif without and not evidence.of_capsule:
         lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")

@@ -56,7 +56,7 @@ class EmulationWorth:
     def _doubts(self) -> list[str]:
         return [
             *(
-                ["anything about values, the loss among them: what peers sent was made up"]
+                ["anything about values, the loss among them: what peers sent was synthesized"]
                 if self.made_up_share
                 else []
             ),

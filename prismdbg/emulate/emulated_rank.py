@@ -188,12 +188,12 @@ class EmulatedRank:
                 shutil.rmtree(folder)
             raise RankLost(
                 f"rank {self.rank}'s program {how_it_ended(code)}, and there is no log of it: {error}",
-                hint="why it was not recorded is said above; a full disk, for one",
+                hint="see above why it was not recorded (a full disk, for example)",
             ) from error
         if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
             raise RankLost(
                 f"rank {self.rank} was recorded only for a part of its run: {lost}",
-                hint=f"what there is: prismdbg status {quote(str(self._program.run.path))}",
+                hint=f"run prismdbg status {quote(str(self._program.run.path))}",
             )
         reached = log.steps[-1].step if log.steps else 0
         if code:

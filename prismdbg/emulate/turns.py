@@ -74,7 +74,7 @@ class Turns:
 
 
 def _lost(lacks: MissingValue, why: str) -> RankLost:
-    made_up = "" if lacks.caller else f", or say how it is made up: --peers {lacks.axis}:{lacks.collective}=zeros"
+    made_up = "" if lacks.caller else f", or say how it is synthesized: --peers {lacks.axis}:{lacks.collective}=zeros"
     return RankLost(
         f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",
         hint=f"give an earlier run that has it (--donor RUN){made_up}",

@@ -56,7 +56,7 @@ class _Parser:
 
     def whole(self) -> tree.Node:
         if len(self._tokens) == 1:
-            raise complaint(self._text, 0, "an expression is missing", hint="for instance: nan(out) or step > 12")
+            raise complaint(self._text, 0, "an expression is missing", hint="write for instance nan(out) or step > 12")
         node = self._either()
         if not self._at_end:
             raise self._unexpected()
@@ -176,7 +176,7 @@ class _Parser:
             raise complaint(self._text, token.column, "a name is missing after the dot")
         if token.text.startswith("_"):
             raise complaint(
-                self._text, token.column, f"{quoted(token.text)} is private", hint="names with _ cannot be read"
+                self._text, token.column, f"{quoted(token.text)} is private", hint="use a name without _ at its start"
             )
         return token.text
 
@@ -219,7 +219,9 @@ class _Parser:
         if keyword.iskeyword(name):
             raise complaint(self._text, token.column, f"{name!r} is not part of expressions")
         if name.startswith("__"):
-            raise complaint(self._text, token.column, f"{quoted(name)} is private", hint="names with __ cannot be read")
+            raise complaint(
+                self._text, token.column, f"{quoted(name)} is private", hint="use a name without __ at its start"
+            )
         return self._call(token) if self._accept("(") else tree.Name(token.column, name)
 
     def _call(self, token: Token) -> tree.Node:

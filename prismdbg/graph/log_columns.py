@@ -166,7 +166,7 @@ def read_columns(folder: Path) -> LogColumns:
     """`CapsuleError` where there is no log; `damage` says where a damaged one ends early."""
     paths = [path for _, path in event_segments(folder)]
     if not paths:
-        raise CapsuleError(f"no log in {folder}", hint="the rank issued no collective yet, or the path is wrong")
+        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
     reading = _Reading()
     for number, path in enumerate(paths):
         if not reading.add(number, path):
@@ -193,7 +193,9 @@ class _Reading:
         try:
             words = seg.read_words(path)
         except OSError as error:
-            raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the log is damaged") from error
+            raise CapsuleError(
+                f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
+            ) from error
         self.words.append(words)
         if not len(words) or not self._header(words, path):
             return False

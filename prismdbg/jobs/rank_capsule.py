@@ -22,7 +22,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.model.sizes import size
 
-ASSUMED = "emulated: what its peers sent is made up, so what values are is said of this run alone"
+ASSUMED = "emulated: what its peers sent is synthesized, so what values are is said of this run alone"
 
 
 def capsule_of(path: Path, rank: int | None, say: Say) -> Path:

@@ -29,7 +29,7 @@ class Difference:
 def diff(trace: MemoryTrace, first: Moment, second: Moment) -> Difference:
     """`UsageError` where the first is the later one."""
     if second < first:
-        raise UsageError(f"{first} is later than {second}", hint=f"the earlier one first: {second} {first}")
+        raise UsageError(f"{first} is later than {second}", hint=f"give the earlier one first: {second} {first}")
     earlier, later = live_at(trace, first), live_at(trace, second)
     made = later.rows[(later.rows >= earlier.at_row) & ~later.is_before]  # what was found late was there before
     freed = trace.freed[np.searchsorted(trace.made, earlier.rows)]

@@ -49,7 +49,7 @@ class AgentClient:
             sock.close()
             raise RankLost(
                 f"no agent answers at {path}: {error.strerror or error}",
-                hint="the process has ended, or it was not started by prismdbg",
+                hint="check the rank: its process has ended, or prismdbg did not start it",
             ) from error
         self._connection = Connection(sock)
         self._events: deque[Message] = deque()

@@ -39,7 +39,7 @@ class Holder:
 
     @property
     def is_gone(self) -> bool:
-        """Opens no file: a process image may be taken meanwhile, and must not find a descriptor of another process.
+        """Opens no file: a checkpoint may be taken meanwhile, and must not find a descriptor of another process.
 
         A dead process that nobody has waited for has no program any more.
         """
@@ -88,7 +88,7 @@ class Park:
             raise UsageError("the rank is not parked for this client", hint="ask for park first; its lease may be over")
 
     def close_log(self) -> None:
-        """After this nothing of the log is open: a process image taken now holds none of it."""
+        """After this nothing of the log is open: a checkpoint taken now holds none of it."""
         self._recording.note("parked")
         self._recording.recorder.close_log()
         tracer.close_files()

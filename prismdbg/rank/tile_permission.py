@@ -1,4 +1,4 @@
-"""Leave to use the processor's tile registers (AMX): the kernel gives it to a process, and no process image keeps it.
+"""Leave to use the processor's tile registers (AMX): the kernel gives it to a process, and no checkpoint keeps it.
 
 oneDNN asks for it before its first bfloat16 product. A restored rank that goes on without it is ended by SIGILL.
 Source: Linux, Documentation/arch/x86/xstate.rst.

@@ -89,7 +89,9 @@ class Engine:
         finally:
             self._api.timeout = _CALL_S
         if '"error"' in str(answer):
-            raise RuntimeFailure(f"Docker could not import the image: {str(answer)[-300:]}", hint="is the disk full?")
+            raise RuntimeFailure(
+                f"Docker could not import the image: {str(answer)[-300:]}", hint="check whether the disk is full"
+            )
 
     @_ours
     def remove_image(self, tag: str) -> None:

@@ -58,7 +58,7 @@ def _kernel() -> Facility:
     return Facility(
         name="kernel",
         ok=platform.system() == "Linux" and numbers >= [5, 9],
-        needed_for="process images and namespaces",
+        needed_for="checkpoints and namespaces",
         detail=f"{platform.system()} {release}, {platform.machine()}",
         fix="use Linux 5.9 or newer",
     )
@@ -102,7 +102,7 @@ def _native(cache: Path) -> Facility:
 
 
 def _criu(find_criu: Callable[[], str]) -> Facility:
-    needed_for = "capsules that start at a live rank's process image"
+    needed_for = "capsules that start at a live rank's checkpoint"
     try:
         version = find_criu()
     except PrismError as error:
@@ -146,7 +146,7 @@ def _capabilities() -> Facility:
     return Facility(
         name="capabilities",
         ok=not lacking,
-        needed_for="dumping and restoring process images",
+        needed_for="dumping and restoring checkpoints",
         detail=f"lacks {', '.join(lacking)}" if lacking else f"user {os.geteuid()} has all that CRIU needs",
         fix="run as root",
     )

@@ -75,7 +75,7 @@ def _leads_to(path: str, links: Mapping[str, str]) -> str:
         else:
             waiting = [*os.path.normpath(Path(done or "/", target)).split("/")[1:], *waiting]
             done = ""
-    raise CapsuleError(f"{path} leads in circles", hint="the capsule was altered; do not use it")
+    raise CapsuleError(f"{path} leads in circles", hint="do not use it: the capsule was altered")
 
 
 def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
@@ -100,7 +100,7 @@ def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[i
     if info.size > there.st_size:
         raise FacilityError(
             f"{source} is shorter than {file.target} was: {there.st_size} of {info.size} bytes",
-            hint="the capsule is damaged",
+            hint="capture the rank again, or fetch the capsule again: it is damaged",
         )
     info.mode, (info.uid, info.gid) = file.mode, owner
     _set_time(info, there.st_mtime_ns if file.mtime_ns is None else file.mtime_ns)

@@ -25,7 +25,7 @@ class LocalRuntime:
 
     def refuses(self, spec: ReplaySpec) -> str | None:
         if isinstance(spec.origin, ImageOrigin) and os.geteuid() != 0:
-            return "restoring a process image needs root: run as root, or capture with --origin start"
+            return "restoring a checkpoint needs root: run as root, or capture with --origin start"
         if spec.saving is not None and os.geteuid() != 0:
             return "images of a rank can only be taken by root"
         return None

@@ -23,7 +23,7 @@ class PlainRuntime:
 
     def refuses(self, spec: ReplaySpec) -> str | None:
         if isinstance(spec.origin, ImageOrigin):
-            return "a process image needs a container or namespaces: capture with --origin start"
+            return "a checkpoint needs a container or namespaces: capture with --origin start"
         if spec.saving is not None:
             return "images can only be taken of a rank in a container or in namespaces"
         if not spec.allow_writes:

@@ -60,7 +60,7 @@ class LaidFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageOrigin:
-    """A process image: `images` is a folder made by `checkpoint.images.prepare_restore`.
+    """A checkpoint: `images` is a folder made by `checkpoint.images.prepare_restore`.
 
     standards: descriptor numbers and criu's keys of what becomes of standard input and output.
     explain: makes the error out of criu's log when it refuses.

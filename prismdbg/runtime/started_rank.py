@@ -126,7 +126,7 @@ class StartedRank:
         if progress.failure:
             return RuntimeFailure(
                 f"{self._spec.name} could not be started in {where}: {progress.failure}",
-                hint="`prismdbg doctor` says what this machine lacks",
+                hint="run `prismdbg doctor` to see what this machine lacks",
             )
         said = _read(self._spec.control / STARTER_LOG).strip().splitlines()[-1:]
         return RuntimeFailure(

@@ -41,5 +41,5 @@ def stream(write: Callable[[tarfile.TarFile], None]) -> Iterator[bytes]:
 
 def _as_ours(error: BaseException) -> BaseException:
     if isinstance(error, OSError):
-        return FacilityError(f"the image could not be made: {error}", hint="a file changed meanwhile: try again")
+        return FacilityError(f"the image could not be made: {error}", hint="try again: a file changed meanwhile")
     return error if isinstance(error, PrismError) else FacilityError(f"the image could not be made: {error}")

@@ -18,7 +18,7 @@ def check(script: Script) -> None:
     if not (script.expect or script.forbid or script.record or script.back_to):
         raise script.place.complaint(
             "the script asks for nothing",
-            hint="it needs one of expect, forbid, record and back_to; `replay` alone compares",
+            hint="write one of expect, forbid, record and back_to; `replay` alone compares",
         )
     stops = {name for name, _ in _named_places(script)}
     for stop in script.stop_at:
@@ -58,13 +58,13 @@ def _check_stop(stop: StopAt) -> None:
 
 def _check_back(past: GoBack) -> None:
     if past.of is None and past.to is not BackTo.ORIGIN:
-        raise past.place.complaint(f"`to: {past.to}` needs the key of", hint="the value: model.head.weight")
+        raise past.place.complaint(f"`to: {past.to}` needs the key of", hint="name the value, as in model.head.weight")
 
 
 def _check_when(when: When, script: Script, stops: set[str]) -> None:
     place = when.place or script.place
     if when.moment is None and when.text != END and when.text not in stops:
-        known = f"there are: {', '.join(sorted(stops))}" if stops else "stop_at and back_to name places"
+        known = f"use one of: {', '.join(sorted(stops))}" if stops else "stop_at and back_to name places"
         raise place.complaint(f"there is no stop and no place {when.text!r}", hint=known)
     if when.moment is not None and script.run_to is not None and when.moment > script.run_to:
         raise place.complaint(f"{when.moment} is behind run_to, {script.run_to}")
@@ -72,7 +72,9 @@ def _check_when(when: When, script: Script, stops: set[str]) -> None:
 
 def _check_forbidden(forbidden: Forbid) -> None:
     if forbidden.when is None and forbidden.on not in _SPEAK_FOR_THEMSELVES:
-        raise forbidden.place.complaint(f"`on: {forbidden.on}` needs the key when", hint="nothing would be allowed")
+        raise forbidden.place.complaint(
+            f"`on: {forbidden.on}` needs the key when", hint="allow something, or leave it out"
+        )
     if forbidden.on in (StopKind.PEER, StopKind.CHANGE):
         raise forbidden.place.complaint(
             f"{forbidden.on} cannot be forbidden", hint="write its condition over `collective`"

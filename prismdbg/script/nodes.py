@@ -46,7 +46,9 @@ class Source:
         except yaml.reader.ReaderError as error:
             raise self._behind(error.position).complaint("this character is not allowed in YAML") from None
         if node is None:
-            raise self.place(0, 0).complaint("the script is empty", hint="`prismdbg replay --script-schema` says more")
+            raise self.place(0, 0).complaint(
+                "the script is empty", hint="run `prismdbg replay --script-schema` for the whole language"
+            )
         return node
 
     def _behind(self, characters: int) -> Place:

@@ -162,9 +162,9 @@ def _question(asked: GoBack) -> str:
 def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:
     """A script may ask only for what the capsule spans."""
     if moment < first:
-        raise UsageError(f"{moment} is before the capsule's beginning, {first}")
+        raise UsageError(f"{moment} is before the capsule's start moment, {first}")
     if moment > last:
         raise UsageError(
-            f"{moment} is behind the capsule's end, {last}",
+            f"{moment} is after the capsule's end moment, {last}",
             hint="`run_to` a later moment goes on there, among synthesized peers",
         )

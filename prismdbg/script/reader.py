@@ -29,7 +29,7 @@ _TAG = "tag:yaml.org,2002:"
 _NAME = re.compile(r"[^\W\d_][\w .-]{0,79}")
 _SOURCE_LINE = re.compile(r"([^\s:]+):([1-9][0-9]{0,6})")
 _KINDS = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list", yaml.ScalarNode: "a single value"}
-_SCHEMA_HINT = "`prismdbg replay --script-schema` prints the whole language"
+_SCHEMA_HINT = "run `prismdbg replay --script-schema` for the whole language"
 
 T = TypeVar("T")
 
@@ -187,7 +187,9 @@ class _Reader:
 
     def _name(self, node: yaml.ScalarNode) -> Name:
         if not _NAME.fullmatch(node.value) or node.value == END:
-            raise self._at(node).complaint(f"{node.value!r} is no name", hint=f"letters first, and not {END!r}")
+            raise self._at(node).complaint(
+                f"{node.value!r} is no name", hint=f"begin it with a letter, and do not use {END!r}"
+            )
         return Name(node.value)
 
     def _source_line(self, node: yaml.ScalarNode) -> SourceLine:

@@ -195,7 +195,9 @@ def verb_of(word: str) -> Verb:
         return first
     if found:
         raise UsageError(f"{quoted(word)} may be {' or '.join(found)}")
-    raise UsageError(f"unknown command {quoted(word)}{suggestion(word, VERBS)}", hint="help lists all commands")
+    raise UsageError(
+        f"unknown command {quoted(word)}{suggestion(word, VERBS)}", hint="type `help` to list all commands"
+    )
 
 
 def _numbered(verb: Verb, argument: str, insists: bool) -> Line:

@@ -211,7 +211,7 @@ class Session:
         if not insists:
             raise UsageError(
                 "the record ends here: from here on peers' answers are synthesized, and later values rest on them",
-                hint="once more, or continue!, goes on",
+                hint="type it once more, or continue!, to go on",
             )
 
     def pause(self) -> Ask:
@@ -307,7 +307,7 @@ class Session:
 
     def require_alive(self) -> None:
         if self.phase is Phase.FINISHED:
-            raise UsageError("the program has ended", hint="a way back still works: reverse-next, goto, restart")
+            raise UsageError("the program has ended", hint="go back: reverse-next, goto and restart still work")
         if self.phase is Phase.LOST:
             raise UsageError(f"the rank is gone: {self.lost_because}", hint=GONE_HINT)
 

@@ -43,7 +43,7 @@ def check(spec: StopSpec, known: Known) -> None:
     """`UsageError` for what can never be hit, or never be decided."""
     _check_parts(spec)
     if spec.line == 0:
-        raise UsageError(f"{spec.file}:0 is no line", hint="lines are counted from 1")
+        raise UsageError(f"{spec.file}:0 is no line", hint="count lines from 1")
     if spec.group and not known.has_group(spec.group):
         groups = ", ".join(dict.fromkeys(group.title for group in known.groups))
         raise UsageError(f"there is no group {quoted(spec.group)} in this capsule", hint=f"groups: {groups}")

@@ -101,7 +101,7 @@ class StopList:
 
     def get(self, number: int) -> StopSpec:
         if number not in self._stops:
-            raise UsageError(f"there is no stop {number}", hint="`stops` lists them")
+            raise UsageError(f"there is no breakpoint {number}", hint="type `stops` to list them")
         return self._stops[number]
 
     def titles(self, numbers: Iterable[int]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def render_story(event: Json, source: Sequence[str] = ()) -> str:
         _history(event),
         list(source),
         causes_lines(event),
-        [f"what to do: {advice(event)}"],
+        [f"try: {advice(event)}"],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 

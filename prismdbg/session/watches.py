@@ -54,7 +54,7 @@ class WatchList:
 
     def remove(self, number: int) -> Watch:
         if number not in self._watches:
-            raise UsageError(f"there is no watch {number}", hint="`watch` lists them")
+            raise UsageError(f"there is no watch {number}", hint="type `watch` to list them")
         return self._watches.pop(number)
 
     def seen(self, watch: Watch, value: dict[str, Any]) -> Watched:

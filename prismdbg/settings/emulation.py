@@ -57,7 +57,9 @@ class Rule:
             )
         op = match["op"] or ""
         if op and op not in LABELS:
-            raise UsageError(f"{text!r}: no collective is called {op!r}", hint=f"one of: {', '.join(sorted(LABELS))}")
+            raise UsageError(
+                f"{text!r}: no collective is called {op!r}", hint=f"give one of: {', '.join(sorted(LABELS))}"
+            )
         return cls(axis=match["axis"] or "", op=op, policy=Policy(match["policy"]))
 
     def holds(self, axis: str, op: str, axes: tuple[tuple[str, int], ...] = ()) -> bool:

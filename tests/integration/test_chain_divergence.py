@@ -96,7 +96,7 @@ def test_a_place_that_is_not_there(nan_with_checkpoints: Taken, nan_from_start: 
     command = ("replay", nan_with_checkpoints.capsule, "--runtime", "docker")
     missing = prismdbg(*command, env=NO_ENGINE)
     assert missing.code == 4
-    assert "error: " in missing.err and "what to do: " in missing.err
+    assert "error: " in missing.err and "try: " in missing.err
     bisected = ("replay", nan_from_start.capsule, "--runtime", "docker", "--source", INCIDENTS / "nan", "--bisect")
     assert prismdbg(*bisected, env=NO_ENGINE).code == 125
     plain = prismdbg("replay", nan_with_checkpoints.capsule, "--runtime", "plain")

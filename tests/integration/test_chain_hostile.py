@@ -122,7 +122,7 @@ def test_a_damaged_capsule(
     said = prismdbg(command, capsule, typed="quit\n")
     assert said.code == 3, said
     assert _errors(said) == 1
-    assert "what to do: " in said.err
+    assert "try: " in said.err
 
 
 @pytest.mark.parametrize("command", ["replay", "inspect", "verify", "unpack", "pack", "build", "debug"])

@@ -238,7 +238,9 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
 
 def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
     """The rank ends itself without a word; an end of the replayed one elsewhere, or of something else, is another."""
-    with recording(torchrun(PARTS / "incidents.py", "exit", ranks=2), tmp_path, "--window", "all") as job:
+    seen_alive = {"STEP_TAKES_S": "0.2"}  # by the supervisor: of a death that it did not see, the code is not known
+    line = torchrun(PARTS / "incidents.py", "exit", ranks=2)
+    with recording(line, tmp_path, "--window", "all", env={**os.environ, **seen_alive}) as job:
         assert job.end().code == 1
         (capsule,) = job.capsules
     assert Capsule.open(capsule).manifest.incident.kind is IncidentKind.LOST
@@ -247,7 +249,9 @@ def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
     assert "the rank died here, as it did when it was recorded" in verdict["notes"]
     for number, (changed, code, outcome, why) in enumerate(OTHER_ENDS):
         facts = Capsule.open(capsule).rank()
-        other = altered(capsule, tmp_path / f"other{number}", environment={**facts["environment"], **changed})
+        other = altered(
+            capsule, tmp_path / f"other{number}", environment={**facts["environment"], "STEP_TAKES_S": "0", **changed}
+        )
         verdict = replay(other, code=code)
         assert verdict["outcome"] == outcome and why in verdict["summary"], verdict
         assert "the rank died here, as it did when it was recorded" not in verdict["notes"]

@@ -246,7 +246,7 @@ def test_a_replay_elsewhere_is_told_which_file_to_bring(kept: Kept, tmp_path: Pa
 
 @pytest.mark.criu
 def test_raw_memory_of_a_real_process(tmp_path: Path) -> None:
-    """The process image holds what was taken out elsewhere: it is found there, and not shared. The file that the rank
+    """The checkpoint holds what was taken out elsewhere: it is found there, and not shared. The file that the rank
     reads later is left out as in any capsule."""
     home = tmp_path / "home"
     home.mkdir()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.criu
 @pytest.mark.parametrize("address", ["10.77.0.5", "fd77::5"])
 def test_the_addresses_come_along(address: str, child_environment: dict[str, str]) -> None:
     if os.geteuid() != 0:
-        pytest.skip("restoring a process image needs root")
+        pytest.skip("restoring a checkpoint needs root")
     ran = subprocess.run(
         ["unshare", "--net", sys.executable, str(TESTS / "in_own_network.py"), address],
         env={**child_environment, "PYTHONPATH": f"{TESTS}{os.pathsep}{child_environment['PYTHONPATH']}"},

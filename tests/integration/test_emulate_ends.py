@@ -39,7 +39,7 @@ def test_a_start_that_failed_leaves_no_folder(program: list[str], code: int, was
         run.mkdir()
     done = emulate(run, 4, "dp=4", program=program)
     assert done.returncode == code, done.stderr
-    assert "what to do:" in done.stderr
+    assert "try:" in done.stderr
     assert run.exists() is was_there
     assert not was_there or list(run.iterdir()) == []
 

@@ -117,5 +117,5 @@ def test_what_cannot_be_put_into_classes_is_named_with_the_fix(
     assert done.returncode == code, done.stderr
     for text in named:
         assert text in done.stderr, done.stderr
-    assert "what to do:" in done.stderr
+    assert "try:" in done.stderr
     assert not (tmp_path / "run" / "classes.json").exists()

@@ -115,7 +115,7 @@ def test_a_replay_allocates_as_the_recorded_rank_did(
 
 @pytest.mark.criu
 def test_memory_is_the_same_where_a_place_is_reached_again(taken: Taken, tmp_path: Path) -> None:
-    """Over process images and back: the trace is cut to where the rank stands."""
+    """Over checkpoints and back: the trace is cut to where the rank stands."""
     first = Capsule.open(taken.capsule).manifest.moment_a.step + 1
     lines = [
         "trace on",

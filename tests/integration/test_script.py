@@ -77,7 +77,7 @@ record:
 def test_a_moment_outside_the_capsule_is_refused_before_anything_starts(nan_from_start: Taken, tmp_path: Path) -> None:
     said = scripted(nan_from_start.capsule, "expect:\n  - {that: step, at: 999.1}\n", home=tmp_path)
     assert said.code == 2
-    assert "checks.yaml:2:22: 999.1 is behind the capsule's end" in said.err and "starting" not in said.err
+    assert "checks.yaml:2:22: 999.1 is after the capsule's end moment" in said.err and "starting" not in said.err
 
 
 def test_what_is_known_is_reported_when_the_time_is_over(nan_from_start: Taken, tmp_path: Path) -> None:

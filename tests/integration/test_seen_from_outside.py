@@ -215,7 +215,7 @@ def test_what_takes_long_is_given_up_by_ctrl_c(terminal: Terminal, nan_from_star
     assert f"stopped at {incident} (stop 1: nan)" in prompt.ask("continue")
     terminal.type_line("origin")
     terminal.until("looking for the first NaN up to")
-    assert "given up at " in prompt.interrupt()
+    assert "cancelled at " in prompt.interrupt()
     assert prompt.ask("goto 2.1").startswith("stopped at 2.1")
 
 

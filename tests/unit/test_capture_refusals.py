@@ -93,7 +93,7 @@ def test_a_rank_of_another_user(
 def test_from_the_start_without_what_it_received(pid: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(run_folder(tmp_path, pid=pid), capsys, ExitCode.BAD_CAPSULE, "--origin", "start")
     assert "cannot be replayed from the program's start: what it received was not all kept" in said
-    assert "record with --window all, or capture a process image" in said
+    assert "record with --window all, or capture a checkpoint" in said
 
 
 def test_a_rank_that_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What is read from a process image, over images given as pycriu would give them."""
+"""What is read from a checkpoint, over images given as pycriu would give them."""
 
 from __future__ import annotations
 

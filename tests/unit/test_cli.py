@@ -93,7 +93,7 @@ def test_an_error_says_what_and_what_to_do(
 ) -> None:
     run_action(raising(errors.CapsuleError("rank 3 is damaged\nat byte 12", hint="fetch it again")))
     said = capsys.readouterr()
-    assert said.err == "error: rank 3 is damaged\n  at byte 12\n  what to do: fetch it again\n"
+    assert said.err == "error: rank 3 is damaged\n  at byte 12\n  try: fetch it again\n"
     assert said.out == ""
 
 
@@ -249,7 +249,7 @@ def test_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["verify", "--json", str(capsule.path)]) == ExitCode.BAD_CAPSULE
     said = capsys.readouterr()
     assert json.loads(said.out)["whole"] is False
-    assert "what to do" in said.err
+    assert "try: " in said.err
 
 
 def test_pack_and_unpack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,7 +270,7 @@ def test_a_hostile_archive_is_one_error(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "bad.tar.zst").write_bytes(b"not zstd at all")
     for command in ("inspect", "verify", "unpack"):
         assert main.run([command, str(tmp_path / "bad.tar.zst")]) == ExitCode.BAD_CAPSULE
-        assert [line[:6] for line in capsys.readouterr().err.splitlines()] == ["error:", "  what"]
+        assert [line[:6] for line in capsys.readouterr().err.splitlines()] == ["error:", "  try:"]
     assert [path.name for path in tmp_path.iterdir()] == ["bad.tar.zst"]
 
 

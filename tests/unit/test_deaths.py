@@ -9,13 +9,13 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import psutil
 import pytest
+from kernels import PIDFDS_TELL
 from waiting import wait_for
 
 from prismdbg.jobs.record import steady_clock
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first, perhaps_first
 
 ENDLESS = ["sleep", "1000"]
-PIDFDS_TELL = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2])) >= (6, 15)
 
 
 def death(name: str, wall_ns: int, signal: int | None, alive_ns: int = 0) -> Death:

@@ -49,7 +49,7 @@ def test_of_emulated_ranks_nothing_is_said_of_values_and_of_waiting() -> None:
     assert found.verdicts == ()
     assert found.missing == (
         "3 of 4 ranks of dp=4 ran, each alone: of the others nothing is said",
-        "what peers sent was made up: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
+        "what peers sent was synthesized: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
     )
 
 

@@ -206,7 +206,7 @@ class TestAnEmulationsWorth:
             "what this is worth: 2 of 8,192 ranks ran; what they computed and allocated is real",
             "received 1 kB: 75.0% echo, 25.0% donor",
             "transfers and waits: none: peers were there at once",
-            "do not conclude: anything about values, the loss among them: what peers sent was made up",
+            "do not conclude: anything about values, the loss among them: what peers sent was synthesized",
             "do not conclude: how long a step takes: `--pace`, or `prismdbg graph simulate`",
         ]
 

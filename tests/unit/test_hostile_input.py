@@ -71,7 +71,7 @@ def refused(said: pytest.CaptureFixture[str], *line: str | Path) -> str:
     """The error, which is one, and tells what to do."""
     assert main.run([str(word) for word in line]) == ExitCode.BAD_CAPSULE
     text = said.readouterr().err
-    assert text.count("error: ") == 1 and "  what to do: " in text, text
+    assert text.count("error: ") == 1 and "  try: " in text, text
     return text
 
 

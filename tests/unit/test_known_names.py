@@ -71,7 +71,7 @@ def test_of_a_stack_that_was_cut_no_line_is_missed(
 
 def test_a_capsule_that_cannot_be_read_knows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(_: Path) -> Any:
-        raise CapsuleError("the log is damaged")
+        raise CapsuleError("record or fetch it again: the log is damaged")
 
     with CapsuleWriter(tmp_path / "capsule") as writer:
         writer.add_json(layout.RANK, RANK)

@@ -112,7 +112,7 @@ def test_a_lease_that_ends_leaves_another_clients_window_alone() -> None:
 
 
 def test_who_watches_a_client_opens_nothing(monkeypatch: pytest.MonkeyPatch, dying: subprocess.Popen[str]) -> None:
-    """A process image may be taken at any moment of it: an open descriptor would be in it."""
+    """A checkpoint may be taken at any moment of it: an open descriptor would be in it."""
     monkeypatch.setattr(production, "WATCH_S", 0.001)
     watchers, looks, opened = {"prismdbg-lease", "prismdbg-window"}, 0, []
     original = Holder.is_gone.fget

@@ -84,7 +84,7 @@ class TestWhoRan:
     @pytest.mark.parametrize(
         ("source", "said"),
         [
-            (Source.EMULATED, "the loss among them: what peers sent was made up"),
+            (Source.EMULATED, "the loss among them: what peers sent was synthesized"),
             (Source.RECORDED, "nothing was computed, only timed"),
             (Source.ARITHMETIC, "the graph follows from arithmetic, nothing ran"),
         ],

@@ -53,7 +53,7 @@ class TestBadMeshes:
     def test_an_unknown_axis_and_the_known_ones(self) -> None:
         with pytest.raises(UsageError, match="axis 'ep' is not in the mesh") as caught:
             MESH.size("ep")
-        assert caught.value.hint == "one of: pp, dp, tp"
+        assert caught.value.hint == "give one of: pp, dp, tp"
 
     @pytest.mark.parametrize("rank", [-1, 8192])
     def test_a_rank_out_of_range(self, rank: int) -> None:

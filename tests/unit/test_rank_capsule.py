@@ -115,7 +115,7 @@ def test_who_ran_for_its_class_is_named(tmp_path: Path) -> None:
 def test_what_a_run_with_emulated_ranks_says_of_itself(tmp_path: Path) -> None:
     run = emulated(tmp_path / "run", 0, 9).run
     lines = report(run.path)
-    assert lines[-3] == "emulated: 2 of 32 ranks of pp=4,dp=8 (0, 9), each alone; what peers sent was made up"
+    assert lines[-3] == "emulated: 2 of 32 ranks of pp=4,dp=8 (0, 9), each alone; what peers sent was synthesized"
     assert f"prismdbg debug {run.path} --rank 0" in lines[-2]
     assert "--classes" in lines[-1] and "--alike" in lines[-1]  # nothing stands for the other 30
     assert not any("supervisor" in line for line in lines)

@@ -111,7 +111,7 @@ def test_numbers_are_given_once() -> None:
     first = stops.add(parse_stop("nan"))
     stops.remove(first.number)
     assert stops.add(parse_stop("nan")).number == 2
-    with pytest.raises(UsageError, match="no stop 1"):
+    with pytest.raises(UsageError, match="no breakpoint 1"):
         stops.get(1)
 
 

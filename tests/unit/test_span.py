@@ -21,9 +21,9 @@ def test_inside(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["1.4", "2", "99.1"])
 def test_behind(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is behind the capsule's end") as refused:
+    with pytest.raises(UsageError, match="is after the capsule's end moment") as refused:
         require_inside(capsule_of(tmp_path).manifest, Moment.parse(text))
-    assert refused.value.hint == "it goes from 0.1 to 1.3"
+    assert refused.value.hint == "give a moment from 0.1 to 1.3"
 
 
 @pytest.mark.parametrize("at", ["99.1", "1.2.3.4", "abc", "-1"])

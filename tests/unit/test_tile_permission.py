@@ -1,4 +1,4 @@
-"""A process image does not keep the leave to use tile registers: who had it asks again."""
+"""A checkpoint does not keep the leave to use tile registers: who had it asks again."""
 
 from __future__ import annotations
 

@@ -40,4 +40,4 @@ def command(as_json: bool) -> int:
 def _origins(found: tuple[Facility, ...]) -> dict[str, bool]:
     """Which origins this machine can take and replay."""
     ok = {f.name.lower() for f in found if f.ok}
-    return {"process image": {"criu", "kernel", "capabilities"} <= ok, "program's start": "torch" in ok}
+    return {"checkpoint": {"criu", "kernel", "capabilities"} <= ok, "program's start": "torch" in ok}

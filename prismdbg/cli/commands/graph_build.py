@@ -100,7 +100,7 @@ def command(
         )
     is_run = RunFolder(path).run_json.is_file()
     if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():
-        raise UsageError(f"{path} is neither a run folder nor a capsule", hint="`prismdbg list` says what there is")
+        raise UsageError(f"{path} is neither a run folder nor a capsule", hint="run `prismdbg list` to see what exists")
     if not is_run and (captured or as_recorded):
         raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
     if is_run and stretch and output is None:

@@ -61,7 +61,7 @@ def command(
 def _described(path: Path) -> inventory.Item:
     item = inventory.describe(path)
     if item is None:
-        raise click.UsageError(f"{path} is neither a run nor a capsule: `prismdbg list` says what there is")
+        raise click.UsageError(f"{path} is neither a run nor a capsule: run `prismdbg list` to see what exists")
     return item
 
 

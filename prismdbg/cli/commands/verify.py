@@ -40,12 +40,12 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
         for finding in found:
             console.emit(f"{_WORDS[finding.severity]}  {finding}")
     if bad:
-        console.say(f"error: {capsule} is not whole: {bad} faults\n  what to do: make or fetch it again; do not use it")
+        console.say(f"error: {capsule} is not whole: {bad} faults\n  try: make or fetch it again; do not use it")
         return ExitCode.BAD_CAPSULE
     if incomplete:
         console.say(
             f"error: {capsule} is unaltered but incomplete\n"
-            "  what to do: record with a larger --window, or put back the files that it names; see `lack` above"
+            "  try: record with a larger --window, or put back the files that it names; see `lack` above"
         )
         return ExitCode.BAD_CAPSULE
     manifest = whole.manifest

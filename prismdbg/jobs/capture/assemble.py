@@ -38,7 +38,7 @@ from prismdbg.settings.rank_config import RANK_MEMORY
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
     """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
-    `images`: of a process image, taken over. `emulated`: the mesh of a world that was not there. `died_with`: the exit
+    `images`: of a checkpoint, taken over. `emulated`: the mesh of a world that was not there. `died_with`: the exit
     code of a rank that died without a word, where it is known."""
 
     run: RunFolder
@@ -66,7 +66,10 @@ def assemble(parts: Ingredients) -> Capsule:
     """
     rank = read_json(parts.folder / "rank.json")
     if not rank:
-        raise CapsuleError(f"{parts.folder} has no rank.json", hint="the rank ended before it could describe itself")
+        raise CapsuleError(
+            f"{parts.folder} has no rank.json",
+            hint="capture another rank: this one ended before it could describe itself",
+        )
     required(cast(RankJson, rank), *_NEEDED)
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         log = _add_events(writer, parts.folder)
@@ -124,7 +127,8 @@ def _require_replayable(capsule: Capsule) -> Capsule:
     capsule.path.rename(kept)
     raise NotReplayable(
         f"evidence kept in {kept}, which cannot be replayed: {lack}",
-        hint="`prismdbg open` reads it; record with a larger --window or --window-bytes, or with --checkpoint-every",
+        hint="record with a larger --window or --window-bytes, or with --checkpoint-every; "
+        "`prismdbg open` reads what there is",
         evidence=kept,
     )
 

@@ -1,4 +1,4 @@
-"""`prismdbg capture`: a live rank's process image at moment A, while the job goes on, and the log that follows it."""
+"""`prismdbg capture`: a live rank's checkpoint at moment A, while the job goes on, and the log that follows it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STARTING_S = 10.0
 PROGRESS_S = 1.0
 UNMARKED_S = 3.0  # so long without any step, and it is said that there may never be one
 SHOWN = 4
-ENDED_HINT = "`prismdbg why RUN` reads its log; a live rank can be captured"
+ENDED_HINT = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
 ENDED_ERRNOS = (errno.ENOENT, errno.ESRCH, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 Say = Callable[[str], None]
@@ -63,7 +63,7 @@ HUNG = Patience(park_s=2.0, drain_s=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A process image and where it was taken. `paused_ns`: how long the rank was held."""
+    """A checkpoint and where it was taken. `paused_ns`: how long the rank was held."""
 
     images: Path
     moment: Moment
@@ -140,7 +140,7 @@ def _capture_from_start(request: CaptureRequest, folder: Path, incident: Inciden
     if not kept_from_the_start(read_log(folder), folder):
         raise CapsuleError(
             f"rank {folder.name} cannot be replayed from the program's start: what it received was not all kept",
-            hint="record with --window all, or capture a process image",
+            hint="record with --window all, or capture a checkpoint",
         )
     return assemble(
         Ingredients(run=request.run, folder=folder, output=request.output, origin=Origin.START, incident=incident)
@@ -153,7 +153,7 @@ def socket_of(folder: Path) -> Path:
     if not rank:
         raise RankLost(
             f"rank {folder.name} is not described: its rank.json is missing",
-            hint="its recorder failed as it started, or the rank was killed then; capture another rank",
+            hint="capture another rank: the recorder of this one failed as it started, or the rank was killed then",
         )
     _refuse_out_of_reach(folder.name, rank)
     if not still_runs(rank):
@@ -340,7 +340,7 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
         if now > deadline and on_its_way:
             raise WaitTimeout(
                 f"waited {patience.park_s:g} s for {counted(on_its_way, 'thread')} on the way into a collective",
-                hint="the rank is still hashing what it sends; capture it again",
+                hint="capture it again: the rank is still hashing what it sends",
             )
         if now > deadline:
             say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")
@@ -385,7 +385,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         if time.monotonic() > deadline:
             raise WaitTimeout(
                 f"waited {request.timeout_s:g} s for step {target} of rank {folder.name}",
-                hint="the job is slow or hangs; give a longer --timeout, or --window 0 for what there is",
+                hint="give a longer --timeout, or --window 0 for what there is: the job is slow or hangs",
             )
         time.sleep(0.05)
 

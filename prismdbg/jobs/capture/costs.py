@@ -1,4 +1,4 @@
-"""What a process image will take, said before it is spent, and what checkpoints cost a job."""
+"""What a checkpoint will take, said before it is spent, and what checkpoints cost a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def image_bytes(pid: int) -> int:
         root = psutil.Process(pid)
         return sum(process.memory_full_info().uss for process in (root, *root.children(recursive=True)))
     except psutil.Error as error:
-        raise RankLost(f"process {pid} cannot be looked at: {error}", hint="it may have ended meanwhile") from error
+        raise RankLost(
+            f"process {pid} cannot be looked at: {error}", hint="run `prismdbg status RUN`: it may have ended meanwhile"
+        ) from error
 
 
 def predict_image(pid: int, *folders: Path) -> str:

@@ -50,7 +50,9 @@ def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the trace is damaged") from error
+        raise CapsuleError(
+            f"{path} cannot be read: {error.strerror}", hint="trace or fetch it again: the trace is damaged"
+        ) from error
 
 
 def _content(path: Path) -> bytes:
@@ -58,7 +60,9 @@ def _content(path: Path) -> bytes:
         with transfer.open_plain(path) as file:
             return file.read()
     except OSError as error:
-        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint="the trace is damaged") from error
+        raise CapsuleError(
+            f"{path} cannot be read: {error.strerror}", hint="trace or fetch it again: the trace is damaged"
+        ) from error
 
 
 def cut(segment: bytes, end: Moment | None) -> bytes:

@@ -28,7 +28,9 @@ def alone_with_rank(socket: Path, *, bound_s: float = BOUND_S) -> Iterator[None]
     try:
         descriptor = os.open(socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise RankLost(f"no agent answers at {socket}: {error.strerror}", hint="the process has ended") from error
+        raise RankLost(
+            f"no agent answers at {socket}: {error.strerror}", hint="run `prismdbg status RUN`: the process has ended"
+        ) from error
     try:
         _give_to_owner(descriptor, socket.parent)
         _take(descriptor, time.monotonic() + bound_s)

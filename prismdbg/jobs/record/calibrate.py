@@ -62,17 +62,17 @@ class CalibrateRequest:
 
     def check(self) -> None:
         if self.backend not in BACKENDS:
-            raise UsageError(f"{self.backend!r} is no backend", hint=f"one of: {', '.join(BACKENDS)}")
+            raise UsageError(f"{self.backend!r} is no backend", hint=f"give one of: {', '.join(BACKENDS)}")
         if not self.groups or min(self.groups) < 2:
-            raise UsageError("a group needs two ranks", hint="as in --ranks 2,4")
+            raise UsageError("a group needs two ranks", hint="write for instance --ranks 2,4")
         if not self.sizes or min(self.sizes) < 1:
-            raise UsageError("a message needs a size", hint="as in --sizes 1KiB,64KiB,4MiB")
+            raise UsageError("a message needs a size", hint="write for instance --sizes 1KiB,64KiB,4MiB")
         if unknown := set(self.ops) - OPS - {SEND}:
             raise UsageError(
-                f"{sorted(unknown)[0]!r} is no collective", hint=f"some of: {SEND}, {', '.join(sorted(OPS))}"
+                f"{sorted(unknown)[0]!r} is no collective", hint=f"give some of: {SEND}, {', '.join(sorted(OPS))}"
             )
         if not 0 <= self.node_rank < self.nodes:
-            raise UsageError(f"there is no node {self.node_rank} of {self.nodes}", hint="nodes count from 0")
+            raise UsageError(f"there is no node {self.node_rank} of {self.nodes}", hint="count nodes from 0")
         if (self.nodes > 1) != bool(self.head):
             raise UsageError("several nodes meet at one", hint="give --nodes and --head HOST:PORT, the same on each")
         host, _, port = self.head.rpartition(":")

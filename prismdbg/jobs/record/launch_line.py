@@ -50,7 +50,7 @@ class LaunchLine:
             raise UsageError(
                 f"a world of {counted(world, 'rank')} does not fill nodes of torchrun's --nproc-per-node "
                 f"{self.per_node}",
-                hint="torchrun has as many on each node: give it a number that divides --world",
+                hint="give a number that divides --world: torchrun starts as many ranks on each node",
             )
 
 

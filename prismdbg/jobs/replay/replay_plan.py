@@ -183,7 +183,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     """With what this program adds, and on this machine."""
     if problem := is_environment(environment):
-        raise CapsuleError(f"rank.json: environment {problem}", hint="the capsule was altered; do not use it")
+        raise CapsuleError(f"rank.json: environment {problem}", hint="do not use it: the capsule was altered")
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
     if size > most:
         raise FacilityError(
@@ -266,7 +266,7 @@ def bind_target(path: str, trusted: Iterable[Path]) -> str:
         if _overlap(path, str(folder)) or _overlap(os.path.realpath(path), os.path.realpath(folder)):
             raise CapsuleError(
                 f"the capsule names {path[:80]!r}, which would cover what prismdbg itself runs on in {folder}",
-                hint="the capsule was altered, or it was recorded below that folder: keep runs elsewhere",
+                hint="keep runs elsewhere: the capsule was recorded below that folder, or it was altered",
             )
     return path
 

@@ -29,7 +29,9 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
     if name:
         runtime = make(name)
         if reason := runtime.available():
-            raise FacilityError(f"the {name} runtime: {reason}", hint="`prismdbg doctor` says what this machine can do")
+            raise FacilityError(
+                f"the {name} runtime: {reason}", hint="run `prismdbg doctor` to see what this machine supports"
+            )
         return runtime
     reasons = []
     for candidate in _ORDER:

@@ -75,8 +75,8 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     if base is None:
         raise NothingMatches(
             f"no file in {folder} is one of the program's by its relative path",
-            hint=f"the program knew, for instance, {next(iter(captured), 'no file')}: give the folder that stands for "
-            "one above it",
+            hint="give the folder that stands for one above a file of the program, such as "
+            f"{next(iter(captured), 'none')}",
         )
     return _lay(folder, base, own, captured)
 

@@ -12,6 +12,6 @@ def require_inside(manifest: Manifest, moment: Moment) -> None:
     collective lies inside."""
     first, last = manifest.moment_a, manifest.moment_b
     if moment < first and moment != Moment(first.step):
-        raise UsageError(f"{moment} is before the capsule's beginning", hint=f"it goes from {first} to {last}")
+        raise UsageError(f"{moment} is before the capsule's start moment", hint=f"give a moment from {first} to {last}")
     if Moment(moment.step, moment.collective) > last:
-        raise UsageError(f"{moment} is behind the capsule's end", hint=f"it goes from {first} to {last}")
+        raise UsageError(f"{moment} is after the capsule's end moment", hint=f"give a moment from {first} to {last}")

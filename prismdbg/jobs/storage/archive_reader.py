@@ -72,7 +72,9 @@ class ArchiveReader:
         """The first member, as a value and as its bytes."""
         member = self._next_member()
         if member is None or member.name != layout.MANIFEST or member.is_folder:
-            self._fail(f"does not begin with {layout.MANIFEST}", hint="it is no packed capsule, or it was altered")
+            self._fail(
+                f"does not begin with {layout.MANIFEST}", hint="give a packed capsule; if this was one, it was altered"
+            )
         if member.size_bytes > MAX_MANIFEST_BYTES:
             self._fail(f"has a manifest of {member.size_bytes} bytes; at most {MAX_MANIFEST_BYTES} are read")
         data = b"".join(self.chunks())

@@ -73,7 +73,7 @@ def remove(path: Path, *, force: bool = False) -> Item:
     path = path.resolve()
     item = describe(path)
     if item is None:
-        raise UsageError(f"{path} is neither a run nor a capsule", hint="`prismdbg list` says what there is")
+        raise UsageError(f"{path} is neither a run nor a capsule", hint="run `prismdbg list` to see what exists")
     if item.kind is ItemKind.RUN and not force and (living := living_processes(RunFolder(path))):
         pids = ", ".join(map(str, living))
         doing = "emulating" if "emulated" in read_json(RunFolder(path).run_json) else "recording"

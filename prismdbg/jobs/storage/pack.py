@@ -147,13 +147,15 @@ def read_part(path: Path, name: str, limit_bytes: int, keys: Keys = NO_KEYS) -> 
         if entry is None:
             return None
         if entry.size_bytes > limit_bytes:
-            raise CapsuleError(f"{path}: {name} is larger than {limit_bytes} bytes", hint="the capsule was altered")
+            raise CapsuleError(
+                f"{path}: {name} is larger than {limit_bytes} bytes", hint="do not use it: the capsule was altered"
+            )
         for member in archive.members():
             if member.name == name and member.size_bytes == entry.size_bytes:
                 return b"".join(archive.chunks())
             for _ in () if member.is_folder else archive.chunks():
                 pass  # passed over
-    raise CapsuleError(f"{path} lacks {name}", hint="the archive is incomplete: fetch it again")
+    raise CapsuleError(f"{path} lacks {name}", hint="fetch it again: the archive is incomplete")
 
 
 def _write_members(stream: BinaryIO, capsule: Capsule, progress: Progress) -> None:
@@ -193,10 +195,12 @@ def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]
             more = file.read(1)
     except OSError as error:
         raise CapsuleError(
-            f"{path} cannot be read: {error.strerror}", hint="`prismdbg verify` says all that is wrong"
+            f"{path} cannot be read: {error.strerror}", hint="run `prismdbg verify` to see all that is wrong"
         ) from error
     if left or more or digest.hexdigest() != entry.sha256:
-        raise CapsuleError(f"{name} is not what the manifest says", hint="`prismdbg verify` says all that is wrong")
+        raise CapsuleError(
+            f"{name} is not what the manifest says", hint="run `prismdbg verify` to see all that is wrong"
+        )
 
 
 def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
@@ -214,7 +218,7 @@ def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, pr
             _write_member(archive, member, manifest, folder, progress)
             missing.discard(member.name)
     if missing:
-        raise CapsuleError(f"{source} lacks {min(missing)}", hint="the archive is incomplete: fetch it again")
+        raise CapsuleError(f"{source} lacks {min(missing)}", hint="fetch it again: the archive is incomplete")
     return manifest
 
 

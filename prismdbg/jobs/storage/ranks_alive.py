@@ -43,7 +43,9 @@ def pid_here(described: Mapping[str, Any]) -> int | None:
     """The PID of a rank's process in our own namespace, by its rank.json. None where it cannot be seen from here: it
     runs on another node, or in a PID namespace that is not below ours."""
     if "pid" not in described:
-        raise CapsuleError("rank.json: pid is missing", hint="the file is damaged, or still being written")
+        raise CapsuleError(
+            "rank.json: pid is missing", hint="try again later; if it is not still being written, the file is damaged"
+        )
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
     if described.get("hardware", {}).get("node", platform.node()) != platform.node():

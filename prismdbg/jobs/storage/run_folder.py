@@ -79,7 +79,10 @@ class RunFolder:
         found = [folder for folder in self.rank_folders() if rank_of(folder) == rank]
         if not found:
             known = sorted({rank_of(folder) for folder in self.rank_folders()})
-            raise UsageError(f"{self.path} holds nothing of rank {rank}", hint=f"ranks there: {known or 'none yet'}")
+            raise UsageError(
+                f"{self.path} holds nothing of rank {rank}",
+                hint=f"choose one of the ranks there: {known or 'none yet'}",
+            )
         return found[-1]
 
     @classmethod

@@ -123,7 +123,7 @@ def _counts(supervisor: dict[str, Any]) -> list[str]:
 
 def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> list[str]:
     there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh} ({world.ran_text})"
-    lines = [f"emulated: {there}, each alone; what peers sent was made up"]
+    lines = [f"emulated: {there}, each alone; what peers sent was synthesized"]
     if (passed := world.passed) is not None:
         lines.append(f"transfers and waits: {passed.line()}")
         lines += [f"do not conclude: {doubt}" for doubt in passed.doubts()]

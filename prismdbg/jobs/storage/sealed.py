@@ -146,7 +146,7 @@ def _verified(archive: BinaryIO, signature: bytes, source: Path, keys: Keys) -> 
 
 def _by_allowed(archive: BinaryIO, signature: str, source: Path, signers: Path) -> str:
     if not signers.is_file():
-        raise UsageError(f"{signers} is no file", hint="one line a signer: NAME ssh-ed25519 AAAA...")
+        raise UsageError(f"{signers} is no file", hint="write one line per signer: NAME ssh-ed25519 AAAA...")
     found = _ssh_keygen("find-principals", "-s", signature, "-f", str(signers))
     names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
     if not names:
@@ -162,7 +162,7 @@ def _require_good(done: subprocess.CompletedProcess[bytes], source: Path) -> Non
     if done.returncode != 0:
         raise CapsuleError(
             f"the signature of {source} does not hold: {_said(done)}",
-            hint="the archive or its signature was altered or cut: fetch both again, do not use it",
+            hint="fetch both again, do not use it: the archive or its signature was altered or cut",
         )
 
 
@@ -233,11 +233,12 @@ def _decrypt(archive: BinaryIO, out: BinaryIO, source: Path, keys: Keys) -> None
     except age.DecryptError as error:
         raise CapsuleError(
             f"{source} cannot be decrypted with {keys.identity}: {error}",
-            hint="it is for another key, or it was altered or cut: fetch it again",
+            hint="fetch it again, or give another key: it is for another key, or it was altered or cut",
         ) from error
     except OSError as error:
         raise CapsuleError(
-            f"{source} cannot be decrypted: {error}", hint="it was altered or cut, or TMPDIR is full"
+            f"{source} cannot be decrypted: {error}",
+            hint="fetch it again, or make room in TMPDIR: it was altered or cut, or TMPDIR is full",
         ) from error
     out.seek(0)
 

@@ -81,7 +81,7 @@ def _positions(spec: OpSpec) -> list[tuple[str, int]]:
 def _unknown(spec: OpSpec, why: str) -> FacilityError:
     return FacilityError(
         f"torch {torch.__version__} has another c10d::{spec.name}: {why}",
-        hint="this prismdbg knows the operators of torch 2.13",
+        hint="use torch 2.13: this prismdbg knows its operators",
     )
 
 

@@ -128,7 +128,7 @@ def _one_tensor(value: Any) -> torch.Tensor:
     if is_a(value, (list, tuple)) and size(value) == 1:
         value = local(next(iter(elements(value))))
     if not issubclass(type(value), torch.Tensor):
-        raise UsageError(f"a {kind_name(value)} is no tensor", hint="of a list of tensors name one: out[0]")
+        raise UsageError(f"a {kind_name(value)} is no tensor", hint="name one tensor of the list: out[0]")
     return value
 
 

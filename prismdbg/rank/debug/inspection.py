@@ -22,7 +22,7 @@ from prismdbg.rank.program.frames import locals_of
 from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.program.tensor_parts import in_numbers, is_tensor, local
 
-HELD_HINT = "what the program holds is known of a rank that is traced: trace on"
+HELD_HINT = "type `trace on`: what the program holds is known only while the rank is traced"
 MAX_LOCALS = 200
 MAX_LINES = 400
 MAX_LINE = 400

@@ -232,7 +232,7 @@ class PayloadWriter:
     """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place.
 
     Whole segments go: at least the window's steps are there, at most its bytes (0: no limit) and the newest payload.
-    Nothing is mapped and nothing stays open: a process image holds none of it, and a full disk is an `OSError`.
+    Nothing is mapped and nothing stays open: a checkpoint holds none of it, and a full disk is an `OSError`.
     """
 
     def __init__(self, outlet: Outlet, folder: Path, segment_bytes: int) -> None:

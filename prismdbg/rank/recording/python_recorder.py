@@ -185,7 +185,7 @@ class PythonRecorder:
 
     def _enter(self) -> bool:
         """Waits while parked; False when the recorder was handed over meanwhile. Until `_leave` the thread is on its
-        way to a record: a call that is on its way may be in no process image.
+        way to a record: a call that is on its way may be in no checkpoint.
 
         No lock while the gate is open: a child that is forked meanwhile would find it held.
         """

@@ -105,5 +105,6 @@ class StoreAsEmulated:
         if all(first < self._asked[key] for first, _ in self._said.get(key, [])):
             raise CapsuleError(
                 f"the program asks the store for {key!r}, which nobody had said when it was emulated",
-                hint="the program is another one, or went on past the end of what was emulated",
+                hint="emulate again with this program: it is another one, or it went on past the "
+                "end of what was emulated",
             )

@@ -238,7 +238,7 @@ def _load(cache_dir: Path | None) -> Any:
         if path is None:
             raise FacilityError(
                 f"operators and allocations cannot be traced: {reason}",
-                hint=f"`prismdbg setup --python {sys.executable}` builds it for the job's torch",
+                hint=f"run `prismdbg setup --python {sys.executable}`, which builds it for the job's torch",
             )
         try:
             _native = native_build.load(path)

@@ -191,7 +191,7 @@ class _Doubts:
 
     def _values(self) -> str:
         if self.origin.source is Source.EMULATED:
-            return "anything about values, the loss among them: what peers sent was made up"
+            return "anything about values, the loss among them: what peers sent was synthesized"
         if self.origin.source is Source.ARITHMETIC:
             return "that a program does this: the graph follows from arithmetic, nothing ran"
         return "anything about values: nothing was computed, only timed"

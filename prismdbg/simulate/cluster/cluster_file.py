@@ -120,7 +120,7 @@ def _curves(value: Value) -> dict[str, tuple[Curve, ...]]:
     found: dict[str, tuple[Curve, ...]] = {}
     for op, field in value.fields().items():
         if op not in OPS and op != SEND:
-            field.fail("is no collective", f"one of: {SEND}, {', '.join(sorted(OPS))}")
+            field.fail("is no collective", f"give one of: {SEND}, {', '.join(sorted(OPS))}")
         by_members = field.fields()
         if not by_members:
             field.fail("holds no times", "give them by ranks of the group, then by size")
@@ -153,7 +153,7 @@ def _calibration(value: Value) -> Calibration:
 
 def _fit(op: str, value: Value) -> Fit:
     if op not in OPS and op != SEND:
-        value.fail("is no collective", f"one of: {SEND}, {', '.join(sorted(OPS))}")
+        value.fail("is no collective", f"give one of: {SEND}, {', '.join(sorted(OPS))}")
     fields = value.known("median", "largest", "ranks", "sizes")
     ranks, sizes = (_two(value.required(fields, name)) for name in ("ranks", "sizes"))
     return Fit(
@@ -188,7 +188,7 @@ def _choice(value: Value, is_last: bool) -> Choice:
     fields = value.known("use", "up_to")
     name = value.required(fields, "use")
     if name.text() not in list(Algorithm):
-        name.fail(f"{name.text()!r} is no algorithm", f"one of: {', '.join(Algorithm)}")
+        name.fail(f"{name.text()!r} is no algorithm", f"give one of: {', '.join(Algorithm)}")
     if is_last == ("up_to" in fields):
         value.fail("the last choice, and only it, has no up_to", "end the list with a choice for every other size")
     limit = fields["up_to"].read(quantities.size_bytes) if "up_to" in fields else None

@@ -73,7 +73,7 @@ class Value:
         fields = self.fields()
         for name, value in fields.items():
             if name not in names:
-                value.fail("is not known here", f"one of: {', '.join(names)}")
+                value.fail("is not known here", f"give one of: {', '.join(names)}")
         return fields
 
     def required(self, fields: dict[str, Value], name: str) -> Value:
@@ -101,5 +101,5 @@ def parse(text: str, file: str) -> Value:
             f"{file} is not YAML: {str(error)[:300]}", hint="examples/emulation/cluster.yaml is one"
         ) from error
     if node is None:
-        raise UsageError(f"{file} is empty", hint="it must name at least one tier of links")
+        raise UsageError(f"{file} is empty", hint="name at least one tier of links")
     return Value(node, file, "")

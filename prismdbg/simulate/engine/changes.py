@@ -46,7 +46,7 @@ class Changes:
             labels = {c.entries.texts[n] for c in graph.classes for n in np.unique(c.entries.label)} - {""}
             raise UsageError(
                 f"no computation is called {sorted(unused)[0]!r}",
-                hint=f"some that are: {', '.join(sorted(labels)[:8])}",
+                hint=f"name one that is, such as {', '.join(sorted(labels)[:8])}",
             )
         return changed
 
@@ -64,7 +64,7 @@ class Changes:
         known = [tier.name for tier in cluster.tiers]
         for name in self.tier_ppm:
             if name not in known:
-                raise UsageError(f"the cluster has no tier {name!r}", hint=f"one of: {', '.join(known)}")
+                raise UsageError(f"the cluster has no tier {name!r}", hint=f"give one of: {', '.join(known)}")
         tiers = tuple(_slower(tier, self.tier_ppm.get(tier.name, MILLION)) for tier in cluster.tiers)
         return replace(cluster, tiers=tiers)
 

@@ -221,7 +221,7 @@ def _bounded_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -
         tier = cluster.tiers[where.geometries[number].tier]
         raise UsageError(
             f"{ask.op or 'a message'} of {ask.size_bytes:,} bytes over {tier.name} would take {time_ns // 10**9:,} s",
-            hint=f"are its latency of {say_time(tier.latency_ns)} and its bandwidth of {say_rate(tier.rate)} right?",
+            hint=f"check its latency of {say_time(tier.latency_ns)} and its bandwidth of {say_rate(tier.rate)}",
         )
     return time_ns
 

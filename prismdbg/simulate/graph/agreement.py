@@ -44,14 +44,15 @@ class Agreement:
             if (users & ~inside).any():
                 raise UsageError(
                     f"{self._some(users & ~inside, 'issue')} {issued}, outside the group {channel}",
-                    hint="they do not do what the rank did that stands for them: leave "
-                    f"{', '.join(channel.axes)} out of --alike, or split it in two in the mesh",
+                    hint=f"leave {', '.join(channel.axes)} out of --alike, or split it in two in the mesh: they do not "
+                    "do what the rank did that stands for them",
                 )
             silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
             if silent.any():
                 raise UsageError(
                     f"{self._some(silent, 'never issue')} {issued}, which {self._some(users, 'wait')} for",
-                    hint="if these ranks are of one job, it hangs here; else the mesh names other groups",
+                    hint="check the mesh: if these ranks are of one job, it hangs here; else the mesh names other "
+                    "groups",
                 )
 
     def _inside(self, channel: Across, axes: tuple[int, ...]) -> Bools:
@@ -98,7 +99,7 @@ class Agreement:
             raise UsageError(
                 f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {ours}, "
                 f"{self._some(there, 'issue')} {others}",
-                hint="if these ranks are of one job, it hangs here; else the mesh names other groups",
+                hint="check the mesh: if these ranks are of one job, it hangs here; else the mesh names other groups",
             )
         if len(mine) > len(theirs):
             last = f" (the last there is #{len(theirs)}, {b.say(int(theirs[-1]))})" if len(theirs) else ""
@@ -107,7 +108,7 @@ class Agreement:
             raise UsageError(
                 f"{self._some(here, 'issue')} {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
                 f"{self._some(there, 'never answer')}{last}",
-                hint="if these ranks are of one job, it hangs here; else one ended early",
+                hint="check the logs: if these ranks are of one job, it hangs here; else one ended early",
             )
 
     def _sides(

@@ -101,7 +101,9 @@ class EntryWriter:
         stream, issuer = more.get("stream", FREE_NAME), more.get("issuer", "compute")
         duration_ns = more.get("duration_ns", MODELLED_NS)
         if size_bytes < 0 or duration_ns < MODELLED_NS:
-            raise UsageError(f"{op} of {size_bytes} bytes in {duration_ns} ns", hint="neither may be negative")
+            raise UsageError(
+                f"{op} of {size_bytes} bytes in {duration_ns} ns", hint="give numbers that are not negative"
+            )
         if issuer == FREE_NAME or (stream == "compute" != issuer):
             raise UsageError(f"{op} on stream {stream} issued by {issuer}", hint="let the compute stream issue it")
         return self._add(
@@ -158,7 +160,7 @@ class EntryWriter:
     def _stream(self, name: str) -> int:
         number = FREE if name == FREE_NAME else self._streams.setdefault(name, len(self._streams))
         if number == FREE and name != FREE_NAME:
-            raise UsageError(f"stream {name!r} is one too many", hint=f"a class may have {FREE} streams")
+            raise UsageError(f"stream {name!r} is one too many", hint=f"use at most {FREE} streams in a class")
         return number
 
     def _text(self, text: str) -> int:

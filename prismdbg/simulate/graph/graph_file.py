@@ -202,4 +202,4 @@ class _Reader:
             self._fail(name, f"holds a number outside {least} to {most}")
 
     def _fail(self, name: str, problem: str) -> NoReturn:
-        raise CapsuleError(f"{self._path}: {name} {problem}", hint="the file was altered; build the graph again")
+        raise CapsuleError(f"{self._path}: {name} {problem}", hint="build the graph again: the file was altered")

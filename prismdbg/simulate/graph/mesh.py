@@ -47,7 +47,7 @@ class Mesh:
             raise UsageError(f"mesh {text!r} has an axis twice", hint="give each axis a name of its own")
         if prod(sizes) > LARGEST_WORLD:
             raise UsageError(
-                f"mesh {text!r} has {counted(prod(sizes), 'rank')}", hint=f"at most {LARGEST_WORLD:,} are simulated"
+                f"mesh {text!r} has {counted(prod(sizes), 'rank')}", hint=f"give at most {LARGEST_WORLD:,} ranks"
             )
         mesh = cls(names=tuple(names), sizes=tuple(sizes), order=tuple(names))
         if world is not None:
@@ -82,7 +82,7 @@ class Mesh:
     def axis(self, name: str) -> int:
         """The place of this axis in `names`."""
         if name not in self.names:
-            raise UsageError(f"axis {name!r} is not in the mesh {self}", hint=f"one of: {', '.join(self.names)}")
+            raise UsageError(f"axis {name!r} is not in the mesh {self}", hint=f"give one of: {', '.join(self.names)}")
         return self.names.index(name)
 
     def size(self, name: str) -> int:
@@ -101,7 +101,7 @@ class Mesh:
     def check_rank(self, rank: int) -> int:
         if not 0 <= rank < self.world:
             raise UsageError(
-                f"rank {rank} is not in the mesh {self}", hint=f"ranks go from 0 to {self.world - 1} in this world"
+                f"rank {rank} is not in the mesh {self}", hint=f"give a rank from 0 to {self.world - 1} in this world"
             )
         return rank
 

@@ -51,7 +51,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         f"Forward: from step {_begin(settings)} to the NaN at step {settings.debugged_steps} of a capsule from the "
         "program's start, in turn; each time in a new process.",
         f"The larger job: a GPT of {settings.size}, batch {settings.batch}, DDP on 2 ranks, {settings.capsule_steps} "
-        "steps from a process image. A trace costs by the event, so a step of the demo's 20 ms pays most.",
+        "steps from a checkpoint. A trace costs by the event, so a step of the demo's 20 ms pays most.",
         "Spacing: the rank runs to the NaN and keeps an image whenever so much replay time has gone by (at least three "
         "times what one costs), then goes back by single collectives. " + " ".join(note for _, note in spaced),
     ]

@@ -51,7 +51,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         for key, values in asyncio.run(_keys(path, repeats)).items():
             rows.append(Row(what=f"{named}, key: {KEYS[key]}", values=values, unit="ms", goal=KEY_GOAL_MS, digits=1))
         into = asyncio.run(_into(path, max(repeats // 4, 2)))
-        rows.append(Row(what=f"{named}: into a rank's simulated time line", values=into, unit="s", digits=2))
+        rows.append(Row(what=f"{named}: into a rank's simulated timeline", values=into, unit="s", digits=2))
     return Measured(
         rows=rows,
         notes=[

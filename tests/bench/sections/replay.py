@@ -231,7 +231,7 @@ def _weights(subject: Subject, folder: Path) -> list[Row]:
         Row(what="log, events of a step and rank", values=[subject.event_bytes / 1024], unit="KiB", digits=2),
         Row(what="payloads of a step and rank", values=[subject.payload_bytes / (1 << 20)], unit="MiB", digits=2),
         Row(what="capsule", values=[manifest.size_bytes / (1 << 20)], unit="MiB"),
-        Row(what="capsule: process image", values=[mib(f"{layout.CHECKPOINT}/")], unit="MiB"),
+        Row(what="capsule: checkpoint", values=[mib(f"{layout.CHECKPOINT}/")], unit="MiB"),
         Row(what="capsule: log", values=[mib(f"{layout.LOG}/")], unit="MiB"),
         Row(what="capsule: the rank's files", values=[mib(f"{layout.FILES}/")], unit="MiB"),
         Row(what="capsule, packed", values=[packed / (1 << 20)], unit="MiB"),

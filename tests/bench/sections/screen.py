@@ -27,9 +27,9 @@ KEYS = {
     "G": "to the last",
     "g": "to the first",
     "full_stop": "next hit of 103,093",
-    "shift+right": "time line, a quarter on",
-    "plus": "time line, zoom in",
-    "minus": "time line, zoom out",
+    "shift+right": "timeline, a quarter on",
+    "plus": "timeline, zoom in",
+    "minus": "timeline, zoom out",
 }
 
 
@@ -55,7 +55,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
 
 
 async def _open(capsule: Capsule) -> float:
-    """From the application's start until the table and the time line show the log."""
+    """From the application's start until the table and the timeline show the log."""
     begun = time.perf_counter()
     screen = PrismApp(capsule, "large")
     async with screen.run_test(size=SIZE):

@@ -1,6 +1,7 @@
 """A small training whose step 15 goes wrong on rank 1, in the way that its argument names: oom, slow, exit, or
 not at all. The environment may move the step: GOES_WRONG_AT; how it exits: GOES_WRONG_WITH, a code or the name of a
-signal; and a thread may raise in step 5: THREAD_RAISES, an exception's text.
+signal; and a thread may raise in step 5: THREAD_RAISES, an exception's text. STEP_TAKES_S: so that a rank lives for a
+while.
 """
 
 import os
@@ -14,6 +15,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, AT, RANK = 20, int(os.environ.get("GOES_WRONG_AT", "15")), 1
+STEP_TAKES_S = float(os.environ.get("STEP_TAKES_S", "0"))
 ABSURD_BYTES = 1 << 50
 
 
@@ -52,6 +54,7 @@ def main() -> None:
             go_wrong(sys.argv[1])
         if step == 5 and "THREAD_RAISES" in os.environ:
             raise_in_a_thread(os.environ["THREAD_RAISES"])
+        time.sleep(STEP_TAKES_S)
         optimizer.zero_grad()
         model(torch.randn(8, 16)).square().mean().backward()
         optimizer.step()

@@ -193,7 +193,7 @@ def under_a_mode() -> dict[str, object]:
 
 
 def files() -> dict[str, object]:
-    """Closed as for a process image, opened again; a child that is forked meanwhile; a disk that gets full."""
+    """Closed as for a checkpoint, opened again; a child that is forked meanwhile; a disk that gets full."""
     arm()
     kept = [torch.ones(FLOATS)]
     tracer.close_files()

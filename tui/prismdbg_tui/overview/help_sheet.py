@@ -1,4 +1,4 @@
-"""The help of the overview and of a simulated time line."""
+"""The help of the overview and of a simulated timeline."""
 
 from __future__ import annotations
 

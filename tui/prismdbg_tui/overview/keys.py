@@ -1,4 +1,4 @@
-"""Every action of the overview and of a rank's simulated time line, once: bindings, help and remapping are made of it.
+"""Every action of the overview and of a rank's simulated timeline, once: bindings, help and remapping are made of it.
 
 In `keys.toml` they stand in a table of their own, [overview].
 """
@@ -25,8 +25,8 @@ def _screen(name: str, keys: str, title: str, footer: str = "") -> Action:
 
 
 OVERVIEW_ACTIONS: tuple[Action, ...] = (
-    _rank("drop", "enter", "into this rank: its record where it ran, else its simulated time line", "into the rank"),
-    _rank("simulated", "t", "its simulated time line, whether it ran or not", "time line"),
+    _rank("drop", "enter", "into this rank: its record where it ran, else its simulated timeline", "into the rank"),
+    _rank("simulated", "t", "its simulated timeline, whether it ran or not", "timeline"),
     _rank("debug", "D", "debug it, where it ran: it runs again", "debug"),
     _map("next_metric", "m", "the next number: waiting, late, done, computed, exposed, memory, by channel", "number"),
     _map("previous_metric", "M", "the number before"),

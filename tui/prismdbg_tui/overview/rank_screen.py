@@ -1,4 +1,4 @@
-"""The simulated time line of one rank: in the lanes and the table that recorded ranks are shown in."""
+"""The simulated timeline of one rank: in the lanes and the table that recorded ranks are shown in."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NO_OUTPUT = tuple(pane for pane in PANES if pane != "output")  # nothing runs, n
 
 
 class Room(IntEnum):
-    NARROW = 0  # the time line and one pane
+    NARROW = 0  # the timeline and one pane
     SNUG = 1  # of panes that share a place one is seen
     WIDE = 2  # console and output side by side, too
     AMPLE = 3  # everything

@@ -40,7 +40,7 @@ MOVES = frozenset(
 
 
 class Conversation:
-    """`images` gives the process images there are now, `trace` where the memory trace lies."""
+    """`images` gives the checkpoints there are now, `trace` where the memory trace lies."""
 
     def __init__(
         self,

@@ -136,7 +136,9 @@ class LiveRank:
             self._tell(Failed(str(error), error.hint, fatal=True))
         except Exception as error:  # a defect here must not leave a screen that waits for ever
             self._lost(f"{type(error).__name__}: {error}")
-            self._tell(Failed(f"{type(error).__name__}: {error}", "this is a defect of prismdbg", fatal=True))
+            self._tell(
+                Failed(f"{type(error).__name__}: {error}", "report this: it is a defect of prismdbg", fatal=True)
+            )
         finally:
             self._tell(LiveEnded())
 

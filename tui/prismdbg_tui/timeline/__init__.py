@@ -1,1 +1,1 @@
-"""The time line: a recording as lanes of cells."""
+"""The timeline: a recording as lanes of cells."""

@@ -1,4 +1,4 @@
-"""The time line's horizontal axis: where each collective begins and ends, and the part of it that is seen."""
+"""The timeline's horizontal axis: where each collective begins and ends, and the part of it that is seen."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Cliques:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One line of the time line: a group, or a rank with all that it has in common with ours."""
+    """One line of the timeline: a group, or a rank with all that it has in common with ours."""
 
     title: str
     members: tuple[int, ...]

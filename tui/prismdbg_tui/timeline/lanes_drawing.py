@@ -1,4 +1,4 @@
-"""Lines of the time line from a painted image: glyphs and colours, no state of its own."""
+"""Lines of the timeline from a painted image: glyphs and colours, no state of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time line as numbers a cell: which family of collectives holds it, for how much of its time, and the waits."""
+"""The timeline as numbers a cell: which family of collectives holds it, for how much of its time, and the waits."""
 
 from __future__ import annotations
 

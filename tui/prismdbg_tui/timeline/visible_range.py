@@ -1,4 +1,4 @@
-"""The part of a recording that the time line shows, by time or one by one: rows to cells and back. Draws nothing."""
+"""The part of a recording that the timeline shows, by time or one by one: rows to cells and back. Draws nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time line: a lane a group or a rank, blocks by family, the past bright and the future dim, and marks below."""
+"""The timeline: a lane a group or a rank, blocks by family, the past bright and the future dim, and marks below."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Timeline(Widget, can_focus=True):
         self._tell()
 
     def mark(self, checkpoints: tuple[int, ...], stops: tuple[int, ...]) -> None:
-        """Rows of process images, and of stops of one's own."""
+        """Rows of checkpoints, and of stops of one's own."""
         self._checkpoints, self._stops = checkpoints, stops
         self.refresh()
 
