@@ -47,7 +47,9 @@ def check_name(name: str) -> str:
         raise CapsuleError(f"the name {name[:60]!r}... is longer than {MAX_NAME_BYTES} bytes")
     parts = name.split("/")
     if not all(_PART.fullmatch(part) for part in parts):
-        raise CapsuleError(f"a capsule may not hold the name {name!r}", hint="do not use it: the capsule was altered")
+        raise CapsuleError(
+            f"a capsule may not hold the name {name!r}", hint="fetch the capsule again: this copy was altered"
+        )
     if name in (CONFIG_DUMP, SPEC_DUMP, STATS_DUMP):
         return name
     if parts[0] not in (CHECKPOINT, OURS):

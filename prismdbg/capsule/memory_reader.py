@@ -85,7 +85,7 @@ def _read_parts(folder: Path) -> TraceParts:
     for index, path in enumerate(sorted(folder.glob("memory.*.seg"))):
         if path.name != memory_format.segment_name(index):
             raise CapsuleError(
-                f"{folder} lacks {memory_format.segment_name(index)}", hint="do not use it: the trace was altered"
+                f"{folder} lacks {memory_format.segment_name(index)}", hint="fetch it again: the trace was altered"
             )
         if not _add_segment(parts, path, index):
             break

@@ -11,7 +11,7 @@ _KERNEL = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY = "/dev/shm"
 # What the loader of every program reads before anything else: the replay's own programs would obey it.
 _LOADER = ("/etc/ld.so.preload",)
-_HINT = "do not use it: the capsule was altered"
+_HINT = "fetch the capsule again: this copy was altered"
 
 
 def problem(path: str) -> str:

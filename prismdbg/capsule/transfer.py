@@ -71,7 +71,7 @@ def require_content(path: Path) -> None:
     if status.st_size > most:
         raise CapsuleError(
             f"{path} has {status.st_size:,} bytes, nearly all of them a hole; {most:,} are read at most",
-            hint="do not use it: the file was altered",
+            hint="fetch it again: the file was altered",
         )
 
 

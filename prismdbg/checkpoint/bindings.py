@@ -19,7 +19,7 @@ from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
 _NUMBER = struct.Struct("<i")
-_HINT = "do not use it: the capsule is damaged or was altered"
+_HINT = "fetch the capsule again: this copy is damaged or was altered"
 _GHOST = "GHOST_FILE"  # its first entry is followed by a file's content
 
 

@@ -38,7 +38,7 @@ _KERNEL_TEXTS = re.compile(
 _DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")
 _DEVICE_MODES = (0o020000, 0o060000)  # S_IFCHR, S_IFBLK
 _LINK_MODE, _MODE_MASK = 0o120000, 0o170000
-_HINT = "do not use it: the capsule was altered"
+_HINT = "fetch the capsule again: this copy was altered"
 
 
 def check_images(criu: Criu, images: Path) -> None:

@@ -28,7 +28,7 @@ SECCOMP = "seccomp.img"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 
 
-_HINT = "do not use it: the capsule is damaged or was altered"
+_HINT = "fetch the capsule again: this copy is damaged or was altered"
 
 
 class _Numbered(dict[int, Entry]):

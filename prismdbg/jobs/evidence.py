@@ -236,9 +236,12 @@ def _ended_without_a_word(log: RankLog, death: Death | None, ended_well: bool) -
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:
     """Whom the supervisor saw die before any other, else as the attempt's first incident; and whether it saw that too
     late to be sure."""
-    deaths = [death for rank, death in deaths_of(supervisor, attempt).items() if rank in silent]
+    seen_dead = deaths_of(supervisor, attempt)
+    deaths = [death for rank, death in seen_dead.items() if rank in silent]
     if deaths and supervisor.get("deaths"):
         first = likely_first(deaths, {})
+        if any(death.wall_ns < first.alive_wall_ns for death in seen_dead.values()):
+            return None, False  # one that had its word died before it: a launcher kills who does not end when told
         # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
         follows = first.signal in ASKED and any(death.signal is None for death in deaths)
         return _rank(first.name), first.signal is None or follows or len(perhaps_first(deaths)) > 1

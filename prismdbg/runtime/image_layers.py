@@ -75,7 +75,7 @@ def _leads_to(path: str, links: Mapping[str, str]) -> str:
         else:
             waiting = [*os.path.normpath(Path(done or "/", target)).split("/")[1:], *waiting]
             done = ""
-    raise CapsuleError(f"{path} leads in circles", hint="do not use it: the capsule was altered")
+    raise CapsuleError(f"{path} leads in circles", hint="fetch the capsule again: this copy was altered")
 
 
 def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:

@@ -118,7 +118,9 @@ class RankFolder:
         `CapsuleError` where it holds anything but regular files, or too much. name: as the rank gave it."""
         target = into / name
         if not name or "/" in name or name in (".", ".."):
-            raise CapsuleError(f"{name!r} is not the name of a trace", hint="do not use it: the rank gave this name")
+            raise CapsuleError(
+                f"{name!r} is not the name of a trace", hint="treat the capsule as hostile: its program gave this name"
+            )
         try:
             folder = open_folder(name, self._fd)
         except (OSError, ValueError) as error:

@@ -94,7 +94,7 @@ def require_installed(environment: Environment) -> None:
 def not_installed(path: str) -> CapsuleError:
     return CapsuleError(
         f"the capsule lists {path} as an installed file, but it lies in no installation of this machine",
-        hint="do not use it: the capsule was altered",
+        hint="fetch the capsule again: this copy was altered",
     )
 
 

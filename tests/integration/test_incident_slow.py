@@ -22,7 +22,7 @@ FIRST_ARCHIVED = SLOW_RANK * 2215 + SLOW_STEP * BATCH
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     archived = ("--archived", FIRST_ARCHIVED, FIRST_ARCHIVED + 400)
     job_line = torchrun(TRAIN, "--batch", BATCH, "--steps", SLOW_STEP + 5, *archived, ranks=4)
-    options = ("--window", "all", "--trigger", "slow=3")
+    options = ("--window", "all", "--trigger", "slow")  # as the walkthrough has it
     with recording(job_line, tmp_path_factory.mktemp("slow"), *options) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]

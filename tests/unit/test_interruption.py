@@ -57,6 +57,9 @@ def at(found: int | None) -> float | None:
         pytest.param([(1, 0, SIGTERM), (0, 90, SIGTERM), (2, 91, SIGTERM)], None, {}, None, id="one alone was told"),
         pytest.param([(0, 60, SIGTERM), (2, 61, SIGTERM)], None, {1: (0, 130)}, None, id="one alone, by Ctrl-C"),
         pytest.param([(0, 60, SIGTERM), (2, 61, SIGTERM)], None, {1: (0, 1)}, None, id="one ended by itself"),
+        pytest.param(
+            [(0, 0, SIGTERM), (1, 0, 0)], None, {}, None, id="one failed without a word, seen with the others"
+        ),
         pytest.param([], None, {0: (0, 0), 1: (1, 0), 2: (2, 0)}, None, id="all ended well"),
         pytest.param([], None, {}, None, id="nothing is known"),
     ],

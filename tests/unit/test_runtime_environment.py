@@ -133,6 +133,35 @@ def test_damaged_json_is_refused(value: dict[str, Any]) -> None:
         Environment.from_json(Fields(value, "environment.json"))
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "b/c", "../b", "b\0", "b" * 256, "é" * 128, "\ud800", 7])
+def test_what_is_no_name_of_a_file_is_refused(name: Any) -> None:
+    with pytest.raises(CapsuleError):
+        Environment.from_json(Fields({"folders": {"/a": [[name, 0o644, 2, 3]]}}, "environment.json"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        (-1, 2, 3),
+        (0o10000, 2, 3),
+        (True, 2, 3),
+        (0o644, -1, 3),
+        (0o644, 1 << 63, 3),
+        (0o644, 2, 1 << 63),
+        (0o777, 0, 0, "a\0"),
+    ],
+)
+def test_what_no_file_can_have_is_refused(facts: tuple[Any, ...]) -> None:
+    with pytest.raises(CapsuleError):
+        Environment.from_json(Fields({"folders": {"/a": [["b", *facts]]}}, "environment.json"))
+
+
+@pytest.mark.parametrize("entry", [["é" * 127, 0o644, 2, 3], ["b", 0o777, 0, 0, "é"], ["b", 0o4755, 2, -3]])
+def test_what_is_rare_is_read(entry: list[Any]) -> None:
+    (file,) = Environment.from_json(Fields({"folders": {"/a": [entry]}}, "environment.json")).files
+    assert file == InstalledFile(f"/a/{entry[0]}", *entry[1:])
+
+
 def test_the_parts_are_the_whole(prefix: Path) -> None:
     files = scan(rank(prefix)).files
     common, extra = of_files(files, extra=[files[0].path]).parts()

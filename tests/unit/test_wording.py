@@ -48,6 +48,8 @@ def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def hints(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         given = [word.value for word in node.keywords if word.arg == "hint"] if isinstance(node, ast.Call) else []
+        if isinstance(node, ast.Assign):
+            given = [node.value for name in node.targets if isinstance(name, ast.Name) and name.id.endswith("HINT")]
         for value in given:
             if isinstance(value, ast.JoinedStr):
                 value = value.values[0]

@@ -40,7 +40,9 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
         for finding in found:
             console.emit(f"{_WORDS[finding.severity]}  {finding}")
     if bad:
-        console.say(f"error: {capsule} is not whole: {bad} faults\n  try: make or fetch it again; do not use it")
+        console.say(
+            f"error: {capsule} is not whole: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
+        )
         return ExitCode.BAD_CAPSULE
     if incomplete:
         console.say(

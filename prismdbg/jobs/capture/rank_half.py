@@ -21,7 +21,7 @@ from prismdbg.jobs.storage.plain_tar import plain_files
 
 PARTS = ("__init__.py", "errors.py", "model", "capsule", "protocol", "expr", "settings", "rank")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*\.(py|pyc|h|cpp)")
-_HINT = "do not use it: the capsule was altered or is damaged"
+_HINT = "fetch the capsule again: this copy is damaged or was altered"
 
 
 def pack(package: Path) -> bytes:

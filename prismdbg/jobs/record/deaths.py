@@ -141,10 +141,10 @@ def _is_dying(pid: int) -> bool:
     try:
         flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_FLAGS])
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
-    except (OSError, KeyError):
+        sets = {name: int(status[name], 16) for name in ("SigPnd", "ShdPnd", "SigIgn", "SigBlk", "SigCgt")}
+    except OSError:  # it is gone
         return True
-    deadly = pending & ~(int(status["SigIgn"], 16) | int(status["SigBlk"], 16) | int(status["SigCgt"], 16))
+    deadly = (sets["SigPnd"] | sets["ShdPnd"]) & ~(sets["SigIgn"] | sets["SigBlk"] | sets["SigCgt"])
     return bool(flags & _PF_EXITING) or any(deadly >> (number - 1) & 1 for number in (*ASKED, signal.SIGKILL))
 
 

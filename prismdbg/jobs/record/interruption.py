@@ -90,7 +90,9 @@ def _ends(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: i
             number = int(signal.SIGINT) if was_told else 0
             yield _End(rank=rank, wall_ns=first.time_ns + log.wall_offset_ns, signal=number)
         elif rank in deaths:
-            yield _End(rank=rank, wall_ns=deaths[rank].wall_ns, signal=deaths[rank].signal)
+            death = deaths[rank]
+            failed = death.signal == 0 and death.code != 0  # by itself, and without a word: it may be the cause
+            yield _End(rank=rank, wall_ns=death.wall_ns, signal=None if failed else death.signal)
 
 
 def _number(data: object, name: str) -> int | None:

@@ -183,7 +183,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     """With what this program adds, and on this machine."""
     if problem := is_environment(environment):
-        raise CapsuleError(f"rank.json: environment {problem}", hint="do not use it: the capsule was altered")
+        raise CapsuleError(f"rank.json: environment {problem}", hint="fetch the capsule again: this copy was altered")
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
     if size > most:
         raise FacilityError(

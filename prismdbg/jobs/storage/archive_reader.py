@@ -141,7 +141,10 @@ class ArchiveReader:
         self._produced += len(data)
         allowed = self._limits.floor_bytes + self._limits.ratio * self._file.tell()
         if self._produced > allowed:
-            self._fail("grows out of all proportion when it is unpacked", hint="do not use it; or raise the limit")
+            self._fail(
+                "grows out of all proportion when it is unpacked",
+                hint="raise the limit if you trust the archive; otherwise do not use it",
+            )
         return data
 
     def _fail(self, problem: str, *, hint: str = _ALTERED) -> NoReturn:

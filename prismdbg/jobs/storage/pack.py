@@ -148,7 +148,8 @@ def read_part(path: Path, name: str, limit_bytes: int, keys: Keys = NO_KEYS) -> 
             return None
         if entry.size_bytes > limit_bytes:
             raise CapsuleError(
-                f"{path}: {name} is larger than {limit_bytes} bytes", hint="do not use it: the capsule was altered"
+                f"{path}: {name} is larger than {limit_bytes} bytes",
+                hint="fetch the capsule again: this copy was altered",
             )
         for member in archive.members():
             if member.name == name and member.size_bytes == entry.size_bytes:

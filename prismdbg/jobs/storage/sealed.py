@@ -151,7 +151,8 @@ def _by_allowed(archive: BinaryIO, signature: str, source: Path, signers: Path) 
     names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
     if not names:
         raise CapsuleError(
-            f"{source} is signed by none of {signers}", hint="do not use it, or add the signer, if you trust it"
+            f"{source} is signed by none of {signers}",
+            hint="add the signer if you trust it; otherwise do not use the archive",
         )
     done = _ssh_keygen("verify", "-f", str(signers), "-I", names[0], "-n", NAMESPACE, "-s", signature, data=archive)
     _require_good(done, source)
@@ -162,7 +163,7 @@ def _require_good(done: subprocess.CompletedProcess[bytes], source: Path) -> Non
     if done.returncode != 0:
         raise CapsuleError(
             f"the signature of {source} does not hold: {_said(done)}",
-            hint="fetch both again, do not use it: the archive or its signature was altered or cut",
+            hint="fetch both again: the archive or its signature was altered or cut",
         )
 
 
