@@ -13,7 +13,7 @@ from prismdbg.errors import UsageError
 
 ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
 RANK_MEMORY = "memory"  # the trace in a rank's folder
-CAP_HINT = "What it holds: "  # in a recorded rank the end of the exception that a cap on memory raises
+CAP_DETAILS = "What it holds: "  # in a recorded rank the end of the exception that a cap on memory raises
 
 
 class Mode(StrEnum):

@@ -21,7 +21,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.story import causes_lines
-from prismdbg.settings.rank_config import CAP_HINT
+from prismdbg.settings.rank_config import CAP_DETAILS
 
 SOURCE_BOUND_S = 10.0
 HANGS_AGAIN_S = 10.0  # after everything recorded of a rank that hung was compared
@@ -264,7 +264,7 @@ def _exception(told: dict[str, Any] | None) -> str:
     """As `Type: text`, without what our own cap on memory adds where a rank is recorded: the way to its trace."""
     if told is None:
         return ""
-    return f"{told.get('type')}: {str(told.get('text')).partition(CAP_HINT)[0].rstrip()}"
+    return f"{told.get('type')}: {str(told.get('text')).partition(CAP_DETAILS)[0].rstrip()}"
 
 
 def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:

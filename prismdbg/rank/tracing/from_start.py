@@ -13,7 +13,7 @@ from typing import Any
 
 from prismdbg.errors import PrismError
 from prismdbg.rank.tracing import tracer
-from prismdbg.settings.rank_config import CAP_HINT, RANK_MEMORY, RankConfig
+from prismdbg.settings.rank_config import CAP_DETAILS, RANK_MEMORY, RankConfig
 
 
 class MemoryFromStart:
@@ -35,7 +35,7 @@ class MemoryFromStart:
     def _hold_cap(self, rank: str) -> None:
         if self._config.memory_cap:
             of_rank = f" --rank {rank}" if rank else ""
-            tracer.cap(self._config.memory_cap, f"{CAP_HINT}prismdbg memory {self._config.run}{of_rank}")
+            tracer.cap(self._config.memory_cap, f"{CAP_DETAILS}prismdbg memory {self._config.run}{of_rank}")
 
     def claim(self, rank_folder: Path) -> dict[str, Any]:
         """This process is a rank, and that is its folder. What its log should say of the trace."""
