@@ -58,7 +58,9 @@ def hints(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def retired(text: str) -> list[str]:
-    return [word for words in RETIRED.values() for word in words if re.search(rf"\b{re.escape(word)}", text)]
+    return [
+        word for words in RETIRED.values() for word in words if re.search(rf"\b{re.escape(word)}", text, re.IGNORECASE)
+    ]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -14,7 +14,7 @@ class Section(StrEnum):
     RUN = "Run"
     LOOK = "Look"
     AREAS = "Memory as areas, its pane chosen"
-    TIME_LINE = "Time line"
+    TIMELINE = "Timeline"
     STOPS = "Stops"
     RANK = "Rank"
     MAP = "View"
@@ -50,7 +50,7 @@ def _areas(name: str, keys: str, title: str) -> Action:
 
 
 def _line(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.TIME_LINE, footer=footer)
+    return Action(name=name, keys=keys, title=title, section=Section.TIMELINE, footer=footer)
 
 
 def _stops(name: str, keys: str, title: str, verb: str, footer: str = "") -> Action:

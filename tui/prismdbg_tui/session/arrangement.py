@@ -14,7 +14,7 @@ PANES = (
 TITLES = dict(
     zip(
         PANES,
-        ("Time line", "Collectives", "Memory", "Source", "Stack", "Values", "Peers", "Stops", "Console", "Output"),
+        ("Timeline", "Collectives", "Memory", "Source", "Stack", "Values", "Peers", "Stops", "Console", "Output"),
         strict=True,
     )
 )

@@ -27,7 +27,7 @@ _ROOM_OF_REST = 34  # cells of the lower frame that the legend leaves
 class Timeline(Widget, can_focus=True):
     """Knows the recording, the part of it that is seen, the cursor's row and the rank's."""
 
-    BORDER_TITLE = "Time line"
+    BORDER_TITLE = "Timeline"
 
     def __init__(self) -> None:
         super().__init__(id="timeline", classes="pane")
