@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from prismdbg.capsule import json_border
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.file_window import FileWindow
 from prismdbg.capsule.limits import MAX_LISTED_TENSORS, MAX_TENSORS
+from prismdbg.capsule.log_batch import Batch
 from prismdbg.capsule.log_notes import checked_note, read_group
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
@@ -65,11 +66,12 @@ class Waited:
     thread_id: int
 
 
+_CHUNK_BYTES = 64 << 10  # of a segment, read at once
 _SEGMENT = re.compile(r"events\.([0-9]{5,9})\.seg")
 
 ATTEMPT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")  # a rank's folder: its number, and that of its attempt
 
-Event = Collective | Completion | Waited | StepMark | Note | Group
+Event = Collective | Completion | Waited | StepMark | Note | Group | Batch
 
 
 @dataclass(slots=True)
@@ -105,6 +107,20 @@ class LogReader:
         self._open: dict[int, Collective] = {}
         self._failures: dict[int, Failure] = {}
         self._lists = TensorLists()
+        self._handlers = self._by_kind()
+
+    def _by_kind(self) -> dict[int, Callable[[bytes], Event | None]]:
+        """What makes an event of a record's body."""
+        return {
+            int(fmt.Kind.TEXT): self._text,
+            int(fmt.Kind.STACK): self._stack,
+            int(fmt.Kind.GROUP): self._group,
+            int(fmt.Kind.ISSUE): self._issue,
+            int(fmt.Kind.COMPLETE): self._complete,
+            int(fmt.Kind.STEP): self._step,
+            int(fmt.Kind.NOTE): self._note,
+            int(fmt.Kind.WAIT): lambda body: Waited(*fmt.WAIT.unpack_from(body)),
+        }
 
     def poll(self) -> list[Event]:
         """Every event since the last call, in the order in which they were written. No segment is followed that was
@@ -178,58 +194,66 @@ class LogReader:
         return True
 
     def _read_records(self, data: FileWindow, path: Path, events: list[Event]) -> bool:
-        end = len(data)
+        end, wanted = len(data), _CHUNK_BYTES
         while self._offset + fmt.RECORD.size <= end:
-            head = data[self._offset : self._offset + fmt.RECORD.size]
-            if len(head) < fmt.RECORD.size:  # cut meanwhile
+            chunk = data[self._offset : self._offset + wanted]
+            if len(chunk) < min(wanted, end - self._offset):  # cut meanwhile
                 return False
-            size, kind, _ = fmt.RECORD.unpack(head)
-            if size == 0:
-                return False
-            if size % 8 or size < fmt.RECORD.size or self._offset + size > end:
-                raise CapsuleError(f"{path} is damaged at offset {self._offset}: a record of {size} bytes")
-            if kind == fmt.Kind.END:
-                return True
-            body = data[self._offset + fmt.RECORD.size : self._offset + size]
-            try:
-                event = self._decode(kind, body)
-            except (CapsuleError, ValueError, struct.error) as error:
-                raise CapsuleError(f"{path} is damaged at offset {self._offset}: {error}") from error
-            self._offset += size
-            if event is not None:
-                events.append(event)
-        return self._offset + fmt.RECORD.size > end
+            closed, wanted = self._read_chunk(chunk, end, path, events)
+            if closed is not None:
+                return closed
+        return True
 
-    def _decode(self, kind: int, body: bytes) -> Event | None:
-        if kind == fmt.Kind.ISSUE:
-            return self._issue(body)
-        if kind == fmt.Kind.COMPLETE:
-            return self._complete(body)
-        if kind == fmt.Kind.TEXT:
-            number, size = fmt.TEXT.unpack_from(body)
-            self._texts[number] = part(body, fmt.TEXT.size, size).decode("utf-8", "replace")
-            return None
-        if kind == fmt.Kind.STACK:
-            number, count = fmt.STACK.unpack_from(body)
-            rows = fmt.FRAME.iter_unpack(part(body, fmt.STACK.size, count * fmt.FRAME.size))
-            self._stacks[number] = tuple(
-                Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows
-            )
-            return None
-        if kind == fmt.Kind.WAIT:
-            return Waited(*fmt.WAIT.unpack_from(body))
-        if kind == fmt.Kind.STEP:
-            step, time_ns, source = fmt.STEP.unpack_from(body)
-            return StepMark(step, time_ns, fmt.StepSource(source))
-        if kind in (fmt.Kind.GROUP, fmt.Kind.NOTE):
-            fields = json_border.parse(body.rstrip(b"\0"), fmt.Kind(kind).name.lower(), any_float=True)
-            if kind == fmt.Kind.GROUP:
-                return read_group(fields)
-            data = checked_note(fields)
-            return self._note(Note(data.pop("kind"), data.pop("time_ns", 0), data))
-        return None  # a kind from a newer writer: skipped
+    def _read_chunk(self, chunk: bytes, end: int, path: Path, events: list[Event]) -> tuple[bool | None, int]:
+        """Whether the segment is closed, or what is read of it ends here; None where it goes on, and then the bytes
+        that are wanted next. This loop is what following a job costs."""
+        base, at, last = self._offset, 0, len(chunk) - fmt.RECORD.size
+        unpack, handlers = fmt.RECORD.unpack_from, self._handlers
+        while at <= last:
+            size, kind, _ = unpack(chunk, at)
+            if size == 0:
+                return False, 0
+            if size % 8 or size < fmt.RECORD.size or base + at + size > end:
+                raise CapsuleError(f"{path} is damaged at offset {base + at}: a record of {size} bytes")
+            if at + size > len(chunk):
+                return None, max(size, _CHUNK_BYTES)
+            handler = handlers.get(kind)
+            if handler is not None:  # else of a newer writer: skipped
+                try:
+                    event = handler(chunk[at + fmt.RECORD.size : at + size])
+                except (CapsuleError, ValueError, struct.error) as error:
+                    raise CapsuleError(f"{path} is damaged at offset {base + at}: {error}") from error
+                if event is not None:
+                    events.append(event)
+            elif kind == fmt.Kind.END:
+                return True, 0
+            at += size
+            self._offset = base + at
+        return None, _CHUNK_BYTES
+
+    def _text(self, body: bytes) -> None:
+        number, size = fmt.TEXT.unpack_from(body)
+        self._texts[number] = part(body, fmt.TEXT.size, size).decode("utf-8", "replace")
+
+    def _stack(self, body: bytes) -> None:
+        number, count = fmt.STACK.unpack_from(body)
+        rows = fmt.FRAME.iter_unpack(part(body, fmt.STACK.size, count * fmt.FRAME.size))
+        self._stacks[number] = tuple(Frame(self._texts.get(f, ""), line, self._texts.get(n, "")) for f, line, n in rows)
+
+    def _step(self, body: bytes) -> StepMark:
+        step, time_ns, source = fmt.STEP.unpack_from(body)
+        return StepMark(step, time_ns, fmt.StepSource(source))
+
+    def _group(self, body: bytes) -> Group:
+        return read_group(json_border.parse(body.rstrip(b"\0"), "group", any_float=True))
 
     def _issue(self, body: bytes) -> Collective:
+        collective = self._collective(body)
+        self._open[collective.record_id] = collective
+        return collective
+
+    def _collective(self, body: bytes) -> Collective:
+        """As it was issued."""
         (record_id, created, fingerprint, thread, seq, step, nth, op, group, stack, device,
          root, tag, timeout, reduce_op, flags, _, n_in, n_out) = fmt.ISSUE.unpack_from(body)  # fmt: skip
         device_name, _, stream = self._texts.get(device, "cpu").partition(fmt.STREAM)
@@ -241,7 +265,7 @@ class LogReader:
             raise ValueError(f"{stream[:40]!r} is no stream")
         p2p = bool(flags & fmt.IssueFlag.P2P)
         op_name, group_name = self._texts.get(op, ""), self._texts.get(group, "")
-        collective = Collective(
+        return Collective(
             record_id=record_id,
             moment=Moment(step, nth),
             identity=Identity(group_name, seq, op_name, root, tag) if p2p else Identity(group_name, seq),
@@ -262,33 +286,32 @@ class LogReader:
             frames=self._stacks.get(stack, ()),
             stream=int(stream or 0),
         )
-        self._open[record_id] = collective
-        return collective
 
-    def _note(self, note: Note) -> Note:
+    def _note(self, body: bytes) -> Note:
         """Why a collective failed stands in front of its completion."""
+        fields = checked_note(json_border.parse(body.rstrip(b"\0"), "note", any_float=True))
+        note = Note(fields.pop("kind"), fields.pop("time_ns", 0), fields)
         if note.kind == "failed":
             data = note.data
             self._failures[data["record_id"]] = Failure(data["type"], data["text"], data["at_issue"])
         return note
 
     def _complete(self, body: bytes) -> Completion | None:
+        issued = self._open.pop(fmt.COMPLETE.unpack_from(body)[0], None)
+        return None if issued is None else Completion(self._completed(issued, body))
+
+    def _completed(self, issued: Collective, body: bytes) -> Collective:
         record_id, time_ns, offset, size, segment, source, status, flags, way, _ = fmt.COMPLETE.unpack_from(body)
-        issued = self._open.pop(record_id, None)
-        if issued is None:
-            return None
-        return Completion(
-            replace(
-                issued,
-                state=State.COMPLETED if status == fmt.Status.OK else State.FAILED,
-                time_completed_ns=time_ns,
-                received_nonfinite=bool(flags & fmt.CompleteFlag.RECEIVED_NONFINITE),
-                source_rank=source,
-                payload=PayloadRef(segment, offset, size) if flags & fmt.CompleteFlag.PAYLOAD else None,
-                failure=self._failures.pop(record_id, None),
-                synthesized=bool(flags & fmt.CompleteFlag.SYNTHESIZED),
-                made=made_up.way_of(way),
-            )
+        return replace(
+            issued,
+            state=State.COMPLETED if status == fmt.Status.OK else State.FAILED,
+            time_completed_ns=time_ns,
+            received_nonfinite=bool(flags & fmt.CompleteFlag.RECEIVED_NONFINITE),
+            source_rank=source,
+            payload=PayloadRef(segment, offset, size) if flags & fmt.CompleteFlag.PAYLOAD else None,
+            failure=self._failures.pop(record_id, None),
+            synthesized=bool(flags & fmt.CompleteFlag.SYNTHESIZED),
+            made=made_up.way_of(way),
         )
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from prismdbg.capsule.log_batch import GAPS_KEPT, Batch
 from prismdbg.capsule.log_reader import Event, StepMark
 from prismdbg.capsule.stacks import HangPlace
 from prismdbg.diagnosis.meeting import Meeting
@@ -28,7 +29,7 @@ BUSY_FACTOR = 5  # times the bound, while who never came computes or stands in l
 MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
 STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
-GAPS_REMEMBERED = 256  # between two collectives of one thread, of each rank
+GAPS_REMEMBERED = GAPS_KEPT  # between two collectives of one thread, of each rank
 
 _Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
 
@@ -150,8 +151,9 @@ class HangDetector:
         progress = self._ranks[rank]
         if isinstance(event, StepMark):
             self._pace.begin_step(rank, event.time_ns, self._elapsed)
-        elif isinstance(event, Collective) and (before_ns := progress.issued_before(event)) is not None:
-            self._pace.go_on(rank, self._elapsed(before_ns, event.time_created_ns), event.record_id)
+        elif isinstance(event, Batch):
+            for begun_ns, ended_ns, record_id in event.gaps:
+                self._pace.go_on(rank, self._elapsed(begun_ns, ended_ns), record_id)
         progress.feed(event)
 
     def died(self, rank: int, attempt: int = 0) -> None:

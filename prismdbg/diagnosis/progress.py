@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_reader import Completion, Event, Note, RankLog, StepMark
+from prismdbg.capsule.log_batch import Batch, batch_of
+from prismdbg.capsule.log_reader import Event, Note, RankLog
 from prismdbg.diagnosis.meeting import RECEIVE, RECEIVE_ANY, SEND, Meeting
-from prismdbg.model.collective import Collective, Group, State
+from prismdbg.model.collective import Collective, Group
 
 MOST_HELD = 32
 
@@ -37,26 +38,19 @@ class Progress:
     @classmethod
     def of(cls, log: RankLog) -> Progress:
         progress = cls(log.rank, groups=dict(log.groups))
-        for collective in log.collectives:
-            progress._issue(collective)
-            if collective.state is not State.SCHEDULED:
-                progress.open.pop(collective.record_id)
+        progress.feed(batch_of(log.collectives))
         for note in log.notes:
             progress.feed(note)
         return progress
 
     def feed(self, event: Event) -> None:
         match event:
-            case Collective():
-                self._issue(event)
-            case Completion(collective):
-                self.open.pop(collective.record_id, None)
+            case Batch():
+                self._go_on(event)
             case Group():
                 self.groups[event.name] = event
             case Note():
                 self._note(event)
-            case StepMark():
-                pass
 
     @property
     def is_parked(self) -> bool:
@@ -86,22 +80,18 @@ class Progress:
         """When the thread that issued it last issued anything."""
         return self._issued_ns.get(collective.thread_id, collective.time_created_ns)
 
-    def issued_before(self, collective: Collective) -> int | None:
-        """When the thread that issues it issued the one before; None for its first."""
-        return self._issued_ns.get(collective.thread_id)
-
     def _at(self, *key: object) -> int:
         return self._reached.get(key, -1)
 
-    def _issue(self, collective: Collective) -> None:
-        self.open[collective.record_id] = collective
-        if self.last is None or collective.record_id > self.last.record_id:
-            self.last = collective
-        identity = collective.identity
-        key = (identity.group, identity.op, identity.peer, identity.tag) if collective.is_p2p else (identity.group,)
-        self._reached[key] = max(self._at(*key), identity.seq)
-        thread, time_ns = collective.thread_id, collective.time_created_ns
-        self._issued_ns[thread] = max(self._issued_ns.get(thread, 0), time_ns)
+    def _go_on(self, batch: Batch) -> None:
+        for record_id in batch.closed:
+            self.open.pop(record_id, None)
+        self.open.update({collective.record_id: collective for collective in batch.open})
+        self.last = batch.last or self.last
+        for key, seq in batch.reached.items():
+            self._reached[key] = max(self._at(*key), seq)
+        for thread, time_ns in batch.issued_ns.items():
+            self._issued_ns[thread] = max(self._issued_ns.get(thread, 0), time_ns)
 
     def _note(self, note: Note) -> None:
         match note.kind:

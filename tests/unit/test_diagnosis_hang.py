@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from followed import followed
 from hypothesis import given
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
@@ -32,7 +33,7 @@ def events_of(job: Job, rank: int) -> list[Event]:
 def watch(job: Job) -> HangDetector:
     detector = HangDetector(BOUND_NS)
     for rank in job.ranks:
-        for event in events_of(job, rank):
+        for event in followed(events_of(job, rank)):
             detector.feed(rank, event)
     return detector
 
@@ -104,7 +105,7 @@ class TestWhatIsAHang:
         job = Job(2)
         job.call(without={1}, done=False)
         detector = HangDetector(BOUND_NS)
-        for event in events_of(job, 0):
+        for event in followed(events_of(job, 0)):
             detector.feed(0, event)
 
         (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
@@ -140,7 +141,7 @@ class TestWhatIsAHang:
         job.call(without={1}, done=False)
         detector = HangDetector(BOUND_NS)
         for rank in job.ranks:
-            for event in events_of(job, rank):
+            for event in followed(events_of(job, rank)):
                 detector.feed(rank, event, attempt=1)
         detector.died(0, attempt=0)
 
@@ -244,7 +245,7 @@ class TestWhatIsNone:
         again = Job(2)
         again.steps(1)
         for rank in again.ranks:
-            for event in events_of(again, rank):
+            for event in followed(events_of(again, rank)):
                 detector.feed(rank, event, attempt=1)
 
         assert detector.due(job.now_ns + 2 * BOUND_NS) == []
@@ -274,7 +275,7 @@ def test_who_came_is_never_accused(ops: list[tuple[str, str]], late_ms: list[int
         events = events_of(job, rank)
         kept = events[: cut.draw(st.integers(2, max(2, len(events))))]
         issued[rank] = {(e.group, e.identity.seq) for e in kept if isinstance(e, Collective)}
-        for event in kept:
+        for event in followed(kept):
             detector.feed(rank, event)
 
     for report in detector.due(job.now_ns + 10 * BOUND_NS):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from prismdbg.capsule.log_batch import Batch
 from prismdbg.diagnosis.verdict import Call
 from prismdbg.jobs.record.incidents import IncidentWatch
+from prismdbg.model.collective import State
 from prismdbg.model.frame import Frame, framework_of, is_library, own_frames, place_of, source_of
 from prismdbg.rank.program.frames import program_line
 from tests.unit.logs import Job
@@ -114,7 +117,7 @@ def test_an_incident_and_why_name_one_line() -> None:
     job.call(sends_nan={1}, frames=frames)
     sent = job.logs[1].collectives[-1]
     watch = IncidentWatch({"nan": ""})
-    watch.feed("1", sent, 0)
+    watch.feed("1", Batch(notable=[replace(sent, state=State.SCHEDULED)]), 0)
 
     [wanted] = watch.due(0, ended=True)
 

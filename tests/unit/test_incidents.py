@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from logs import lone_collective
 
+from prismdbg.capsule.log_batch import Batch
 from prismdbg.capsule.log_format import StepSource
-from prismdbg.capsule.log_reader import Completion, Note, StepMark
+from prismdbg.capsule.log_reader import Note, StepMark
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 
 NOW = 10**12
@@ -27,8 +28,13 @@ def collective(time_ns: int, *, sent: bool = False) -> Collective:
     return lone_collective(sent_nonfinite=sent, time_created_ns=time_ns)
 
 
-def received(issued: Collective, time_ns: int) -> Completion:
-    return Completion(replace(issued, received_nonfinite=True, time_completed_ns=time_ns))
+def sent(time_ns: int) -> Batch:
+    return Batch(notable=[collective(time_ns, sent=True)])
+
+
+def received(time_ns: int, *, synthesized: bool = False) -> Batch:
+    done = replace(collective(10), state=State.COMPLETED, time_completed_ns=time_ns)
+    return Batch(notable=[replace(done, received_nonfinite=True, synthesized=synthesized)])
 
 
 def settled(watch: IncidentWatch) -> list[Wanted]:
@@ -65,11 +71,11 @@ def test_a_rank_that_died_without_a_word_is_why_the_others_raised() -> None:
 def test_each_attempt_of_a_restarted_job_has_its_own() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("1", raised(100, "the first attempt"), NOW)
-    watch.feed("2", collective(90, sent=True), NOW)
+    watch.feed("2", sent(90), NOW)
     assert len(settled(watch)) == 2
     watch.feed("0.1", raised(300, "the second attempt"), NOW)
     watch.feed("1", raised(400, "late, of the first"), NOW)
-    watch.feed("2.1", collective(290, sent=True), NOW)
+    watch.feed("2.1", sent(290), NOW)
     found = watch.due(NOW, ended=True)
     assert [(w.folder, w.incident.kind) for w in found] == [("0.1", "exception"), ("2.1", "nan")]
     assert found[1].incident.text.startswith("rank 2 (attempt 2) sends the first NaN")
@@ -94,8 +100,8 @@ def test_only_what_was_asked_for(triggers: str, count: int) -> None:
 
 def test_the_first_nan_is_named_by_whoever_sent_it() -> None:
     watch = IncidentWatch(ALL)
-    watch.feed("0", received(collective(10), 50), NOW)
-    watch.feed("2", collective(40, sent=True), NOW)
+    watch.feed("0", received(50), NOW)
+    watch.feed("2", sent(40), NOW)
     (wanted,) = settled(watch)
     assert wanted.folder == "2" and wanted.last == Moment(3, 1)
     assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf: all_reduce in group 0, 3.1")
@@ -103,15 +109,14 @@ def test_the_first_nan_is_named_by_whoever_sent_it() -> None:
 
 def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:
     watch = IncidentWatch(ALL)
-    watch.feed("0", received(collective(10), 50), NOW)
+    watch.feed("0", received(50), NOW)
     (wanted,) = settled(watch)
     assert wanted.folder == "0" and "rank 0 receives the first NaN or Inf" in wanted.incident.text
 
 
 def test_a_nan_that_was_made_up_is_no_incident() -> None:
     watch = IncidentWatch(ALL)
-    came = received(collective(NOW), NOW)
-    watch.feed("0", Completion(replace(came.collective, synthesized=True)), NOW)
+    watch.feed("0", received(NOW, synthesized=True), NOW)
     assert watch.due(NOW + SETTLE_NS, ended=True) == []
 
 
@@ -139,8 +144,7 @@ def test_a_slow_step_is_of_the_rank_for_which_the_others_waited(waits_s: tuple[i
         for rank in range(4):
             watch.feed(str(rank), StepMark(number, number * second, StepSource.OPTIMIZER), NOW)
     for rank, wait_s in enumerate(waits_s):
-        issued = replace(collective(NOW), moment=Moment(12, 1))
-        watch.feed(str(rank), Completion(replace(issued, time_completed_ns=NOW + wait_s * second)), NOW)
+        watch.feed(str(rank), Batch(waited_ns={12: wait_s * second}), NOW)
     for rank in range(4):
         watch.feed(str(rank), StepMark(13, (12 + 31) * second, StepSource.OPTIMIZER), NOW)
     (wanted,) = settled(watch)

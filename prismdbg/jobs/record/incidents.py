@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from prismdbg.capsule.log_batch import Batch
 from prismdbg.capsule.log_notes import moment_of
-from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark
+from prismdbg.capsule.log_reader import Event, Note, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import place
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import attempt_of
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 
 SETTLE_NS = 1_000_000_000
@@ -136,10 +137,10 @@ class StepWaits:
 
     _waited_ns: dict[str, dict[int, int]] = field(default_factory=dict)
 
-    def add(self, folder: str, record: Collective) -> None:
+    def add(self, folder: str, step: int, waited_ns: int) -> None:
         steps = self._waited_ns.setdefault(folder, {})
-        steps[record.moment.step] = steps.get(record.moment.step, 0) + (record.duration_ns or 0)
-        for old in [step for step in steps if step < record.moment.step - SLOW_HISTORY]:
+        steps[step] = steps.get(step, 0) + waited_ns
+        for old in [known for known in steps if known < step - SLOW_HISTORY]:
             del steps[old]
 
     def least(self, step: int) -> tuple[str, int] | None:
@@ -186,7 +187,14 @@ class _Attempt:
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
 
-    def note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
+    def note_notable(self, folder: str, record: Collective, now_ns: int) -> None:
+        """As it was issued, or as it was completed."""
+        if record.state is State.SCHEDULED:
+            self._note_nonfinite(folder, record, True, now_ns)
+        elif not record.synthesized:
+            self._note_nonfinite(folder, record, False, now_ns)
+
+    def _note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
         if "nan" in self.triggers and "nan" not in self._fired:
             self._nonfinite.append(_Nonfinite(folder, record, sent))
             if self._nan_since_ns is None:
@@ -219,9 +227,10 @@ class _Attempt:
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
         return [Wanted(folder=folder, incident=incident)]
 
-    def note_completed(self, folder: str, record: Collective) -> None:
+    def note_waits(self, folder: str, waited_ns: Mapping[int, int]) -> None:
         if "slow" in self.triggers and "slow" not in self._fired:
-            self._waits.add(folder, record)
+            for step, ns in waited_ns.items():
+                self._waits.add(folder, step, ns)
 
     def note_step(self, folder: str, mark: StepMark, steps: StepTimes, now_ns: int) -> None:
         found = steps.last_against_median(folder)
@@ -264,12 +273,10 @@ class IncidentWatch:
     def feed(self, folder: str, event: Event, now_ns: int) -> None:
         attempt = self._attempt(folder)
         match event:
-            case Collective() if event.sent_nonfinite:
-                attempt.note_nonfinite(folder, event, True, now_ns)
-            case Completion():
-                attempt.note_completed(folder, event.collective)
-                if event.collective.received_nonfinite and not event.collective.synthesized:
-                    attempt.note_nonfinite(folder, event.collective, False, now_ns)
+            case Batch():
+                attempt.note_waits(folder, event.waited_ns)
+                for record in event.notable:
+                    attempt.note_notable(folder, record, now_ns)
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case StepMark():

@@ -19,7 +19,8 @@ from threading import Thread
 from types import FrameType
 from typing import Any
 
-from prismdbg.capsule.log_reader import Event, LogReader, StepMark
+from prismdbg.capsule.log_follower import LogFollower
+from prismdbg.capsule.log_reader import Event, StepMark
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
@@ -69,7 +70,7 @@ class Supervisor:
         self._policy = policy
         self._job = job
         self._say = say
-        self._readers: dict[str, LogReader] = {}
+        self._readers: dict[str, LogFollower] = {}
         self._processes: dict[str, RankProcess] = {}
         self._peaks = Peaks()
         self._deaths = DeathWatch()
@@ -166,7 +167,7 @@ class Supervisor:
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
         for folder in self._run.rank_folders():
-            reader = self._readers.setdefault(folder.name, LogReader(folder))
+            reader = self._readers.setdefault(folder.name, LogFollower(folder))
             try:
                 events += [(folder.name, event) for event in reader.poll()]
             except PrismError as error:

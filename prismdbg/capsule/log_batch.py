@@ -1,0 +1,55 @@
+"""What a rank did between two marks, told without an object for each collective."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from prismdbg.model.collective import Collective, State
+
+GAPS_KEPT = 256  # the newest of a batch
+NOTABLE_KEPT = 16  # the oldest of a batch: what is sought is the first
+
+Key = tuple[str] | tuple[str, str, int, int]  # group; of point-to-point group, operator, peer and tag
+
+
+@dataclass(slots=True)
+class Batch:
+    """Collectives that one rank issued or completed one after another. Times are the log's, in nanoseconds.
+
+    reached: the highest sequence number, by `progress_key`. issued_ns: when each thread last issued one. gaps: the last
+    times between two collectives of a thread, as (begin, end, record id of the second). waited_ns: how long those that
+    completed had taken, by step. notable: those that sent NaN or Inf as they were issued, those that received some as
+    they were completed. open: those that were not complete when the log was last read, each given once; closed: record
+    ids of earlier batches' open ones that are complete now. last: the one issued last of all that were read.
+    """
+
+    reached: dict[Key, int] = field(default_factory=dict)
+    issued_ns: dict[int, int] = field(default_factory=dict)
+    gaps: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=GAPS_KEPT))
+    waited_ns: dict[int, int] = field(default_factory=dict)
+    notable: list[Collective] = field(default_factory=list)
+    open: list[Collective] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
+    last: Collective | None = None
+
+
+def batch_of(collectives: Iterable[Collective]) -> Batch:
+    """Of a log that is held as values. Without gaps: these count only while the job runs."""
+    batch = Batch()
+    for collective in collectives:
+        key, thread = progress_key(collective), collective.thread_id
+        batch.reached[key] = max(batch.reached.get(key, -1), collective.identity.seq)
+        batch.issued_ns[thread] = max(batch.issued_ns.get(thread, 0), collective.time_created_ns)
+        if collective.state is State.SCHEDULED:
+            batch.open.append(collective)
+        if batch.last is None or collective.record_id > batch.last.record_id:
+            batch.last = collective
+    return batch
+
+
+def progress_key(collective: Collective) -> Key:
+    """What its sequence number counts in."""
+    identity = collective.identity
+    return (identity.group, identity.op, identity.peer, identity.tag) if collective.is_p2p else (identity.group,)

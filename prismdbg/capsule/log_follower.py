@@ -1,0 +1,108 @@
+"""Follows a log while it is written, however fast. A job of weeks writes hundreds of collectives a second and rank, and
+whoever watches it needs to know how far each rank came, not every collective as a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, Key
+from prismdbg.capsule.log_reader import Event, LogReader
+
+_Issued = tuple[int, int, bytes]  # begun ns, step, the record for whoever asks
+
+_P2P = int(fmt.IssueFlag.P2P)  # numbers: an enumeration's operators take longer than all the rest
+_SENT_NONFINITE = int(fmt.IssueFlag.SENT_NONFINITE)
+_RECEIVED_NONFINITE = int(fmt.CompleteFlag.RECEIVED_NONFINITE)
+
+
+class LogFollower(LogReader):
+    """`poll` gives a `Batch` in place of collectives, completions and waits: a tenth of the time and memory."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._batch: Batch | None = None
+        self._issued: dict[int, _Issued] = {}
+        self._given_open: set[int] = set()
+        self._thread_issued_ns: dict[int, int] = {}
+        self._last_id = -1
+        self._last_body: bytes | None = None  # None: given
+
+    def poll(self) -> list[Event]:
+        events = super().poll()
+        opened = self._issued.keys() - self._given_open
+        if self._last_body is not None or opened:
+            if self._batch is None:  # the last thing read was a mark
+                self._batch = Batch()
+                events.append(self._batch)
+            self._finish(self._batch, sorted(opened))
+        self._batch = None
+        return events
+
+    def _finish(self, batch: Batch, opened: list[int]) -> None:
+        batch.open = [self._collective(self._issued[record_id][2]) for record_id in opened]
+        self._given_open.update(opened)
+        if self._last_body is not None:
+            batch.last = self._collective(self._last_body)
+        self._last_body = None
+
+    def _by_kind(self) -> dict[int, Callable[[bytes], Event | None]]:
+        known = super()._by_kind()
+        del known[fmt.Kind.WAIT]
+        return known | {
+            int(fmt.Kind.ISSUE): self._follow_issue,
+            int(fmt.Kind.COMPLETE): self._follow_completion,
+            int(fmt.Kind.STEP): self._mark(self._step),
+            int(fmt.Kind.NOTE): self._mark(self._note),
+        }
+
+    def _mark(self, decode: Callable[[bytes], Event | None]) -> Callable[[bytes], Event | None]:
+        """What comes after it is told after it, too."""
+
+        def mark(body: bytes) -> Event | None:
+            self._batch = None
+            return decode(body)
+
+        return mark
+
+    def _follow_issue(self, body: bytes) -> Batch | None:
+        """The batch, where it begins with this record."""
+        (record_id, begun_ns, _, thread, seq, step, _, op, group, _, _,
+         root, tag, _, _, flags, _, _, _) = fmt.ISSUE.unpack_from(body)  # fmt: skip
+        begins = self._batch is None
+        batch = self._batch = self._batch or Batch()
+        name = self._texts.get(group, "")
+        key: Key = (name, self._texts.get(op, ""), root, tag) if flags & _P2P else (name,)
+        if seq > batch.reached.get(key, -1):
+            batch.reached[key] = seq
+        before_ns = self._thread_issued_ns.get(thread)
+        if before_ns is not None:
+            batch.gaps.append((before_ns, begun_ns, record_id))
+        if before_ns is None or begun_ns > before_ns:
+            self._thread_issued_ns[thread] = begun_ns
+        batch.issued_ns[thread] = self._thread_issued_ns[thread]
+        self._issued[record_id] = begun_ns, step, body
+        if flags & _SENT_NONFINITE and len(batch.notable) < NOTABLE_KEPT:
+            batch.notable.append(self._collective(body))
+        if record_id > self._last_id:
+            self._last_id, self._last_body = record_id, body
+        return batch if begins else None
+
+    def _follow_completion(self, body: bytes) -> Batch | None:
+        record_id, ended_ns, _, _, _, _, _, flags, _, _ = fmt.COMPLETE.unpack_from(body)
+        issued = self._issued.pop(record_id, None)
+        if issued is None:
+            return None
+        begins = self._batch is None
+        batch = self._batch = self._batch or Batch()
+        begun_ns, step, issue = issued
+        batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
+        if flags & _RECEIVED_NONFINITE and len(batch.notable) < NOTABLE_KEPT:
+            batch.notable.append(self._completed(self._collective(issue), body))
+        if record_id in self._given_open:
+            self._given_open.remove(record_id)
+            batch.closed.append(record_id)
+        self._failures.pop(record_id, None)
+        return batch if begins else None

@@ -1,0 +1,137 @@
+"""Following a log tells the same as reading it, without a value for each collective."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from followed import followed
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_log import TinyLog, write_training
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log_batch import GAPS_KEPT, NOTABLE_KEPT, Batch
+from prismdbg.capsule.log_follower import LogFollower
+from prismdbg.capsule.log_reader import Event, LogReader, StepMark, event_segments
+from prismdbg.errors import CapsuleError
+
+NAN = fmt.IssueFlag.SENT_NONFINITE
+
+
+def batches(events: list[Event]) -> list[Batch]:
+    return [event for event in events if isinstance(event, Batch)]
+
+
+def write_deed(log: TinyLog, deed: str, open_: list[int]) -> None:
+    match deed:
+        case "issue":
+            open_.append(log.issue(log.records, 1))
+        case "send":
+            open_.append(log.issue(log.records, 1, op="send", root=1, flags=fmt.IssueFlag.P2P))
+        case "nan":
+            open_.append(log.issue(log.records, 1, flags=NAN))
+        case "complete" if open_:
+            log.complete(open_.pop(0), status=fmt.Status.OK)
+        case "fail" if open_:
+            log.complete(open_.pop(), status=fmt.Status.FAILED)
+        case "receive nan" if open_:
+            log.complete(open_.pop(), flags=fmt.CompleteFlag.RECEIVED_NONFINITE)
+        case "step":
+            log.step(log.records)
+        case "note":
+            log.note("parked", moment="1.1")
+        case "segment":
+            log.next_segment()
+
+
+DEEDS = ("issue", "send", "nan", "complete", "fail", "receive nan", "step", "note", "segment")
+
+
+@given(deeds=st.lists(st.sampled_from(DEEDS), max_size=40))
+def test_the_same_as_reading(deeds: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        log, open_ = TinyLog(Path(folder)), list[int]()
+        for deed in deeds:
+            write_deed(log, deed, open_)
+
+        assert LogFollower(Path(folder)).poll() == followed(LogReader(Path(folder)).poll())
+
+
+@given(deeds=st.lists(st.sampled_from(DEEDS), max_size=40), often=st.integers(1, 5))
+def test_reading_often_tells_the_same_in_parts(deeds: list[str], often: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        log, open_ = TinyLog(Path(folder)), list[int]()
+        follower = LogFollower(Path(folder))
+        parts: list[Event] = []
+        for number, deed in enumerate(deeds):
+            write_deed(log, deed, open_)
+            if number % often == 0:
+                parts += follower.poll()
+        parts += follower.poll()
+
+        whole = LogFollower(Path(folder)).poll()
+        assert [e for e in parts if not isinstance(e, Batch)] == [e for e in whole if not isinstance(e, Batch)]
+        given_open = {c.record_id: c for batch in batches(parts) for c in batch.open}
+        closed = {record_id for batch in batches(parts) for record_id in batch.closed}
+        assert given_open.keys() - closed == {c.record_id for batch in batches(whole) for c in batch.open}
+        assert closed <= given_open.keys()
+        for name in ("reached", "issued_ns"):
+            assert merged(batches(parts), name) == merged(batches(whole), name)
+        assert [gap for b in batches(parts) for gap in b.gaps] == [gap for b in batches(whole) for gap in b.gaps]
+        assert sum(sum(b.waited_ns.values()) for b in batches(parts)) == sum(
+            sum(b.waited_ns.values()) for b in batches(whole)
+        )
+        lasts = [batch.last for batch in batches(parts) if batch.last is not None]
+        assert lasts[-1:] == [batch.last for batch in batches(whole) if batch.last is not None]
+
+
+def merged(parts: list[Batch], name: str) -> dict[object, int]:
+    found: dict[object, int] = {}
+    for batch in parts:
+        for key, value in getattr(batch, name).items():
+            found[key] = max(found.get(key, -1), value)
+    return found
+
+
+def test_what_happened_before_a_mark_is_told_before_it(tmp_path: Path) -> None:
+    write_training(tmp_path, steps=2, per_step=3)
+
+    kinds = [type(event) for event in LogFollower(tmp_path).poll()[1:]]
+
+    assert kinds == [Batch, StepMark, Batch, StepMark, Batch]
+
+
+def test_a_job_that_issues_nothing_is_told_in_nothing(tmp_path: Path) -> None:
+    write_training(tmp_path)
+    follower = LogFollower(tmp_path)
+    follower.poll()
+
+    assert follower.poll() == []
+
+
+def test_a_batch_is_bounded_whatever_was_issued(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path, segment_bytes=1 << 18)
+    for number in range(2 * GAPS_KEPT):
+        log.complete(log.issue(0, number + 1, flags=NAN))
+
+    (batch,) = LogFollower(tmp_path).poll()
+
+    assert isinstance(batch, Batch)
+    assert len(batch.gaps) == GAPS_KEPT and batch.gaps[-1][2] == 2 * GAPS_KEPT - 1  # the newest
+    assert [c.record_id for c in batch.notable] == list(range(NOTABLE_KEPT))  # the oldest
+
+
+def test_damage_is_named_after_all_before_it(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path)
+    log.issue(0, 1)
+    log.append(fmt.Kind.ISSUE, b"too short")
+    follower = LogFollower(tmp_path)
+
+    (batch,) = follower.poll()
+
+    assert isinstance(batch, Batch) and batch.last is not None
+    assert len(event_segments(tmp_path)) == 1
+    with pytest.raises(CapsuleError, match="damaged at offset"):
+        follower.poll()
