@@ -13,7 +13,7 @@ from pathlib import Path
 from prismdbg.capsule import json_border, layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
 from prismdbg.model.counted import counted

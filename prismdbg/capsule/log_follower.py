@@ -9,7 +9,8 @@ from pathlib import Path
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, Key
-from prismdbg.capsule.log_reader import Event, LogReader
+from prismdbg.capsule.log_events import Event
+from prismdbg.capsule.log_reader import LogReader
 
 _Issued = tuple[int, int, bytes]  # begun ns, step, the record for whoever asks
 
@@ -42,10 +43,10 @@ class LogFollower(LogReader):
         return events
 
     def _finish(self, batch: Batch, opened: list[int]) -> None:
-        batch.open = [self._collective(self._issued[record_id][2]) for record_id in opened]
+        batch.open = [self._records.collective(self._issued[record_id][2]) for record_id in opened]
         self._given_open.update(opened)
         if self._last_body is not None:
-            batch.last = self._collective(self._last_body)
+            batch.last = self._records.collective(self._last_body)
         self._last_body = None
 
     def _by_kind(self) -> dict[int, Callable[[bytes], Event | None]]:
@@ -54,8 +55,8 @@ class LogFollower(LogReader):
         return known | {
             int(fmt.Kind.ISSUE): self._follow_issue,
             int(fmt.Kind.COMPLETE): self._follow_completion,
-            int(fmt.Kind.STEP): self._mark(self._step),
-            int(fmt.Kind.NOTE): self._mark(self._note),
+            int(fmt.Kind.STEP): self._mark(self._records.step),
+            int(fmt.Kind.NOTE): self._mark(self._records.note),
         }
 
     def _mark(self, decode: Callable[[bytes], Event | None]) -> Callable[[bytes], Event | None]:
@@ -73,8 +74,8 @@ class LogFollower(LogReader):
          root, tag, _, _, flags, _, _, _) = fmt.ISSUE.unpack_from(body)  # fmt: skip
         begins = self._batch is None
         batch = self._batch = self._batch or Batch()
-        name = self._texts.get(group, "")
-        key: Key = (name, self._texts.get(op, ""), root, tag) if flags & _P2P else (name,)
+        name = self._records.texts.get(group, "")
+        key: Key = (name, self._records.texts.get(op, ""), root, tag) if flags & _P2P else (name,)
         if seq > batch.reached.get(key, -1):
             batch.reached[key] = seq
         before_ns = self._thread_issued_ns.get(thread)
@@ -85,7 +86,7 @@ class LogFollower(LogReader):
         batch.issued_ns[thread] = self._thread_issued_ns[thread]
         self._issued[record_id] = begun_ns, step, body
         if flags & _SENT_NONFINITE and len(batch.notable) < NOTABLE_KEPT:
-            batch.notable.append(self._collective(body))
+            batch.notable.append(self._records.collective(body))
         if record_id > self._last_id:
             self._last_id, self._last_body = record_id, body
         return batch if begins else None
@@ -100,9 +101,9 @@ class LogFollower(LogReader):
         begun_ns, step, issue = issued
         batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
         if flags & _RECEIVED_NONFINITE and len(batch.notable) < NOTABLE_KEPT:
-            batch.notable.append(self._completed(self._collective(issue), body))
+            batch.notable.append(self._records.completed(self._records.collective(issue), body))
         if record_id in self._given_open:
             self._given_open.remove(record_id)
             batch.closed.append(record_id)
-        self._failures.pop(record_id, None)
+        self._records.failures.pop(record_id, None)
         return batch if begins else None

@@ -13,7 +13,8 @@ from typing import TypedDict
 
 from prismdbg.capsule import json_border, log_format, memory_format
 from prismdbg.capsule.json_border import Count
-from prismdbg.capsule.log_reader import event_segments, part
+from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log_records import part
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Frame

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.stacks import HangPlace, capsule_stacks
 from prismdbg.errors import PrismError
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Group
 
 MAX_RANKS = 64  # their logs are read as a whole

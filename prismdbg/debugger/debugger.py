@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.stacks import capsule_stacks
 from prismdbg.debugger.arrivals import Arrivals
@@ -26,6 +25,7 @@ from prismdbg.debugger.routes import Routes
 from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.divergence import with_causes
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.log_notes import moment_of
-from prismdbg.capsule.log_reader import Note, RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import headline, rank_list

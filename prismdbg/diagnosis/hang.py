@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_batch import GAPS_KEPT, Batch
-from prismdbg.capsule.log_reader import Event, StepMark
+from prismdbg.capsule.log_events import Event, StepMark
 from prismdbg.capsule.stacks import HangPlace
 from prismdbg.diagnosis.meeting import Meeting
 from prismdbg.diagnosis.progress import Progress

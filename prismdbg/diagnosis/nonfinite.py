@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.meeting import Meeting, meeting_of
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict

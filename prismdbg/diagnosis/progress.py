@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_batch import Batch, batch_of
-from prismdbg.capsule.log_reader import Event, Note, RankLog
+from prismdbg.capsule.log_events import Event, Note, RankLog
 from prismdbg.diagnosis.meeting import RECEIVE, RECEIVE_ANY, SEND, Meeting
 from prismdbg.model.collective import Collective, Group
 

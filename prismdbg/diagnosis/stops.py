@@ -8,7 +8,7 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import first_dead, last_call

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.graph.slice import build_slice
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.log.rank_log import read_log
 from prismdbg.model import made_up
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment

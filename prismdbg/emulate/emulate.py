@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
 from prismdbg.emulate.rank_group import RankGroup
@@ -22,6 +21,7 @@ from prismdbg.jobs.injection import make_inject_folder
 from prismdbg.jobs.record.launch_line import LaunchLine, parse
 from prismdbg.jobs.storage.classes_file import write_classes
 from prismdbg.jobs.storage.run_folder import RunFolder, describe_run, read_json, write_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.counted import counted
 from prismdbg.simulate.graph.class_finder import RankClasses, find_classes
 from prismdbg.simulate.graph.entries import Entries

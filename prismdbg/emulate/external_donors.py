@@ -10,10 +10,11 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import json_border
 from prismdbg.capsule.json_border import Count, Word
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_format import payload_segment
-from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 from prismdbg.settings.donor_value import DonorValue, earlier_key, received_key, similar_key
 from prismdbg.settings.mesh_axes import Axes

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts
 from prismdbg.emulate.rank_group import Paced, RankGroup
@@ -26,6 +25,7 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.record.launch_line import parse
 from prismdbg.jobs.storage.pass_errors import FILE_NAME
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.schedule import Schedule
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.settings.rank_config import RANK_MEMORY

@@ -7,14 +7,15 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
-from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import PrismError
 from prismdbg.job_graph.builder import iteration_of
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.rank_log import read_log
 from prismdbg.model import made_up
 from prismdbg.model.counted import counted
 from prismdbg.simulate.graph.channel import Toward, parse

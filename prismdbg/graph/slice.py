@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.graph.node import Node
 from prismdbg.graph.roles import gives, takes
 from prismdbg.model import dtypes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import UsageError
 from prismdbg.job_graph import rank_end
@@ -19,6 +19,7 @@ from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.job_graph.spreading import spread
 from prismdbg.jobs.storage.classes_file import read_classes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.engine import Keep

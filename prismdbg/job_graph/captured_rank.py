@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in
@@ -23,6 +23,7 @@ from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
+from prismdbg.log.rank_log import read_log
 from prismdbg.memory.stretches import TracedStep, traced_step
 from prismdbg.model.moment import Moment
 from prismdbg.simulate.graph import origin

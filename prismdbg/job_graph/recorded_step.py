@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.memory.stretches import Border, TracedStep, traced_step

@@ -10,7 +10,7 @@ from typing import Any
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import LogReader, RankLog, fold
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
@@ -24,6 +24,8 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
+from prismdbg.log.columns import read_columns
+from prismdbg.log.rank_log import decoded, rank_log
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 
@@ -32,7 +34,8 @@ def gather(path: Path, keys: Keys = NO_KEYS) -> Evidence:
     """Of a run folder, of a folder with logs, or of a capsule. `CapsuleError` where no log is there."""
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
-            return of_capsule(capsule)
+            found = of_capsule(capsule)  # what was unpacked for it goes with it
+            return replace(found, logs={rank: decoded(log) for rank, log in found.logs.items()})
     return _of_run(path)
 
 
@@ -200,16 +203,13 @@ def _last_attempt(folders: Iterable[Path]) -> list[Path]:
 
 def _read(folder: Path) -> tuple[RankLog | None, str]:
     """What there is up to the first damage, and the damage."""
-    reader = LogReader(folder)
     try:
-        events = reader.poll()
+        columns = read_columns(folder)
     except CapsuleError as error:
         return None, str(error)
-    if reader.rank < 0:
+    if columns.rank < 0:
         return None, "it is empty"
-    log = RankLog(reader.rank, reader.pid, reader.wall_offset_ns)
-    fold(log, events)
-    return log, str(reader.damage or "")
+    return rank_log(columns, folder), str(columns.damage or "")
 
 
 def _may_be_alive(folder: Path) -> bool:

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_notes import moment_of
-from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.errors import CapsuleError, PrismError, RankLost, UsageError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
@@ -20,6 +20,7 @@ from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.ranks_alive import RankProcess, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.sizes import size
 
 ASSUMED = "emulated: what its peers sent is synthesized, so what values are is said of this run alone"

@@ -8,7 +8,6 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import capsule_span
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.time_travel import Travel, open_travel
@@ -17,6 +16,7 @@ from prismdbg.jobs.replay import compare
 from prismdbg.jobs.replay.compare import Verdict, judge
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import End, Outcome
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.stops import StopKind
 from prismdbg.script.findings import Ending, Findings

@@ -12,7 +12,7 @@ from emulated import CHOSEN, PROGRAMS, PairOf, emulate, emulated, log_of, printe
 from jobs import EXAMPLES, recorded_by_command_line, torchrun
 from tour import PHASES
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model import made_up
 from prismdbg.model.collective import Collective, State

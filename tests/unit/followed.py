@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, progress_key
-from prismdbg.capsule.log_reader import Completion, Event, Note, StepMark, Waited
+from prismdbg.capsule.log_events import Completion, Event, Note, StepMark, Waited
 from prismdbg.model.collective import Collective
 
 

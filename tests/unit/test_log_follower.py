@@ -13,8 +13,9 @@ from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_batch import GAPS_KEPT, NOTABLE_KEPT, Batch
+from prismdbg.capsule.log_events import Event, StepMark
 from prismdbg.capsule.log_follower import LogFollower
-from prismdbg.capsule.log_reader import Event, LogReader, StepMark, event_segments
+from prismdbg.capsule.log_reader import LogReader, event_segments
 from prismdbg.errors import CapsuleError
 
 NAN = fmt.IssueFlag.SENT_NONFINITE

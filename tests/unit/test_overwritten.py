@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.log_reader import Note, RankLog
+from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.jobs.capture.rank_paths import copies_as_read
 from prismdbg.rank.recording import overwritten
 from prismdbg.rank.recording.overwritten import Overwritten

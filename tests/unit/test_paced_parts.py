@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from logs import MILLISECOND_NS, Job, Tensors
 from test_predict_agrees import JobDraw, clusters
 
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.emulate.paced_parts import emulated_parts
 from prismdbg.emulate.pacing import RankPass
 from prismdbg.model.schedule import Row, RowKind, Schedule

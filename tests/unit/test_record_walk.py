@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prismdbg.capsule import log_format as fmt
-from prismdbg.graph.record_walk import LEAST_WORDS, walk
+from prismdbg.log.record_walk import LEAST_WORDS, walk
 
 
 def segment(seed: int, words: int, *, misleading: bool) -> tuple[np.ndarray, list[int], int]:  # type: ignore[type-arg]

@@ -13,7 +13,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
 from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, span_of
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.capsule.transfer import Transfer
@@ -29,6 +29,7 @@ from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment

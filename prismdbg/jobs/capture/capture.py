@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import LogReader, StepMark, read_log
+from prismdbg.capsule.log_events import StepMark
+from prismdbg.capsule.log_reader import LogReader
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
@@ -28,6 +29,7 @@ from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.files import Place, RankFile
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets import (
     is_secret_setting,

@@ -18,10 +18,11 @@ from prismdbg.capsule import json_border, layout, transfer
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets import Found, is_secret_setting
 from prismdbg.jobs.capture.secret_rules import find
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 
 TEXT_BYTES = 1 << 20  # of one file; what lies behind is searched for known values only

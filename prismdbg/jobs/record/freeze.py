@@ -8,13 +8,14 @@ from itertools import takewhile
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import Span, capsule_span
-from prismdbg.capsule.log_reader import Note, RankLog, read_log
+from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.replay import LiveReplay, Say, redacted_arguments
 from prismdbg.jobs.replay.verdict import End, Outcome, Recorded, Seen, decide, ended_by
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment

@@ -6,7 +6,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.injection import cache_dir
@@ -15,6 +14,7 @@ from prismdbg.jobs.replay.replay import ReplayRequest, Say, open_replay
 from prismdbg.jobs.replay.verdict import End
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.log.rank_log import read_log
 from prismdbg.memory.backend import BackendModel, modelled
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment

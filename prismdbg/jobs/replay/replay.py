@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import capsule_span
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets import REDACTED
 from prismdbg.capsule.verify import require_replayable
@@ -16,6 +15,7 @@ from prismdbg.errors import FacilityError, RankLost
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import session_folder
+from prismdbg.log.rank_log import read_log
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.spec import RANK, RunningRank, Runtime

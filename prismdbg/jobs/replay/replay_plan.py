@@ -14,7 +14,7 @@ from typing import Any
 from prismdbg.capsule import layout, rank_path
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
 from prismdbg.capsule.verify import check_manifest
@@ -28,6 +28,7 @@ from prismdbg.jobs.capture.rank_paths import written_into
 from prismdbg.jobs.injection import cache_dir, make_inject_folder
 from prismdbg.jobs.replay.later_files import later_files
 from prismdbg.jobs.replay.source_overlay import Overlay
+from prismdbg.log.rank_log import read_log
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder

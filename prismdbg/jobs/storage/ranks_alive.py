@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_reader import read_log, was_cut
+from prismdbg.capsule.log_reader import was_cut
 from prismdbg.diagnosis.failures import raised_inside
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_format import payload_segment
-from prismdbg.capsule.log_reader import RankLog, read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
 from prismdbg.model.sizes import size

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.rank.agent import Agent

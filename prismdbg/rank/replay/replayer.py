@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from prismdbg.capsule.log_coverage import needs_payload
-from prismdbg.capsule.log_reader import RankLog
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment

@@ -11,7 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from prismdbg.capsule.log_reader import RankLog, read_log
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.criu import DumpReport, dump
 from tests.bench.jobs import RANKS, LiveJob, live_job, prismdbg, run

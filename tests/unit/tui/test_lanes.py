@@ -16,7 +16,7 @@ from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.visible_range import VisibleRange
 from test_recording import varied
 
-from prismdbg.graph.log_columns import read_columns
+from prismdbg.log.columns import read_columns
 from prismdbg.model.moment import Moment
 from prismdbg.session.stop_line import parse_stop
 

@@ -16,7 +16,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.graph.log_columns import read_columns
+from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import TensorMeta
 from tests.bench.large_capsule import make_large_capsule
 
@@ -43,10 +43,8 @@ def test_columns_say_what_the_reader_says(tmp_path: Path) -> None:
     assert len(columns) == len(log.collectives) == 4
     assert columns.groups == log.groups
     for row, record in enumerate(log.collectives):
-        detail = columns.detail(row)
+        assert columns.collective(row) == record
         assert columns.moment(row) == record.moment and columns.row_at(record.moment) == row
-        assert (detail.inputs, detail.outputs, detail.frames) == (record.inputs, record.outputs, record.frames)
-        assert detail.payload == record.payload
         assert columns.texts[int(columns.op[row])] == record.op
         assert int(columns.ended_ns[row]) == (record.time_completed_ns or -1)
         assert bool(columns.sent_nonfinite[row]) is record.sent_nonfinite

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.graph.log_columns import LogColumns, Parts
+from prismdbg.capsule.log_records import RecordDecoder
+from prismdbg.log.columns import NOT_ENDED, Bodies, LogColumns
 from prismdbg.model.collective import Group
 from prismdbg.simulate.engine.prepared_cohort import PreparedCohort
 from prismdbg.simulate.engine.timeline import Timeline, amount_at
@@ -90,6 +91,7 @@ def _columns(
     return LogColumns(
         **values,
         rank=rank,
+        pid=0,
         wall_offset_ns=0,
         record_id=np.arange(count),
         nth=np.arange(1, count + 1),
@@ -98,14 +100,15 @@ def _columns(
         size_bytes=size_bytes.astype(np.int64),
         begun_ns=begun_ns.astype(np.int64),
         ended_ns=ended_ns.astype(np.int64),
-        texts=texts,
+        waited_ns=np.full(count, NOT_ENDED),
+        steps=[],
         groups={},
         notes=[],
         damage=None,
-        stacks={},
-        parts=Parts(words=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
+        records=RecordDecoder(texts),
+        bodies=Bodies(paths=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
     )
 
 
 _TRUTHS = ("is_async", "is_p2p", "sent_nonfinite", "received_nonfinite", "failed", "has_payload", "synthesized")
-_NUMBERS = ("step", "seq", "root", "tag", "thread", "stack", "source_rank")
+_NUMBERS = ("step", "seq", "root", "tag", "thread", "stack", "source_rank", "waiting_thread")

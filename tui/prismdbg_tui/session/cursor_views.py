@@ -56,7 +56,7 @@ class CursorViews:
         if self.at_rank and live is not None:
             live.choose_frame(by)
         elif position is not None and len(position.recording):
-            frames = position.recording.columns.detail(position.cursor).frames
+            frames = position.recording.columns.collective(position.cursor).frames
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
                 self._app.refuse("that is the outermost frame" if by > 0 else "that is the innermost frame")

@@ -46,7 +46,7 @@ class CapsuleReader:
     def look(self, recording: Recording, row: int, chosen: int | None) -> Told:
         """`chosen` frame, else the program's own."""
         try:
-            frames = recording.columns.detail(row).frames
+            frames = recording.columns.collective(row).frames
             frame = own_frame(frames) if chosen is None else min(chosen, len(frames) - 1)
             return RecordedRead(row, frame, frames, self._source(frames, frame), received(recording, row))
         except PrismError as error:

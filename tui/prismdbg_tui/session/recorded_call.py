@@ -68,7 +68,7 @@ class Sources:
 
 def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     """What the rank received, tensor by tensor; a text in its place where that is not recorded."""
-    detail = recording.columns.detail(row)
+    detail = recording.columns.collective(row)
     if detail.payload is None and detail.made:
         return (_text("out", f"made up ({detail.made}); prismdbg debug makes it up again, to the last bit"),)
     if detail.payload is None or not _is_kept(recording, detail.payload):

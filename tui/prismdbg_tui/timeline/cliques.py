@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.graph.log_columns import LogColumns
+from prismdbg.log.columns import LogColumns
 from prismdbg.model.collective import Group
 
 Ints = NDArray[np.int64]

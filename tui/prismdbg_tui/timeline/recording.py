@@ -11,7 +11,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks
 from prismdbg.diagnosis.standing import standing_lines
 from prismdbg.errors import CapsuleError
-from prismdbg.graph.log_columns import LogColumns, read_columns
+from prismdbg.log.columns import LogColumns, read_columns
 from prismdbg.model.collective import Frame, Group, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS

@@ -1,6 +1,6 @@
 """One segment of a log as columns of numbers: found record by record, decoded all at once. No objects a record.
 
-The bytes are `capsule/log_format.py`; `capsule/log_reader.py` gives the same events as values.
+The bytes are `capsule/log_format.py`; what a single record says in full is decoded by `capsule/log_records.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.limits import MAX_TENSORS
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
-from prismdbg.graph.record_walk import walk
+from prismdbg.log.record_walk import walk
 from prismdbg.model import dtypes
 
 Words = NDArray[np.uint64]
@@ -27,6 +28,7 @@ _TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
 _ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
 _KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "B": (1, "<u1")}
 _MAX_DIMENSIONS = 64
+_LAYOUTS = {int(fmt.Kind.ISSUE): fmt.ISSUE, int(fmt.Kind.COMPLETE): fmt.COMPLETE, int(fmt.Kind.WAIT): fmt.WAIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,32 +37,28 @@ class Places:
 
     issues: Ints
     completions: Ints
+    waits: Ints
     others: list[tuple[int, int]]  # kind, slot
     closed: bool
     damage: CapsuleError | None
 
 
 def read_words(path: Path) -> Words:
-    """The file as 64-bit words, mapped, not read."""
-    size_bytes = path.stat().st_size
-    if size_bytes < fmt.HEADER.size:
-        return np.zeros(0, dtype=np.uint64)
-    return np.memmap(path, dtype="<u8", mode="r", shape=(size_bytes // SLOT_BYTES,)).view(np.ndarray)  # plain: quicker
+    """The file as 64-bit words. Read, not mapped: a job may write or cut it meanwhile."""
+    with open_plain(path) as file:
+        data = file.read()
+    whole = len(data) // SLOT_BYTES if len(data) >= fmt.HEADER.size else 0
+    return np.frombuffer(data, dtype="<u8", count=whole)
 
 
 def find_records(words: Words, path: Path) -> Places:
     """As far as can be seen at once, then from record to record."""
     found, slot = walk(words, fmt.HEADER.size // SLOT_BYTES)
-    kinds = (words[found] >> np.uint64(32)) & np.uint64(0xFFFF)
-    known = [found[kinds == fmt.Kind.ISSUE], found[kinds == fmt.Kind.COMPLETE]]
-    rest = (kinds != fmt.Kind.ISSUE) & (kinds != fmt.Kind.COMPLETE)
-    issues: list[int] = []
-    completions: list[int] = []
-    others: list[tuple[int, int]] = [(int(k), int(at)) for k, at in zip(kinds[rest], found[rest], strict=True)]
     slots = words.data.cast("B").cast("Q")
     end = len(slots)
+    stepped: list[int] = []
     damage, closed = None, False
-    add_issue, add_completion = issues.append, completions.append
+    add = stepped.append
     while slot < end:
         head = slots[slot]
         size_bytes = head & 0xFFFFFFFF
@@ -70,29 +68,26 @@ def find_records(words: Words, path: Path) -> Places:
         if size_bytes & 7 or following > end:
             damage = CapsuleError(f"{path} is damaged at offset {slot * SLOT_BYTES}: a record of {size_bytes} bytes")
             break
-        kind = (head >> 32) & 0xFFFF
-        if kind == 4:  # Kind.ISSUE; an enum member here would double the time
-            add_issue(slot)
-        elif kind == 5:  # Kind.COMPLETE
-            add_completion(slot)
-        elif kind == fmt.Kind.END:
+        if (head >> 32) & 0xFFFF == 0xFFFF:  # Kind.END; an enum member here would double the time
             closed = True
             break
-        else:
-            others.append((kind, slot))
+        add(slot)
         slot = following
     else:
         closed = True
-    found_issues = np.append(known[0], np.array(issues, dtype=np.int64))
-    found_completions = np.append(known[1], np.array(completions, dtype=np.int64))
-    cut = min(_too_small(words, found_issues, fmt.ISSUE), _too_small(words, found_completions, fmt.COMPLETE))
+    found = np.append(found, np.array(stepped, dtype=np.int64))
+    kinds = (words[found] >> np.uint64(32)) & np.uint64(0xFFFF)
+    by_kind = {kind: found[kinds == kind] for kind in _LAYOUTS}
+    cut = min(_too_small(words, by_kind[kind], layout) for kind, layout in _LAYOUTS.items())
     if cut < end:
         damage = CapsuleError(f"{path} is damaged at offset {cut * SLOT_BYTES}: the record is too small for its kind")
+    rest = ~np.isin(kinds, list(_LAYOUTS)) & (found < cut)
     return Places(
-        issues=found_issues[found_issues < cut],
-        completions=found_completions[found_completions < cut],
-        others=[(kind, at) for kind, at in others if at < cut],
-        closed=closed,
+        issues=by_kind[fmt.Kind.ISSUE][by_kind[fmt.Kind.ISSUE] < cut],
+        completions=by_kind[fmt.Kind.COMPLETE][by_kind[fmt.Kind.COMPLETE] < cut],
+        waits=by_kind[fmt.Kind.WAIT][by_kind[fmt.Kind.WAIT] < cut],
+        others=list(zip(kinds[rest].tolist(), found[rest].tolist(), strict=True)),
+        closed=closed and damage is None,
         damage=damage,
     )
 

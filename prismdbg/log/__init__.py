@@ -1,0 +1,1 @@
+"""A rank's log on the host: columns for all of it, a value for the row that is asked for."""

@@ -1,0 +1,73 @@
+"""A rank's log whose collectives are decoded as they are asked for: it costs what is looked at, not its length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import overload
+
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.errors import CapsuleError
+from prismdbg.log.columns import LogColumns, read_columns
+from prismdbg.model.collective import Collective
+
+VALUES_KEPT = 1 << 16  # about 64 MiB
+
+
+class Rows(Sequence[Collective]):
+    """In the order of issue. The first that are asked for are kept, so that a short log is decoded once."""
+
+    def __init__(self, columns: LogColumns) -> None:
+        self.columns = columns
+        self._kept: dict[int, Collective] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @overload
+    def __getitem__(self, row: int) -> Collective: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Collective]: ...
+    def __getitem__(self, row: int | slice) -> Collective | list[Collective]:
+        places = range(len(self))[row]
+        return self._row(places) if isinstance(places, int) else [self._row(place) for place in places]
+
+    def __iter__(self) -> Iterator[Collective]:
+        return map(self._row, range(len(self)))
+
+    def _row(self, row: int) -> Collective:
+        if (known := self._kept.get(row)) is not None:
+            return known
+        decoded = self.columns.collective(row)
+        if len(self._kept) < VALUES_KEPT:
+            self._kept[row] = decoded
+        return decoded
+
+
+def read_log(folder: Path) -> RankLog:
+    """The whole log of one rank. Raises `CapsuleError` where there is none or it is damaged."""
+    columns = read_columns(folder)
+    if columns.damage is not None:
+        raise columns.damage
+    return rank_log(columns, folder)
+
+
+def decoded(log: RankLog) -> RankLog:
+    """All of it as values, for when its files will be gone."""
+    return replace(log, collectives=list(log.collectives))
+
+
+def rank_log(columns: LogColumns, folder: Path) -> RankLog:
+    """`CapsuleError` where nothing is written yet."""
+    if columns.rank < 0:
+        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+    return RankLog(
+        columns.rank,
+        columns.pid,
+        columns.wall_offset_ns,
+        collectives=Rows(columns),
+        steps=columns.steps,
+        notes=columns.notes,
+        groups=columns.groups,
+    )
