@@ -4,6 +4,7 @@ who makes a capsule, who verifies it, and who replays it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -64,16 +65,23 @@ class Span:
 
 def span_of(log: RankLog, start: StartPoint, end: Moment | None) -> Span:
     """`end`: None for the whole log."""
-    issued = sorted(log.collectives, key=lambda c: c.record_id)  # threads may write in another order than they issue
-    mine = [c for c in issued if c.record_id >= start.past_records]
+    issued = log.collectives
+    first = row_of(log, start.past_records)
+    mine = issued[first:]
     records = tuple(c for c in mine if end is None or c.moment <= end)
-    in_flight = set(start.in_flight)
+    open_rows = [row_of(log, number) for number in sorted(set(start.in_flight)) if number < start.past_records]
+    open_ones = (issued[row] for row in open_rows if row < first)
     return Span(
         past_records=start.past_records,
         records=records,
-        in_flight=tuple(c for c in issued if c.record_id < start.past_records and c.record_id in in_flight),
+        in_flight=tuple(c for c in open_ones if c.record_id in start.in_flight),
         goes_on=len(records) < len(mine),
     )
+
+
+def row_of(log: RankLog, record_id: int) -> int:
+    """Where in `log.collectives` this record is, or the next one that there is. Does not look at all of them."""
+    return bisect_left(log.collectives, record_id, key=lambda c: c.record_id)
 
 
 def capsule_span(capsule: Capsule, log: RankLog) -> Span:

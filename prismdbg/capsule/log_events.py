@@ -50,8 +50,8 @@ Event = Collective | Completion | Waited | StepMark | Note | Group | Batch
 
 @dataclass(slots=True)
 class RankLog:
-    """All of a log up to one instant. `wall_offset_ns` added to a time gives nanoseconds since 1970. `collectives` may
-    be decoded as they are asked for."""
+    """All of a log up to one instant. `wall_offset_ns` added to a time gives nanoseconds since 1970. `collectives`: in
+    the order of issue; they may be decoded as they are asked for."""
 
     rank: int
     pid: int

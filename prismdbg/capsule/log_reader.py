@@ -233,7 +233,7 @@ def _folded(reader: LogReader, events: list[Event]) -> RankLog:
                 log.notes.append(event)
             case Group():
                 log.groups[event.name] = event
-    log.collectives = list(collectives.values())
+    log.collectives = [collectives[number] for number in sorted(collectives)]  # threads write in another order
     return log
 
 

@@ -209,7 +209,7 @@ def _read(folder: Path) -> tuple[RankLog | None, str]:
         return None, str(error)
     if columns.rank < 0:
         return None, "it is empty"
-    return rank_log(columns, folder), str(columns.damage or "")
+    return rank_log(columns), str(columns.damage or "")
 
 
 def _may_be_alive(folder: Path) -> bool:

@@ -45,7 +45,7 @@ _ISSUE = {
     "inputs": 17,
     "outputs": 18,
 }
-_COMPLETE = {"record_id": 0, "ended_ns": 1, "source_rank": 5, "status": 6, "flags": 7}
+_COMPLETE = {"record_id": 0, "ended_ns": 1, "payload_segment": 4, "source_rank": 5, "status": 6, "flags": 7}
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 _SEGMENTS_HELD = 8  # of 4 MiB
 
@@ -55,7 +55,8 @@ class LogColumns:
     """`texts[op[i]]` is the operator of row i. Times are the log's own; `ended_ns` is NOT_ENDED where it did not.
 
     synthesized: what was received is synthesized, so that nothing may be concluded from its values. waited_ns: when
-    `waiting_thread` began to wait for it, NOT_ENDED where that is not known. rank: -1 where no header is written yet.
+    `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
+    `has_payload`. rank: -1 where no header is written yet.
     """
 
     rank: int
@@ -77,6 +78,7 @@ class LogColumns:
     thread: Ints
     stack: Ints
     source_rank: Ints
+    payload_segment: Ints
     is_async: Bools
     is_p2p: Bools
     sent_nonfinite: Bools
@@ -110,6 +112,10 @@ class LogColumns:
     def frames(self, stack: int) -> tuple[Frame, ...]:
         """Innermost first; empty where the log does not have the stack."""
         return self.records.stacks.get(stack, ())
+
+    @property
+    def last_moment(self) -> Moment:
+        return self.moment(len(self) - 1) if len(self) else Moment(0)
 
     def collective(self, row: int) -> Collective:
         """In full. `CapsuleError` where the row's records are damaged, or their segment is gone meanwhile."""
@@ -176,6 +182,16 @@ def read_columns(folder: Path) -> LogColumns:
         if not reading.add(number, path):
             break
     return reading.columns()
+
+
+def read_whole(folder: Path) -> LogColumns:
+    """`CapsuleError` also where it is damaged, or nothing is written yet."""
+    columns = read_columns(folder)
+    if columns.damage is not None:
+        raise columns.damage
+    if columns.rank < 0:
+        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+    return columns
 
 
 class _Reading:
@@ -264,7 +280,15 @@ class _Reading:
             order = np.argsort(record_id, kind="stable")
             issue = {name: column[order] for name, column in issue.items()}
             record_id = issue["record_id"]
-        absent = {"ended_ns": NOT_ENDED, "source_rank": -1, "status": 0, "flags": 0, "segment": 0, "slot": -1}
+        absent = {
+            "ended_ns": NOT_ENDED,
+            "payload_segment": -1,
+            "source_rank": -1,
+            "status": 0,
+            "flags": 0,
+            "segment": 0,
+            "slot": -1,
+        }
         end = _joined(record_id, self.ends, absent)
         waits = _joined(record_id, self.waits, {"waited_ns": NOT_ENDED, "waiting_thread": 0})
         flags, end_flags = issue.get("flags", _NONE), end["flags"]
@@ -277,6 +301,7 @@ class _Reading:
             ended_ns=end["ended_ns"],
             **waits,
             source_rank=end["source_rank"],
+            payload_segment=end["payload_segment"],
             is_async=(flags & fmt.IssueFlag.ASYNC) > 0,
             is_p2p=(flags & fmt.IssueFlag.P2P) > 0,
             sent_nonfinite=(flags & fmt.IssueFlag.SENT_NONFINITE) > 0,

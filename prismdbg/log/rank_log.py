@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import overload
 
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.errors import CapsuleError
-from prismdbg.log.columns import LogColumns, read_columns
+from prismdbg.log.columns import LogColumns, read_whole
 from prismdbg.model.collective import Collective
 
-VALUES_KEPT = 1 << 16  # about 64 MiB
+VALUES_KEPT = 1 << 18  # about 256 MiB
 
 
 class Rows(Sequence[Collective]):
@@ -47,10 +46,7 @@ class Rows(Sequence[Collective]):
 
 def read_log(folder: Path) -> RankLog:
     """The whole log of one rank. Raises `CapsuleError` where there is none or it is damaged."""
-    columns = read_columns(folder)
-    if columns.damage is not None:
-        raise columns.damage
-    return rank_log(columns, folder)
+    return rank_log(read_whole(folder))
 
 
 def decoded(log: RankLog) -> RankLog:
@@ -58,10 +54,7 @@ def decoded(log: RankLog) -> RankLog:
     return replace(log, collectives=list(log.collectives))
 
 
-def rank_log(columns: LogColumns, folder: Path) -> RankLog:
-    """`CapsuleError` where nothing is written yet."""
-    if columns.rank < 0:
-        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+def rank_log(columns: LogColumns) -> RankLog:
     return RankLog(
         columns.rank,
         columns.pid,

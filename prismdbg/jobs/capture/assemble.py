@@ -12,7 +12,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
-from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, span_of
+from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, row_of, span_of
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
@@ -107,7 +107,8 @@ def assemble(parts: Ingredients) -> Capsule:
         writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
-        after_b = min((r.moment for r in log.collectives if r.moment > b), default=None)
+        rest = log.collectives[row_of(log, span.end_record + 1) :]
+        after_b = min((r.moment for r in rest if r.moment > b), default=None)
         left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
         notes = (*parts.notes, left_out) if left_out else parts.notes
         whole_from = replayable_from(log, span, a, lambda ref: ends.get(ref.segment, 0) >= ref.offset + ref.size_bytes)
@@ -151,8 +152,8 @@ def _ends(log: RankLog, span: Span) -> tuple[Moment, Moment]:
     """The start and the end moment."""
     if span.records:
         return span.records[0].moment, span.records[-1].moment
-    past = [r.moment for r in log.collectives if r.record_id < span.past_records]
-    here = past[-1] if past else Moment(0)
+    row = row_of(log, span.past_records)
+    here = log.collectives[row - 1].moment if row else Moment(0)
     return here, here
 
 
@@ -205,10 +206,10 @@ def _size_bytes(file: process_images.OpenFile) -> int:
 
 def kept_from_the_start(log: RankLog, folder: Path) -> bool:
     """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
-    for record in sorted(log.collectives, key=lambda record: record.record_id):
+    for record in log.collectives:
         if needs_payload(record, log):
             return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
-    return bool(log.collectives)
+    return len(log.collectives) > 0
 
 
 def _manifest(

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_coverage import row_of
 from prismdbg.capsule.log_events import StepMark
-from prismdbg.capsule.log_reader import LogReader
+from prismdbg.capsule.log_follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint import images as process_images
@@ -362,7 +363,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
     target = step_after(taken.moment, request.window_steps)
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
     began, moved, marked = time.monotonic(), False, taken.moment.step > 0
-    reader, deadline = LogReader(folder), began + request.timeout_s
+    reader, deadline = LogFollower(folder), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
         alive = is_alive(pid)  # a zombie is not
@@ -373,7 +374,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
-        if not alive and all(r.record_id < taken.past_records for r in read_log(folder).collectives):
+        if not alive and row_of(log := read_log(folder), taken.past_records) == len(log.collectives):
             raise RankLost(f"rank {folder.name} has ended where its image was taken: nothing follows", hint=ENDED_HINT)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
+
+import numpy as np
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_events import RankLog
@@ -15,8 +17,8 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.columns import NOT_ENDED, read_whole
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 
 
@@ -54,9 +56,10 @@ def has_past(run: RunFolder, folder: Path) -> bool:
 
 def wanted_now(folder: Path, incident: Incident) -> Wanted:
     """Of a rank that goes on: to its last collective before which all are complete."""
-    issued = sorted(read_log(folder).collectives, key=lambda record: record.record_id)
-    done = list(takewhile(lambda record: record.state is not State.SCHEDULED, issued))
-    last = done[-1].moment if done else Moment(0)
+    log = read_whole(folder)
+    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
+    done = int(unfinished[0]) if len(unfinished) else len(log)
+    last = log.moment(done - 1) if done else Moment(0)
     return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
 
 
@@ -66,10 +69,11 @@ def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -
     moment = wanted.incident.moment
     if moment is None or not log.collectives:
         return None
-    at = [r.record_id for r in log.collectives if r.moment >= moment]
-    incident = min(at) if at else log.collectives[-1].record_id + 1
+    row, last = bisect_left(log.collectives, moment, key=lambda c: c.moment), log.collectives[-1]
+    came = row < len(log.collectives)
+    incident = log.collectives[row].record_id if came else last.record_id + 1
     before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
-    step = moment.step if at else log.collectives[-1].moment.step
+    step = moment.step if came else last.moment.step
     best = [c for c in before if c.leads_to(step)] or before
     return best[-1] if best else None
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from prismdbg.capsule.log_reader import was_cut
-from prismdbg.diagnosis.failures import raised_inside
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json
-from prismdbg.log.rank_log import read_log
+from prismdbg.log.columns import NOT_ENDED, LogColumns, read_whole
 from prismdbg.model.moment import Moment
 
 
@@ -100,20 +101,25 @@ class RankProcess:
         """None where it is not dead, or did not raise."""
         if self.pid is None or self.is_alive() or "incident" not in self._said():
             return None
-        log = read_log(self._folder)
+        log = read_whole(self._folder)
         raised = [note for note in log.notes if note.kind == "incident"]
-        return all(raised_inside(log, note) is not None for note in raised)
+        return all(_is_inside(log, note.time_ns) for note in raised)
 
     def last_moment(self) -> Moment:
-        collectives = read_log(self._folder).collectives
-        return collectives[-1].moment if collectives else Moment(0)
+        return read_whole(self._folder).last_moment
 
     def _said(self) -> frozenset[str]:
         """Looked up once when it is dead: nothing is added any more."""
         if self._last_words is None:
             gone = self.pid is not None and not self.is_alive()
-            found = frozenset(n.kind for n in read_log(self._folder).notes if n.kind in ("exit", "incident"))
+            found = frozenset(n.kind for n in read_whole(self._folder).notes if n.kind in ("exit", "incident"))
             if not gone:
                 return found
             self._last_words = found
         return self._last_words
+
+
+def _is_inside(log: LogColumns, time_ns: int) -> bool:
+    """Whether the last collective that was issued by then was not complete, or had failed."""
+    rows = np.flatnonzero(log.begun_ns <= time_ns)
+    return len(rows) > 0 and bool(log.ended_ns[rows[-1]] == NOT_ENDED or log.failed[rows[-1]])

@@ -8,7 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from prismdbg.capsule.log_events import RankLog
+import numpy as np
+
 from prismdbg.capsule.log_format import payload_segment
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
@@ -16,8 +17,7 @@ from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
-from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import State
+from prismdbg.log.columns import NOT_ENDED, LogColumns, read_whole
 from prismdbg.model.counted import counted
 from prismdbg.model.sizes import size
 
@@ -46,18 +46,17 @@ def rank_states(run: RunFolder) -> list[RankState]:
 
 
 def _state(folder: Path) -> RankState:
-    log = read_log(folder)
-    kept = {path.name for path in folder.glob("payload.*.seg")}
-    payloads = [(r.moment, r.payload) for r in log.collectives if r.payload is not None]
-    with_payload = [moment for moment, payload in payloads if payload_segment(payload.segment) in kept]
+    log = read_whole(folder)
+    kept = [number for number in set(log.payload_segment.tolist()) if (folder / payload_segment(number)).exists()]
+    with_payload = np.flatnonzero(log.has_payload & np.isin(log.payload_segment, kept))
     return RankState(
         name=folder.name,
         state=_word(folder, log),
-        moment=str(log.collectives[-1].moment) if log.collectives else "0.0",
-        collectives=len(log.collectives),
-        in_flight=sum(r.state is State.SCHEDULED for r in log.collectives),
+        moment=str(log.last_moment),
+        collectives=len(log),
+        in_flight=int((log.ended_ns == NOT_ENDED).sum()),
         steps=log.steps[-1].step if log.steps else 0,
-        window=f"{min(with_payload)}..{max(with_payload)}" if with_payload else "-",
+        window=f"{log.moment(with_payload[0])}..{log.moment(with_payload[-1])}" if len(with_payload) else "-",
         log_bytes=_used(folder, "events.*.seg"),
         payload_bytes=_used(folder, "payload.*.seg"),
         lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind in ("lost", "no_agent")),
@@ -69,7 +68,7 @@ def _used(folder: Path, pattern: str) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.glob(pattern))
 
 
-def _word(folder: Path, log: RankLog) -> str:
+def _word(folder: Path, log: LogColumns) -> str:
     kinds = [note.kind for note in log.notes]
     process = RankProcess(folder)
     if process.is_alive():

@@ -111,4 +111,4 @@ def _columns(
 
 
 _TRUTHS = ("is_async", "is_p2p", "sent_nonfinite", "received_nonfinite", "failed", "has_payload", "synthesized")
-_NUMBERS = ("step", "seq", "root", "tag", "thread", "stack", "source_rank", "waiting_thread")
+_NUMBERS = ("step", "seq", "root", "tag", "thread", "stack", "source_rank", "payload_segment", "waiting_thread")
