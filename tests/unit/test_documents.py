@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 
 import click
@@ -83,6 +84,13 @@ def test_a_file_that_does_not_exist_is_noticed(tmp_path: Path, names: set[str]) 
 
 def test_the_architecture_is_short() -> None:
     assert len(ARCHITECTURE.read_text().splitlines()) <= MOST_LINES
+
+
+def test_the_layers_are_those_of_the_contract() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    shown = ARCHITECTURE.read_text().partition("## Layers")[2]
+    rows = re.findall(r"^    prismdbg\.([a-z_]+(?: \| [a-z_]+)*)", shown, re.MULTILINE)
+    assert contract["containers"] == ["prismdbg"] and rows == contract["layers"]
 
 
 def walks() -> dict[str, list[tuple[str, str]]]:
