@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test broad soak pairs faults kills fuzz demo pictures bench golden clean
+.PHONY: help setup system check format fix lint types layers test broad soak pairs faults kills fuzz demo pictures bench golden docs clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -107,6 +107,12 @@ pictures: setup ## The walkthroughs' pictures anew (OF="nan hang": only these).
 bench: setup ## Measure what the README quotes.
 	$(BIN)/python -m tests.bench
 
+# --quiet would hide the warnings from --strict, too.
+docs: $(INSTALLED) ## The documentation as a site in ./site; every link and anchor is checked. Needs no network when done once.
+	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/pip install -q -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "open site/index.html; the search needs a server: python3 -m http.server --directory site"
+
 clean: ## Remove what was built here, but not .venv and not the cache.
-	rm -rf dist demo-run .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist demo-run site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

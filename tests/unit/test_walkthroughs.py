@@ -40,7 +40,8 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_every_page_of_the_documentation_is_listed() -> None:
-    listed = {name for name, _ in _LINK.findall((ROOT / "docs" / "index.md").read_text())}
+    links = _LINK.findall((ROOT / "docs" / "index.md").read_text())
+    listed = {name for name, _ in links if not name.startswith("../")}
     assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
 
 
