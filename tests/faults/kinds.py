@@ -63,7 +63,7 @@ class Target:
 DISK_BYTES = 32 << 20  # a RUN of two ranks begins with about 16 MiB
 # The program's own next `open` takes one: with none a bare job ends, with this many it does not.
 NEEDED_DESCRIPTORS = 1
-NEEDED_FILE_BYTES = 16  # its own largest file, the result
+NEEDED_FILE_BYTES = 1024  # its own: what it prints goes into a file, and a bare job that may not write there ends, too
 Fault = Callable[[Target], "Undo | None"]
 SIGNALS = (
     signal.SIGUSR1,
