@@ -60,3 +60,8 @@ class RankLog:
     steps: list[StepMark] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> int:
+        """How many collectives the rank had issued that the log no longer has."""
+        return self.collectives[-1].record_id + 1 - len(self.collectives) if self.collectives else 0

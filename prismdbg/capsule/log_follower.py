@@ -31,6 +31,11 @@ class LogFollower(LogReader):
         self._last_id = -1
         self._last_body: bytes | None = None  # None: given
 
+    @property
+    def segment(self) -> int:
+        """The one that is written to, as far as it is read."""
+        return self._segment
+
     def poll(self) -> list[Event]:
         events = super().poll()
         opened = self._issued.keys() - self._given_open

@@ -184,7 +184,7 @@ def _without_beginning(evidence: Evidence, known_only: bool = False) -> Iterator
         if log is None:
             if not known_only:
                 yield rank
-        elif log.collectives and min(call.record_id for call in log.collectives) > 0:
+        elif log.dropped:
             yield rank
 
 

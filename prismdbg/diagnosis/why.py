@@ -76,8 +76,8 @@ def _missing(evidence: Evidence) -> list[str]:
         lines += [
             f"recording of rank {rank} ended early: {n.data.get('text', '')}" for n in log.notes if n.kind == "lost"
         ]
-        if log.collectives and (first := min(call.record_id for call in log.collectives)):
-            lines.append(f"the log of rank {rank} begins after {counted(first, 'collective')}")
+        if log.dropped:
+            lines.append(f"the log of rank {rank} begins after {counted(log.dropped, 'collective')}")
     silent = evidence.silent - {evidence.died_first}
     if silent:
         lines.append(f"{rank_list(silent)} ended without a word: ended by the launcher, or killed")

@@ -99,6 +99,12 @@ def _too_small(words: Words, slots: Ints, layout: struct.Struct) -> int:
     return int(small[0]) if len(small) else len(words)
 
 
+def record(words: Words, slot: int) -> bytes:
+    """The bytes of one record."""
+    size_bytes = int(words[slot]) & 0xFFFFFFFF
+    return words[slot : slot + size_bytes // SLOT_BYTES].tobytes()
+
+
 def body(words: Words, slot: int) -> bytes:
     """The bytes of one record after its header."""
     size_bytes = int(words[slot]) & 0xFFFFFFFF

@@ -31,6 +31,14 @@ from prismdbg.render import console
     "--window-bytes", type=size, default="4GiB", show_default=True, help="Keep at most SIZE of received data per rank."
 )
 @click.option(
+    "--log-bytes",
+    type=size,
+    default="256MiB",
+    show_default=True,
+    help="Keep at most SIZE of each rank's log, about 1 million collectives in 256 MiB; the oldest are dropped. With "
+    "--window all nothing is dropped.",
+)
+@click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),
     default=0,
@@ -64,6 +72,7 @@ def command(
     ranks: tuple[int, ...] | None,
     window: str,
     window_bytes: int,
+    log_bytes: int,
     checkpoint_every: int,
     triggers: str,
     keep: int,
@@ -82,7 +91,12 @@ def command(
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.
     """
-    policy = Policy(triggers=parse_triggers(triggers), checkpoint_every=checkpoint_every, keep=keep)
+    policy = Policy(
+        triggers=parse_triggers(triggers),
+        checkpoint_every=checkpoint_every,
+        keep=keep,
+        log_bytes=0 if window == "all" else log_bytes,  # a replay from the program's start needs all of it
+    )
     request = RecordRequest(
         output=output,
         command=job,

@@ -29,6 +29,7 @@ from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
+from prismdbg.log.folding import preface, split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import runs_of
 from prismdbg.model.moment import Moment
@@ -57,6 +58,8 @@ class Ingredients:
     died_with: int | None = None
 
 
+CONTEXT_RECORDS = 5_000  # before the start moment, for whoever reads what led to it
+_TRIES = 3
 _NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
 
 
@@ -73,8 +76,9 @@ def assemble(parts: Ingredients) -> Capsule:
         )
     required(cast(RankJson, rank), *_NEEDED)
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
-        log = _add_events(writer, parts.folder)
-        span = span_of(log, StartPoint(past_records=parts.past_records, in_flight=parts.in_flight), parts.last_moment)
+        start = StartPoint(past_records=parts.past_records, in_flight=parts.in_flight)
+        log = _add_events(writer, parts.folder, start)
+        span = span_of(log, start, parts.last_moment)
         origin: dict[str, Any] = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
         origin |= {"peak_bytes": peak} if (peak := peak_of(parts.folder)) else {}
         a, b = _ends(log, span)
@@ -163,11 +167,22 @@ def _began_ns(log: RankLog, span: Span) -> int:
     return first + log.wall_offset_ns if first else 0
 
 
-def _add_events(writer: CapsuleWriter, folder: Path) -> RankLog:
-    """All event segments, for they define each other's texts. What they hold then is the capsule's log: a live rank
-    writes on."""
-    for path in sorted(folder.glob("events.*.seg")):
-        writer.add_file(f"{layout.LOG}/{path.name}", path)
+def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankLog:
+    """The event segments from a while before the start moment on, and in place of older ones what the rest refers to.
+    What they hold then is the capsule's log: a live rank writes on."""
+    first = min((start.past_records, *start.in_flight))
+    for left in reversed(range(_TRIES)):
+        before, rest = split_before(folder, max(first - CONTEXT_RECORDS, 0))
+        try:
+            head = [(fmt.event_segment(0), preface(before))] if before else []
+            for name, data in head:
+                writer.add_bytes(f"{layout.LOG}/{name}", data)
+            for path in rest:
+                writer.add_file(f"{layout.LOG}/{path.name}", path)
+            break
+        except FileNotFoundError:  # the supervisor drops old segments of a live rank
+            if not left:
+                raise
     return read_log(writer.folder / layout.LOG)
 
 
@@ -207,6 +222,8 @@ def _size_bytes(file: process_images.OpenFile) -> int:
 def kept_from_the_start(log: RankLog, folder: Path) -> bool:
     """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
     for record in log.collectives:
+        if log.dropped:
+            return False
         if needs_payload(record, log):
             return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
     return len(log.collectives) > 0

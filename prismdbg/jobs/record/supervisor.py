@@ -41,6 +41,7 @@ from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
+from prismdbg.log.folding import fold
 from prismdbg.model.counted import counted
 
 POLL_S = 0.2
@@ -51,11 +52,13 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What makes an incident and what is kept for it. `keep`: capsules made by incidents, at most."""
+    """What makes an incident and what is kept for it. `keep`: capsules made by incidents, at most. `log_bytes`: of each
+    rank's log, older events go; 0: all of it is kept."""
 
     triggers: dict[str, str] = field(default_factory=dict)
     checkpoint_every: int = 0
     keep: int = 4
+    log_bytes: int = 0
 
 
 class _NotWaitedFor(BaseException):
@@ -77,6 +80,7 @@ class Supervisor:
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._steps: dict[str, int] = {}
+        self._shortened: dict[str, int] = {}  # the segment that was written to when a log was shortened
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
         self._told_to_end = False
@@ -154,6 +158,7 @@ class Supervisor:
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
         self._look_at_peaks()
+        self._shorten_logs()
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
             return
@@ -210,6 +215,18 @@ class Supervisor:
             if process is not None and process.pid is not None and process.is_alive():
                 with contextlib.suppress(OSError):  # a full disk, or a run that is gone: the ledger says so
                     self._peaks.look(folder, process.pid)
+
+    def _shorten_logs(self) -> None:
+        """When a rank has begun another segment. A checkpoint that is kept needs what came after it."""
+        if not self._policy.log_bytes or self._incidents.settling:
+            return
+        for folder in self._run.rank_folders():
+            follower = self._readers.get(folder.name)
+            if follower is None or follower.segment == self._shortened.get(folder.name, 0):
+                continue
+            self._shortened[folder.name] = follower.segment
+            kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
+            fold(folder, self._policy.log_bytes, min(kept, default=None))
 
     def _died(self, death: Death) -> list[Wanted]:
         process = self._processes[death.name]

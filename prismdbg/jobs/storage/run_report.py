@@ -53,7 +53,7 @@ def _state(folder: Path) -> RankState:
         name=folder.name,
         state=_word(folder, log),
         moment=str(log.last_moment),
-        collectives=len(log),
+        collectives=int(log.record_id[-1]) + 1 if len(log) else 0,
         in_flight=int((log.ended_ns == NOT_ENDED).sum()),
         steps=log.steps[-1].step if log.steps else 0,
         window=f"{log.moment(with_payload[0])}..{log.moment(with_payload[-1])}" if len(with_payload) else "-",
