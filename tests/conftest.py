@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import importlib.util
+import itertools
 import os
 import shutil
 import signal
@@ -40,22 +42,49 @@ def pytest_configure() -> None:
     """A shell that starts us in the background has SIGINT ignored, and every process below us would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        _take_own_cache(worker)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _take_own_cache()
     for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
         os.environ.pop(name, None)
 
 
-def _take_own_cache(worker: str) -> None:
-    """Tests that run side by side have an engine, containers and builds of their own: nobody stops another's."""
+_held: list[int] = []  # the lock of this worker's cache, for as long as it lives
+
+
+def _take_own_cache() -> None:
+    """Tests that run side by side, in this run or in another one, have an engine, containers and builds of their own:
+    nobody stops another's, or writes over a library that another one's ranks have mapped."""
     from prismdbg.jobs.injection import cache_dir
 
     shared = cache_dir()
-    own = shared.with_name(f"{shared.name}-tests") / worker
+    own = _unused(shared.with_name(f"{shared.name}-tests"))
     for part in BUILT:
         if (shared / part).is_dir():
-            shutil.copytree(shared / part, own / shared.name / part, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(
+                shared / part, own / shared.name / part, symlinks=True, dirs_exist_ok=True, copy_function=_copied_once
+            )
     os.environ["XDG_CACHE_HOME"] = str(own)
+
+
+def _unused(caches: Path) -> Path:
+    """The first that no living worker has."""
+    for number in itertools.count():
+        own = caches / str(number)
+        own.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        _held.append(descriptor)
+        return own
+    raise AssertionError("numbers have no end")
+
+
+def _copied_once(source: str, target: str) -> str:
+    """What is there is the same: folders are named after what they were built of."""
+    return target if os.path.lexists(target) else shutil.copy2(source, target)
 
 
 def pytest_unconfigure() -> None:
