@@ -18,6 +18,7 @@ from prismdbg.diagnosis.across import is_op
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
+from prismdbg.log.columns import kinds_of
 from prismdbg.log.segment import Ints, as_signed
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta
@@ -98,15 +99,15 @@ def _reductions(evidence: Evidence) -> dict[tuple[str, _Kind], dict[int, _Rows]]
         rows = np.flatnonzero(sums)
         if not len(rows):
             continue
-        alike = np.stack([log.group[rows], log.op[rows], log.stack[rows], log.tensors[rows]])
-        _, first, kinds = np.unique(alike, axis=1, return_index=True, return_inverse=True)
-        for number, representative in enumerate(first.tolist()):
-            call = log.collective(int(rows[representative]))
+        one_of_each, kinds = kinds_of(log.group[rows], log.op[rows], log.stack[rows], log.tensors[rows])
+        by_kind = np.split(rows[np.argsort(kinds, kind="stable")], np.cumsum(np.bincount(kinds))[:-1])
+        for one, same in zip(rows[one_of_each].tolist(), by_kind, strict=True):
+            call = log.collective(one)
             if sum(prod(tensor.shape) for tensor in call.inputs) < FEWEST_ELEMENTS:
                 continue
             kind = _Kind(call.op, str(call.source), call.inputs)
             known = found[call.group, kind].setdefault(rank, _Rows(rows[:0], _zero(call)))
-            known.rows = np.sort(np.append(known.rows, rows[kinds.ravel() == number]))
+            known.rows = np.sort(np.append(known.rows, same))
     return found
 
 
@@ -129,9 +130,11 @@ def _all_same(evidence: Evidence, by_rank: Mapping[int, _Rows]) -> bool:
     seq, value, step = (
         np.concatenate([getattr(log, name)[rows] for log, rows in logs]) for name in ("seq", "fingerprint", "step")
     )
-    meetings = len(np.unique(seq))
-    alike = np.unique(np.stack([seq, value]), axis=1).shape[1] == meetings
-    return alike and len(np.unique(value)) > meetings // 2 and len(np.unique(step)) >= FEWEST_STEPS
+    order = np.argsort(seq)
+    starts = np.flatnonzero(np.diff(seq[order], prepend=-1))
+    alike = np.minimum.reduceat(value[order], starts) == np.maximum.reduceat(value[order], starts)
+    differ = len(np.unique(value)) > len(starts) // 2
+    return bool(alike.all()) and differ and len(np.unique(step)) >= FEWEST_STEPS
 
 
 def _verdict(evidence: Evidence, group: Group, rows: Mapping[int, Ints], what: str) -> Payload:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prismdbg.capsule.log_batch import Batch, Key
-from prismdbg.log.columns import NOT_ENDED, LogColumns
+from prismdbg.log.columns import NOT_ENDED, LogColumns, kinds_of
 
 
 def whole_batch(log: LogColumns) -> Batch:
@@ -23,14 +23,15 @@ def whole_batch(log: LogColumns) -> Batch:
 
 def _reached(log: LogColumns) -> dict[Key, int]:
     """Thousands of keys at most: groups, and pairs of ranks that send to each other."""
-    none = np.int64(-1)
-    op, root, tag = (np.where(log.is_p2p, column, none) for column in (log.op, log.root, log.tag))
-    kinds = np.stack([log.group, log.is_p2p.astype(np.int64), op, root, tag])
-    different, kind = np.unique(kinds, axis=1, return_inverse=True)
-    highest = np.full(different.shape[1], none)
-    np.maximum.at(highest, kind.ravel(), log.seq)
-    reached: dict[Key, int] = {}
-    for (group, p2p, of, peer, tagged), seq in zip(different.T.tolist(), highest.tolist(), strict=True):
-        name = log.texts.get(group, "")
-        reached[(name, log.texts.get(of, ""), peer, tagged) if p2p else (name,)] = seq
-    return reached
+    op, root, tag = (np.where(log.is_p2p, column, -1) for column in (log.op, log.root, log.tag))
+    rows, kind = kinds_of(log.group, log.is_p2p.astype(np.int64), op, root, tag)
+    highest = np.full(len(rows), -1, dtype=np.int64)
+    np.maximum.at(highest, kind, log.seq)
+    return {_key(log, row): seq for row, seq in zip(rows.tolist(), highest.tolist(), strict=True)}
+
+
+def _key(log: LogColumns, row: int) -> Key:
+    group = log.texts.get(int(log.group[row]), "")
+    if not log.is_p2p[row]:
+        return (group,)
+    return group, log.texts.get(int(log.op[row]), ""), int(log.root[row]), int(log.tag[row])
