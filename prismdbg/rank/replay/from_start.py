@@ -1,4 +1,4 @@
-"""Replay from the program's start: virtual peers from the first line, no rendezvous, no sockets, no CRIU."""
+"""Replay from the program's start: virtual peers from the first line, no rendezvous, no sockets, no checkpoint."""
 
 from __future__ import annotations
 
