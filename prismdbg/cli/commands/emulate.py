@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from prismdbg.cli.options.emulated_job import emulated_job
+from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
@@ -70,13 +70,7 @@ MOST_ROWS = 40
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed the noise that peers send.")
 @MEMORY
 @MEMORY_CAP
-@click.option(
-    "--ranks-per-node",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
-)
+@RANKS_PER_NODE
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")

@@ -14,6 +14,7 @@ from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
 from prismdbg.cli.terminal.replay_script import replay_scripted
 from prismdbg.jobs.replay.compare import Verdict, require_inside, run_to_end
@@ -48,12 +49,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
-@click.option(
-    "--runtime",
-    type=click.Choice(["docker", "local", "plain"]),
-    help="Run the rank in a container, in namespaces of this machine, or as a plain process.  "
-    "[default: the first that works here]",
-)
+@RUNTIME
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop at MOMENT.  [default: the end moment]")
 @click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Run the checks in this file.")
 @click.option(
@@ -71,7 +67,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option(
     "--strict", is_flag=True, help="Treat differences in pickled objects, such as a PID or a time, as diverged."
 )
-@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@ALLOW_WRITES
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the whole replay.")
 @click.option(
     "--bisect", is_flag=True, help="Use the exit codes of `git bisect run`; needs --source or --runtime plain."
@@ -82,10 +78,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
     "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
     help="Print the JSON Schema of scripts.",
 )  # fmt: skip
-@click.option(
-    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
-    help="Provide the credentials file PATH, which the capsule lacks, from your file MINE.  [default: PATH]",
-)  # fmt: skip
+@WITH_FILE
 @archive_keys
 def command(
     capsule: Path,
