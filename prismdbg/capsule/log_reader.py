@@ -184,11 +184,11 @@ class LogReader:
             )
         if version != fmt.VERSION:
             raise CapsuleError(
-                f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}",
+                f"{path} has log format {version}; this version reads {fmt.VERSION}",
                 hint="use a newer prismdbg",
             )
         if index != self._segment:
-            raise CapsuleError(f"{path} says it is segment {index}", hint="files of different logs were mixed")
+            raise CapsuleError(f"{path} has segment number {index}", hint="files of different logs were mixed")
         self.rank, self.pid, self.wall_offset_ns = rank, pid, wall - monotonic
         self._offset = fmt.HEADER.size
         return True
@@ -260,9 +260,9 @@ class LogReader:
         inputs, offset = self._lists.read(body, fmt.ISSUE.size, n_in, device_name)
         outputs, _ = self._lists.read(body, offset, n_out, device_name)
         if reduce_op != fmt.NO_REDUCE_OP and reduce_op >= len(dtypes.REDUCE_OPS):
-            raise ValueError(f"there is no reduce operator {reduce_op}")
+            raise ValueError(f"unknown reduce operator {reduce_op}")
         if stream and not (stream.isascii() and stream.isdigit() and len(stream) < 19):
-            raise ValueError(f"{stream[:40]!r} is no stream")
+            raise ValueError(f"{stream[:40]!r} is not a stream")
         p2p = bool(flags & fmt.IssueFlag.P2P)
         op_name, group_name = self._texts.get(op, ""), self._texts.get(group, "")
         return Collective(
@@ -356,7 +356,7 @@ class TensorLists:
         listed = sum(count for _, count in runs)
         self._listed += listed
         if listed > MAX_TENSORS:
-            raise ValueError(f"a collective of {listed} tensors; at most {MAX_TENSORS} are read")
+            raise ValueError(f"a collective of {listed} tensors; the limit is {MAX_TENSORS}")
         if self._listed > MAX_LISTED_TENSORS:
             raise ValueError(f"more than {MAX_LISTED_TENSORS} tensors in lists that differ")
         return Tensors.of_runs(runs)
@@ -441,7 +441,7 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
     except FileNotFoundError:
         raise CapsuleError(
             f"payload segment {path.name} is not in {folder}",
-            hint="record with a larger --window: it fell out of this one",
+            hint="record with a larger --window: this window no longer covers it",
         ) from None
     except OSError as error:
         raise CapsuleError(
@@ -449,7 +449,7 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
         ) from error
     raise CapsuleError(
         f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}",
-        hint="read another rank's log: this file was cut off",
+        hint="read another rank's log: this file is truncated",
     )
 
 

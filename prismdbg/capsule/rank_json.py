@@ -29,9 +29,9 @@ def is_environment(variables: Mapping[str, str]) -> str:
     """A rule: what a program can be started with."""
     for name, value in variables.items():
         if not name or "=" in name:
-            return f"holds a variable of the name {name[:60]!r}, which no variable has"
+            return f"contains a variable with the invalid name {name[:60]!r}"
         if _string_bytes(name, value) > MAX_STRING_BYTES:
-            return f"holds {name[:60]!r} with a value of {len(value):,} characters, too many to start a program with"
+            return f"holds {name[:60]!r} with a value of {len(value):,} characters, too long to start a program with"
     return ""
 
 
@@ -69,7 +69,7 @@ def start_bytes(argv: Iterable[str], environment: Mapping[str, str]) -> int:
 def is_argument(word: str) -> str:
     """A rule, as `is_environment`."""
     size = _string_bytes(word)
-    return f"has {size:,} bytes, too many to start a program with" if size > MAX_STRING_BYTES else ""
+    return f"has {size:,} bytes, too long to start a program with" if size > MAX_STRING_BYTES else ""
 
 
 AnyPath = Annotated[str, too_long]
@@ -132,8 +132,7 @@ def startable(rank: RankJson, where: str) -> RankJson:
     json_border.checked(RankJson, rank, where)
     if (size := start_bytes(rank.get("orig_argv", ()), rank["environment"])) > MAX_START_BYTES:
         raise CapsuleError(
-            f"{where}: orig_argv and environment have {size:,} bytes together; a program is started with at most "
-            f"{MAX_START_BYTES:,}",
+            f"{where}: orig_argv and environment have {size:,} bytes together; the limit is {MAX_START_BYTES:,}",
             hint=_ALTERED,
         )
     return rank

@@ -25,7 +25,7 @@ from prismdbg.model.moment import Moment
 
 NS_PER_S = 1_000_000_000
 LONGER_THAN_BEFORE = 3  # times the longest of the last intervals
-BUSY_FACTOR = 5  # times the bound, while who never came computes or stands in line for a processor
+BUSY_FACTOR = 5  # times the bound, while who never came computes or waits for a CPU
 MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
 STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps

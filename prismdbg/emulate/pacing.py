@@ -74,7 +74,7 @@ class RankPass:
     """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's.
 
     simulated, emulated: what it was made of; `emulated` is None where the log does not tell. displaced: in this share
-    of its time the rank stood in line for a processor, in the median step.
+    of its time the rank waited for a CPU, in the median step.
     """
 
     rank: int

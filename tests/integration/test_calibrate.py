@@ -122,9 +122,9 @@ def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tm
     [
         (("--ranks", "1"), "a group needs two ranks"),
         (("--sizes", "12 parsecs"), "is not a size"),
-        (("--ranks", ""), "names no rank"),
+        (("--ranks", ""), "contains no rank"),
         (("--ranks", "100000"), "100,000 ranks are too many for this machine"),
-        (("--sizes", ""), "names no size"),
+        (("--sizes", ""), "is not a list of sizes"),
         (("--sizes", "0"), "a message needs a size"),
         (("--sizes", "100TiB"), "messages of 100 TiB among 4 ranks do not fit"),
         (("--nodes", "2", "--head", "there"), "--head 'there' is no place to meet"),
@@ -135,7 +135,7 @@ def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tm
         (("--node-rank", "1"), "there is no node 1 of 1"),
         (("--backend", "mpi"), "'mpi' is not one of"),
         (("-o", "{tmp}/there"), "there exists"),
-        (("-o", "{tmp}/no/folder/c.yaml"), "is no folder"),
+        (("-o", "{tmp}/no/folder/c.yaml"), "is not a folder"),
     ],
 )
 def test_what_makes_no_sense(

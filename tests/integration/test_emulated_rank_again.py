@@ -78,7 +78,7 @@ def test_what_a_run_says_of_it(run: tuple[Path, str]) -> None:
     refused = prismdbg("debug", path, "--rank", 9)
     assert refused.code == 2 and "rank 9 (pp=0 dp=1 tp=1) did not run, only 1 did" in refused.err
     told = prismdbg("inspect", path, "--rank", 1).out
-    assert "its world was not there: pp=16,dp=64,tp=8" in told
+    assert "emulated, without real peers: pp=16,dp=64,tp=8" in told
 
 
 HOARDS = """

@@ -176,10 +176,10 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--script", CI / "checks.yaml", "-x", "-"), "two ways"),
-        (("--junit", "out.xml"), "give --script"),
+        (("--script", CI / "checks.yaml", "-x", "-"), "cannot be combined"),
+        (("--junit", "out.xml"), "add --script"),
         (("--script", CI / "checks.yaml", "--until", "3"), "run_to"),
-        (("-x", "-", "--json"), "--script gives JSON"),
+        (("-x", "-", "--json"), "use --script instead of -x"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, options: tuple[object, ...], said: str) -> None:

@@ -132,7 +132,7 @@ def test_a_fix(repository: Repository, edited: Path) -> None:
 def test_the_program_as_it_was(repository: Repository, edited: Path) -> None:
     said = repository.replayed(edited)
     assert said.code == 1
-    assert "nothing differs from what was captured" in said.err
+    assert "no file differs from the captured ones" in said.err
     assert f"a NaN or Inf at {BORN}, as when it was recorded" in said.out
 
 

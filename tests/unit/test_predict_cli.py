@@ -87,8 +87,8 @@ def test_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say what changes"),
-        (("--slow-rank", "3"), "an equals sign"),
+        ((), "specify a change"),
+        (("--slow-rank", "3"), "write NAME=VALUE"),
         (("--slow-rank", "3=fast"), "is not a factor"),
         (("--slow-rank", "x=2"), "'x' is not a rank"),
         (("--delay", "3=5"), "'5' has no unit"),

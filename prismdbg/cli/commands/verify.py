@@ -41,7 +41,7 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
             console.emit(f"{_WORDS[finding.severity]}  {finding}")
     if bad:
         console.say(
-            f"error: {capsule} is not whole: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
+            f"error: {capsule} is damaged: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
         )
         return ExitCode.BAD_CAPSULE
     if incomplete:

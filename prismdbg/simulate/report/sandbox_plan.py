@@ -35,7 +35,7 @@ class Probe:
     once. log_bytes, entries, entry_bytes: of a step; sent_bytes, received_bytes: also of a step, of values that only
     their sender knows, which are kept where both ends run.
     messages_along: axes along which it sends or receives, so that its first and last rank do something else.
-    displaced: in this share of a step it stood in line for a processor, for others were at work here.
+    displaced: in this share of a step it waited for a CPU, for others were at work here.
     """
 
     rank: int
@@ -57,7 +57,7 @@ class Probe:
     @property
     def disturbance(self) -> str:
         """To be added where a figure stands on the time of a step."""
-        return f", {self.displaced:.0%} of a step in line for a processor" if self.displaced > SLIGHTLY else ""
+        return f", {self.displaced:.0%} of a step waiting for a CPU" if self.displaced > SLIGHTLY else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
