@@ -237,7 +237,7 @@ def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]]:
 
 def without_zero(text: str) -> str:
     """A rule: the system takes no path, argument or variable with a zero byte in it."""
-    return "must not hold a zero byte" if "\0" in text else ""
+    return "must not contain a zero byte" if "\0" in text else ""
 
 
 Word = Annotated[str, without_zero]

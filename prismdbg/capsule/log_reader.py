@@ -448,7 +448,7 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
             f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
         ) from error
     raise CapsuleError(
-        f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}",
+        f"{path} ends at byte {end}, expected {ref.offset + ref.size_bytes}",
         hint="read another rank's log: this file is truncated",
     )
 

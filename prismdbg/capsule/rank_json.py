@@ -31,7 +31,7 @@ def is_environment(variables: Mapping[str, str]) -> str:
         if not name or "=" in name:
             return f"contains a variable with the invalid name {name[:60]!r}"
         if _string_bytes(name, value) > MAX_STRING_BYTES:
-            return f"holds {name[:60]!r} with a value of {len(value):,} characters, too long to start a program with"
+            return f"contains {name[:60]!r} with a value of {len(value):,} characters, too long to start a program with"
     return ""
 
 
@@ -126,7 +126,7 @@ def read_rank(path: Path) -> RankJson:
 def startable(rank: RankJson, where: str) -> RankJson:
     """`rank` itself where a program can be started with its arguments and its environment, else `CapsuleError`."""
     if "orig_argv" in rank and not rank["orig_argv"]:
-        raise CapsuleError(f"{where}: orig_argv is empty: there is no program to start", hint=_ALTERED)
+        raise CapsuleError(f"{where}: orig_argv is empty: no program to start", hint=_ALTERED)
     if problem := unfit(rank.get("executable", "/")):
         raise CapsuleError(f"{where}: executable {problem}", hint=_ALTERED)
     json_border.checked(RankJson, rank, where)

@@ -189,7 +189,7 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, str(error))
         return
     if log.rank != capsule.manifest.rank:
-        yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, wanted {capsule.manifest.rank}")
+        yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, expected {capsule.manifest.rank}")
     for text in gaps(log, span, capsule.log, capsule.manifest):
         yield Finding(Severity.FATAL, layout.LOG, text)
 

@@ -45,7 +45,7 @@ def check_images(criu: Criu, images: Path) -> None:
     """`CapsuleError` naming what is asked for."""
     for path in sorted(images.iterdir()):
         if path.suffix == ".img" and not _KNOWN.fullmatch(path.stem):
-            _refuse(f"holds {path.name}, which is not part of a process")
+            _refuse(f"contains {path.name}, which is not part of a process")
     _check_namespaces(criu, images)
     for entry in load_image(criu, images / "files.img"):
         _check_file(entry)

@@ -76,8 +76,8 @@ class HangReport:
         if stall.never_came:
             parts.append(f"{rank_list(stall.never_came)} never issued it")
         if stall.unknown:
-            parts.append(f"nothing is known of {rank_list(stall.unknown)}")
-        return and_list(parts) if parts else "every rank that is known to take part has issued it"
+            parts.append(f"no data about {rank_list(stall.unknown)}")
+        return and_list(parts) if parts else "every known rank of the group has issued it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,10 @@ class _Reading:
         if magic == bytes(8):
             return False
         if magic != fmt.MAGIC or version != fmt.VERSION:
-            raise CapsuleError(f"{path} is no log of format {fmt.VERSION}", hint="damaged, or of a newer prismdbg")
+            raise CapsuleError(
+                f"{path} is not a log of format {fmt.VERSION}",
+                hint="use a newer prismdbg, or record again: the log is damaged or newer",
+            )
         self.rank, self.wall_offset_ns = rank, wall - monotonic
         return True
 
@@ -221,7 +224,7 @@ class _Reading:
             self._decode_other(kind, body)
         except (CapsuleError, ValueError, struct.error) as error:
             at = slot * seg.SLOT_BYTES
-            raise CapsuleError(f"{path} is damaged at offset {at}: {error}", hint="make or fetch it again") from error
+            raise CapsuleError(f"{path} is damaged at offset {at}: {error}", hint="record or fetch it again") from error
 
     def _decode_other(self, kind: int, body: bytes) -> None:
         if kind == fmt.Kind.TEXT:

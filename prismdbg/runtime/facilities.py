@@ -205,7 +205,7 @@ def _shared_memory() -> Facility:
         name="shared memory",
         ok=size >= _LEAST_SHM_BYTES,
         needed_for="DataLoader workers",
-        detail=f"/dev/shm holds {size / 2**30:.1f} GiB",
+        detail=f"/dev/shm has {size / 2**30:.1f} GiB",
         fix="mount -o remount,size=2g /dev/shm, or docker run --shm-size",
     )
 

@@ -56,7 +56,7 @@ class StarterControl:
                 f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}"
             ) from None
         except OSError as error:
-            raise RankLost(f"the rank's sandbox is gone: {error}") from error
+            raise RankLost(f"the rank's sandbox does not answer: {error}") from error
         if not line.endswith(b"\n"):
             raise RankLost(f"the rank's sandbox ended during {verb!r} of checkpoint {name}")
         answer = json.loads(line)

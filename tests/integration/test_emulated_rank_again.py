@@ -62,9 +62,9 @@ def test_it_is_debugged_both_ways_with_the_same_bits(run: tuple[Path, str], tmp_
     assert first.out == second.out
     drawn = re.findall(r"^  \[ .*\]$", first.out, re.MULTILINE)
     assert drawn[0] == drawn[1]
-    assert first.out.count("note: rests on synthesized peers") == 4
+    assert first.out.count("note: depends on synthesized peers") == 4
     assert re.search(r"^ +0 +0 +synthesized +unknown$", first.out, re.MULTILINE), "nobody waited for anybody"
-    assert said in first.out and "synthesized as when it was emulated" in first.out
+    assert said in first.out and "synthesized as in the emulation" in first.out
 
 
 def _debugged(path: Path, lines: Path) -> Said:

@@ -215,5 +215,5 @@ def test_too_few_ranks_for_a_graph(tmp_path: Path) -> None:
     options = ["--ranks", "0", "--pace", "virtual", "--cluster", tmp_path / "cluster.yaml"]
     done = emulate(tmp_path / "run", 2, "pp=2", *options, program=python("paced.py", "ddp", 3))
     assert done.returncode == 2
-    assert "the ranks that ran make no graph of the whole job" in done.stderr
+    assert "cannot build the graph of the whole job from the ranks that ran" in done.stderr
     assert "--classes" in done.stderr

@@ -159,7 +159,7 @@ def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) ->
         "replay", nan_from_start.capsule, "--runtime", "local", "-x", "-", typed="next\nprint nowhere\nnext\n"
     )
     assert failing.code == 1
-    assert "there is no name 'nowhere' here" in failing.out and "stopped at 0.2" in failing.out
+    assert "unknown name 'nowhere'" in failing.out and "stopped at 0.2" in failing.out
 
 
 def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken) -> None:

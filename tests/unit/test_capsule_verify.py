@@ -102,7 +102,7 @@ def rewrite_manifest(capsule: Capsule, **fields: object) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"rank": 1}, "is of rank 0, wanted 1"),
+        ({"rank": 1}, "is of rank 0, expected 1"),
         ({"moment_b": "5.1"}, "ends at 2.2, before 5.1"),
         ({"origin": "image", "contains_raw_memory": True}, "is empty, but the origin is a checkpoint"),
         ({"format": 2, "oldest_reader": 2}, "needs a reader of format 2"),

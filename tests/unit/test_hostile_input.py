@@ -82,7 +82,7 @@ def refused(said: pytest.CaptureFixture[str], *line: str | Path) -> str:
         ({"environment": []}, "environment must be an object"),
         ({"orig_argv": "train.py"}, "orig_argv must be a list"),
         ({"argv": [None]}, r"argv[0] must be a string"),
-        ({"cwd": "/a\0b"}, "cwd must not hold a zero byte"),
+        ({"cwd": "/a\0b"}, "cwd must not contain a zero byte"),
         ({"executable": 7}, "executable must be a string"),
         ({"executable": None}, "executable is missing"),
         ({"torch_threads": 10**30}, "torch_threads must be a whole number of 64 bits"),
@@ -111,15 +111,15 @@ WORDS = [0] * 625
     ("fields", "problem"),
     [
         ({"cwd": "/" + 5000 * "a"}, "cwd has 5,001 bytes"),
-        ({"cwd": "/tmp/" + 300 * "n"}, "cwd holds a name of 300 bytes"),
+        ({"cwd": "/tmp/" + 300 * "n"}, "cwd contains a name of 300 bytes"),
         ({"cwd": "/a" * 2000}, "cwd has 2,000 components"),
         ({"cwd": "work"}, "cwd is not an absolute path"),
         ({"executable": "/" + 5000 * "a"}, "executable has 5,001 bytes"),
         ({"executable": "python3"}, "executable is not an absolute path"),
-        ({"socket": "/tmp/" + 300 * "n"}, "socket holds a name of 300 bytes"),
+        ({"socket": "/tmp/" + 300 * "n"}, "socket contains a name of 300 bytes"),
         ({"inject": "/a" * 2000}, "inject has 2,000 components"),
         ({"folders": ["/work", "/" + 5000 * "a"]}, "folders[1] has 5,001 bytes"),
-        ({"absent": ["/tmp/" + 300 * "n"]}, "absent[0] holds a name of 300 bytes"),
+        ({"absent": ["/tmp/" + 300 * "n"]}, "absent[0] contains a name of 300 bytes"),
         ({"changed": ["/a" * 2000]}, "changed[0] has 2,000 components"),
         ({"argv": [], "orig_argv": []}, "orig_argv is empty"),
         ({"orig_argv": ["python3", 131_072 * "x"]}, "orig_argv[1] has 131,073 bytes"),
@@ -325,7 +325,7 @@ def sparse_package(folder: Path) -> bytes:
 def test_a_member_that_is_nearly_all_hole(tmp_path: Path) -> None:
     data = sparse_package(tmp_path)
     assert len(data) < 200
-    with pytest.raises(CapsuleError, match="neither a plain file nor a folder"):
+    with pytest.raises(CapsuleError, match="neither a regular file nor a folder"):
         rank_half.unpack(data, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -459,7 +459,7 @@ def test_a_process_image_that_asks_for_more_than_to_be_restored(
     (capsule / layout.CHECKPOINT / "mountpoints-12.img").write_bytes(b"x")
     reseal(capsule)
     assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
-    assert "holds mountpoints-12.img, which is not part of a process" in capsys.readouterr().out
+    assert "contains mountpoints-12.img, which is not part of a process" in capsys.readouterr().out
     (capsule / layout.CHECKPOINT / "mountpoints-12.img").unlink()
     inventory = capsule / layout.CHECKPOINT / "inventory.img"
     inventory.write_bytes(inventory.read_bytes()[:4])  # its kind, and no entry
@@ -468,7 +468,7 @@ def test_a_process_image_that_asks_for_more_than_to_be_restored(
     assert "inventory.img is empty" in capsys.readouterr().out
     monkeypatch.setattr(bundle, "reader", lambda: None)
     assert main.run(["verify", str(capsule)]) == ExitCode.OK
-    assert "note  checkpoint: was not read: there is no CRIU here" in capsys.readouterr().out
+    assert "note  checkpoint: was not checked: no CRIU on this machine" in capsys.readouterr().out
 
 
 def test_every_bound_is_stricter_than_memory() -> None:

@@ -107,8 +107,8 @@ def test_one_moment_has_one_sum(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsule = capsule_of(tmp_path, Moment(1, 1))
     assert main.run(["memory", str(capsule.path)]) == ExitCode.OK
     shown = " ".join(capsys.readouterr().out.split())
-    assert "live at B 300 bytes, as the rank stands at 1.1, the capsule's last collective" in shown
-    assert "live at the end 500 bytes, after 1.1, the last that was traced" in shown
+    assert "live at end moment 300 bytes at the end moment 1.1, the capsule's last collective" in shown
+    assert "live at end of trace 500 bytes after 1.1, the last traced moment" in shown
     assert "0.1 to 1.1;" in shown, "the curve's last point reaches to the end"
     assert main.run(["memory", str(capsule.path), "--at", "1.1", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["program_bytes"] == 300

@@ -103,8 +103,8 @@ def test_where_ranks_stand_in_words() -> None:
     assert stands_at(holds) == f"{LOAD}, in {GET}, holding the GIL"
     assert stack_line(holds) == f"called from {MAIN}"
     assert list(standing_lines({0: rank(0, thread(MAIN)), 2: rank(2, problem="py-spy is not installed")})) == [
-        f"rank 0 stood at {MAIN}",
-        "where rank 2 stood is not known: py-spy is not installed",
+        f"rank 0 was at {MAIN}",
+        "the position of rank 2 is unknown: py-spy is not installed",
     ]
 
 

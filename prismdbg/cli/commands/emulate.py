@@ -136,7 +136,7 @@ def class_lines(found: RankClasses) -> list[str]:
         (
             mesh.say(each.representative),
             f"{each.ranks:,}",
-            ", ".join(map(str, each.checked_with)) or ("nobody: assumed" if each.is_assumed else "all ran"),
+            ", ".join(map(str, each.checked_with)) or ("none: assumed" if each.is_assumed else "all ran"),
         )
         for each in found.classes
     ]

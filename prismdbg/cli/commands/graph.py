@@ -175,7 +175,7 @@ def what_if_command(
     multiple=True,
     type=int,
     metavar="N",
-    help="Add this rank to the ranks that stand for the classes.",
+    help="Add this rank to the ranks that represent the classes.",
 )
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev).
@@ -197,7 +197,7 @@ def _read(path: Path) -> JobGraph:
         return graph_file.load(path)
     if not (path / graph_file.FILE_NAME).is_file():
         raise UsageError(
-            f"{path} holds no {graph_file.FILE_NAME}", hint=f"make it: prismdbg graph build {quote(str(path))}"
+            f"{path} contains no {graph_file.FILE_NAME}", hint=f"build it: prismdbg graph build {quote(str(path))}"
         )
     return graph_file.load(path / graph_file.FILE_NAME)
 

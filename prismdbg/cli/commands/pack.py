@@ -62,7 +62,7 @@ def command(
     --redact changes the packed copy: a replay takes another path where the program used a masked value.
     """
     if redact and not share:
-        raise UsageError("--redact is for a capsule that is shared", hint="give --share, too")
+        raise UsageError("--redact is for a capsule that is shared", hint="add --share")
     if share_anyway and (share or redact):
         raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
     suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if encrypt_to else "")

@@ -51,5 +51,7 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
         )
         return ExitCode.BAD_CAPSULE
     manifest = whole.manifest
-    console.say(f"whole: {counted(len(manifest.files), 'file')}, {console.size(manifest.size_bytes)}, ready to replay")
+    console.say(
+        f"complete: {counted(len(manifest.files), 'file')}, {console.size(manifest.size_bytes)}, ready to replay"
+    )
     return ExitCode.OK

@@ -196,7 +196,7 @@ def _summary(findings: Findings) -> str:
     if findings.undecided:
         why = findings.cut_short or str(findings.ending)
         parts.append(f"{len(findings.undecided)} undecided: {why}")
-    return f"{', '.join(parts)}; the replay came to {findings.reached}"
+    return f"{', '.join(parts)}; the replay reached {findings.reached}"
 
 
 def report(path: Path, findings: Findings, capsule: Path, elapsed_s: float) -> None:

@@ -46,7 +46,9 @@ def _images(capsule: Capsule) -> Iterator[Finding]:
     if capsule.manifest.origin is not Origin.IMAGE:
         return
     if (criu := bundle.reader()) is None:
-        yield Finding(Severity.NOTE, layout.CHECKPOINT, "was not read: there is no CRIU here, see `prismdbg doctor`")
+        yield Finding(
+            Severity.NOTE, layout.CHECKPOINT, "was not checked: no CRIU on this machine, see `prismdbg doctor`"
+        )
         return
     try:
         process_images.require_restorable(criu, capsule.checkpoint)
