@@ -66,7 +66,7 @@ def command(
 ) -> int:
     """Step through the rank in CAPSULE and show its collectives, stack, values and peers.
 
-    For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or makes one from the
+    For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or creates one from the
     recorded data. For an emulated rank, this data is always sufficient.
 
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the

@@ -114,7 +114,7 @@ def command(
     for each in done.runs:
         kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
         is_told = each.displaced > SLIGHTLY and not on_virtual_clock  # there it has no say in how long anything takes
-        busy = f", {each.displaced:.0%} of each step in line for a processor" if is_told else ""
+        busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
         console.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
     if done.classes is not None:
         console.emit("\n".join(class_lines(done.classes)))
@@ -130,7 +130,7 @@ def class_lines(found: RankClasses) -> list[str]:
         (
             mesh.say(each.representative),
             f"{each.ranks:,}",
-            ", ".join(map(str, each.checked_with)) or ("nobody: assumed" if each.is_assumed else "all ran"),
+            ", ".join(map(str, each.checked_with)) or ("none: assumed" if each.is_assumed else "all ran"),
         )
         for each in found.classes
     ]
@@ -138,5 +138,5 @@ def class_lines(found: RankClasses) -> list[str]:
     if len(rows) > MOST_ROWS:
         table.append(f"... {len(rows) - MOST_ROWS} more in {FILE_NAME}")
     alike = ", ".join(found.kinds.alike)
-    rest = f"ranks that differ along {alike} only are taken to do the same" if alike else "every kind of rank ran"
+    rest = f"ranks that differ only along {alike} are assumed to do the same" if alike else "a rank of every class ran"
     return [*table, f"{len(found.ran)} of {counted(mesh.world, 'rank')} ran; {rest}"]

@@ -34,7 +34,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
     help="Set the mesh axes and sizes, as in pp=2,dp=4,tp=2.  [default: that of an emulated RUN]",
 )
 @click.option(
-    "--alike", metavar="AXES", help="Let a rank with a log stand for the ranks that differ from it only along AXES."
+    "--alike", metavar="AXES", help="Let a rank with a log represent the ranks that differ from it only along AXES."
 )
 @click.option("--step", type=click.IntRange(0), metavar="N", help="Use step N.  [default: the last whole step]")
 @click.option(
@@ -74,7 +74,7 @@ def command(
     times between the collectives of a captured rank are the recorded ones; the replay only gives each operator its
     share. Operators shorter than 1/2000 of the step are merged with their neighbours.
 
-    A CAPSULE alone stands for ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
+    A CAPSULE alone represents ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
     such as pipeline stages, put the capsule into the graph of a run that includes each role: RUN --with CAPSULE.
     """
     mesh = Mesh.parse(mesh_text) if mesh_text else None

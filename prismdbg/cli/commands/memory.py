@@ -136,7 +136,7 @@ def command(
         return
     highest = peak(trace, begin, end, made_inside=made_inside, with_backend=with_backend)
     if highest is None:
-        console.say("nothing was traced there")
+        console.say("nothing was traced in this range")
         return
     groups = grouped(highest.live, By(by))[:top]
     backend, ends = modelled_backend(path, rank), ends_of(trace, b=read.b, stands=read.stands)
@@ -177,7 +177,7 @@ def _trace(
         b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:
-            console.say("as it was recorded, from the job's start")
+            console.say("as recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
         request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
         replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)

@@ -101,8 +101,8 @@ def command(
     """Replay the rank in CAPSULE and compare every collective with the recording.
 
     The replay goes from the start moment to the end moment. The rank has no peers and, except as a plain process, no
-    network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or makes one from the recorded
-    data.
+    network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or creates one from the
+    recorded data.
 
     \b
     Exit codes:
@@ -170,7 +170,7 @@ def _compare(chosen: Chosen) -> int:
     else:
         _print(verdict, output, incident)
         if kept:
-            console.say(f"its whole output: {kept}")
+            console.say(f"complete output: {kept}")
     code = _CODES[verdict.outcome]
     return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
 
@@ -187,7 +187,7 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        _say(f"the rank's output is not kept: {kept}: {error.strerror}")
+        _say(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
     with os.fdopen(descriptor, "w") as file:
         file.write(output)
@@ -236,13 +236,17 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         console.say(note)
     if tally.get("again"):
         console.say(
-            "emulated: the peers' answers are synthesized, as they were when it ran; values hold for this run alone"
+            "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
         )
     if tally.get("object_notes"):
-        console.say(f"{tally['object_notes']} pickled objects differ, as a pid or a time does; --strict counts them")
+        console.say(
+            f"{tally['object_notes']} pickled objects differ, for example in a PID or a time; --strict treats them as "
+            "diverged"
+        )
     if tally.get("synthesized"):
         console.say(
-            f"{tally['synthesized']} answers were synthesized: nothing was recorded there; what follows rests on them"
+            f"{tally['synthesized']} answers were synthesized, because they were not recorded; later values depend on "
+            "them"
         )
     for state in verdict.states:
         console.say(
