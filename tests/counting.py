@@ -24,11 +24,20 @@ from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.criu_engine import CriuEngine
 from prismdbg.checkpoint.engine import ProcessImage
-from prismdbg.jobs.replay.replay_plan import starter_engine
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.environment_scan import scan
 from prismdbg.runtime.seccomp_filter import rank_filter
-from prismdbg.runtime.spec import CONTROL_FOLDER, RANK, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
+from prismdbg.runtime.spec import (
+    CONTROL_FOLDER,
+    RANK,
+    Bind,
+    ImageOrigin,
+    LaidFile,
+    ProgramOrigin,
+    ReplaySpec,
+    Saving,
+    StarterEngine,
+)
 from prismdbg.runtime.starter_spec import make_folders
 
 SCRIPT = Path(__file__).with_name("counting_rank.py")
@@ -172,7 +181,7 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
     )
     image = captured.image
     origin = ImageOrigin(
-        engine=starter_engine(CriuEngine(captured.criu).program),
+        engine=_starter_engine(captured.criu),
         images=prepared,
         root_pid=image.root_pid,
         pids=image.pids,
@@ -230,7 +239,7 @@ def program_spec(session: Path, script: Path = SCRIPT) -> tuple[ReplaySpec, Path
 def with_saving(spec: ReplaySpec, criu: Criu, folder: Path) -> ReplaySpec:
     """For a place where images of the rank can be taken."""
     saving = Saving(
-        engine=starter_engine(CriuEngine(criu).program),
+        engine=_starter_engine(criu),
         folder=folder,
         doing="return to an image",
         timeout_s=60,
@@ -240,3 +249,10 @@ def with_saving(spec: ReplaySpec, criu: Criu, folder: Path) -> ReplaySpec:
 
 def with_bound(spec: ReplaySpec, longest_s: float) -> ReplaySpec:
     return replace(spec, longest_s=longest_s)
+
+
+def _starter_engine(criu: Criu) -> StarterEngine:
+    # needs more than the standard library, which is all that another user's interpreter has
+    from prismdbg.jobs.replay.replay_plan import starter_engine
+
+    return starter_engine(CriuEngine(criu).program)

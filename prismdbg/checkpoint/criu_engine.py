@@ -62,5 +62,5 @@ def find(use: Use) -> CriuEngine:
 
 def _readable() -> Criu:
     if (found := bundle.reader()) is None:
-        raise FacilityError("there is no CRIU here", hint="see `prismdbg doctor`")
+        raise FacilityError("no CRIU on this machine", hint="see `prismdbg doctor`")
     return found

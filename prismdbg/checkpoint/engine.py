@@ -131,4 +131,4 @@ class Engine(Protocol):
 
 
 Find = Callable[[Use], Engine]
-"""How an engine is looked for; `FacilityError` says why this machine has none for this use."""
+"""Finds an engine; `FacilityError` says why this machine has none for this use."""

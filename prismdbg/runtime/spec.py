@@ -113,7 +113,7 @@ class Saving:
 
     engine: StarterEngine
     folder: Path
-    doing: str = "return to an image of the rank"
+    doing: str = "return to a checkpoint of the rank"
     start_from: str = ""
     seal: str = ""
     timeout_s: float = 120.0

@@ -185,7 +185,9 @@ def test_a_restore_that_hangs_is_given_up(case: Case) -> None:
     assert isinstance(spec.origin, ImageOrigin)
     hanging = (PYTHON, "-c", "import time; time.sleep(1000)")
     with pytest.raises(CheckpointError, match="did not restore the rank within 1 s"):
-        case.runtime.start(replace(spec, origin=replace(spec.origin, command=hanging, timeout_s=1)))
+        case.runtime.start(
+            replace(spec, origin=replace(spec.origin, engine=replace(spec.origin.engine, command=hanging), timeout_s=1))
+        )
     wait_for(lambda: not _processes_of(spec.session), 20, "everything to be gone")
 
 

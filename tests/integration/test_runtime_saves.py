@@ -200,7 +200,8 @@ def test_an_image_that_cannot_be_taken_costs_nothing(case: Case, script: str, bo
         planned, socket = case.plan()
         spec = with_saving(planned, bundle.find(), images)
         assert spec.saving is not None
-        broken = replace(spec.saving, command=(PYTHON, "-c", script), timeout_s=bound_s)
+        engine = replace(spec.saving.engine, command=(PYTHON, "-c", script))
+        broken = replace(spec.saving, engine=engine, timeout_s=bound_s)
         rank = case.runtime.start(replace(spec, saving=broken))
         try:
             answer = StarterControl(spec.session, 30).save("1")

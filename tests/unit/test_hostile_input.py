@@ -126,7 +126,7 @@ WORDS = [0] * 625
         ({"orig_argv": ["x" * 100_000] * 70}, "orig_argv and environment have 7,00"),
         ({"environment": {"A=B": "1"}}, "environment contains a variable with the invalid name 'A=B'"),
         ({"environment": {"": "1"}}, "environment contains a variable with the invalid name ''"),
-        ({"environment": {"A": 3_000_000 * "v"}}, "environment holds 'A' with a value of 3,000,000"),
+        ({"environment": {"A": 3_000_000 * "v"}}, "environment contains 'A' with a value of 3,000,000"),
         ({"environment": {f"A{i}": 100_000 * "v" for i in range(70)}}, "orig_argv and environment have 7,00"),
         ({"seeds": {"torch": "x"}}, "seeds torch must be"),
         ({"seeds": {"torch": 2**64}}, "seeds torch must be"),

@@ -30,7 +30,7 @@ RETIRED = {
     "waiting for a CPU": ["in line for a processor"],
     "try": ["what to do:"],
 }
-# Where a page may tell a story, a program says plainly what is wrong. `{}`: a value. Case counts in those of one letter.
+# Where a page may tell a story, a program says plainly what is wrong. `{}`: a value. Case counts in single letters.
 RETIRED_IN_MESSAGES = {
     "does not exist, no such file": ["is not there", "are not there"],
     "already exists": ["there already"],
