@@ -5,7 +5,7 @@
     ├── CapsuleError         a capsule or a run's log is damaged, hostile, newer    exit 3
     │   └── NotReplayable    evidence was kept that no replay can start from
     ├── FacilityError        this machine lacks something                           exit 4
-    │   ├── CriuError        criu refused; carries the decisive line of its log
+    │   ├── CheckpointError  the checkpoint engine refused; carries the decisive line of its log
     │   └── RuntimeFailure   the container or namespace could not be made or died
     ├── Divergence           the replay is not the recorded run; carries its story  exit 5
     ├── RankLost             the rank died, or its agent cannot be reached          exit 6
@@ -55,7 +55,7 @@ class FacilityError(PrismError):
     exit_code = 4
 
 
-class CriuError(FacilityError):
+class CheckpointError(FacilityError):
     pass
 
 

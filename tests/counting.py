@@ -22,7 +22,9 @@ from waiting import wait_for
 from prismdbg.checkpoint import images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import dump
-from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint.criu_engine import CriuEngine
+from prismdbg.checkpoint.engine import ProcessImage
+from prismdbg.jobs.replay.replay_plan import starter_engine
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.environment_scan import scan
 from prismdbg.runtime.seccomp_filter import rank_filter
@@ -114,7 +116,7 @@ class Captured:
     """Its image, and the files it had open, as a capsule would hold them."""
 
     capsule: Path
-    image: images.ProcessImage
+    image: ProcessImage
     files: tuple[LaidFile, ...]
     count: int
     criu: Criu
@@ -170,12 +172,11 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
     )
     image = captured.image
     origin = ImageOrigin(
-        criu_folder=captured.criu.folder,
-        command=captured.criu.command(),
+        engine=starter_engine(CriuEngine(captured.criu).program),
         images=prepared,
         root_pid=image.root_pid,
         pids=image.pids,
-        explain=lambda log: explain("restore the counting rank", log),
+        doing="restore the counting rank",
         leads_session=image.leads_session,
         standards=tuple((standard.number, standard.key) for standard in image.standards),
         timeout_s=60,
@@ -229,10 +230,9 @@ def program_spec(session: Path, script: Path = SCRIPT) -> tuple[ReplaySpec, Path
 def with_saving(spec: ReplaySpec, criu: Criu, folder: Path) -> ReplaySpec:
     """For a place where images of the rank can be taken."""
     saving = Saving(
-        criu_folder=criu.folder,
-        command=criu.command(),
+        engine=starter_engine(CriuEngine(criu).program),
         folder=folder,
-        explain=lambda log: explain("return to an image", log),
+        doing="return to an image",
         timeout_s=60,
     )
     return replace(spec, saving=saving)

@@ -13,7 +13,7 @@ from typing import Any
 from counting import ask, capture, counting, image_spec, short_folder
 
 from prismdbg.checkpoint import bundle
-from prismdbg.errors import CriuError
+from prismdbg.errors import CheckpointError
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.starter_spec import starter_file
 
@@ -34,7 +34,7 @@ def main(address: str) -> dict[str, Any]:
             try:
                 LocalRuntime().start(replace(spec, addresses=())).kill()
                 refusal = ""
-            except CriuError as error:
+            except CheckpointError as error:
                 refusal = f"{error} | {error.hint}"
         return {"addresses": taken.image.addresses, "count": count, "refusal": refusal}
 

@@ -1,7 +1,7 @@
 """What a rank is kept from: kernel settings, devices, privileges, system calls. Standard library only.
 
-The first process of the place and criu need more than the rank, and run in the same view of the file systems. What they
-alone need is opened before the view is confined, and kept as descriptors.
+The first process of the place and a checkpoint engine need more than the rank, and run in the same view of the file
+systems. What they alone need is opened before the view is confined, and kept as descriptors.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ MASKED = (
 MASKED_PATTERNS = ("sys/devices/system/cpu/cpu*/thermal_throttle",)
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/mtrr", "/proc/sys", "/proc/sysrq-trigger", "/sys")
 
-# What criu needs, and what the place is made with, by number. All else the first process gives up at once.
+# What an engine needs, and what the place is made with, by number. All else the first process gives up at once.
 KEPT_CAPABILITIES = {
     "CHOWN": 0,
     "DAC_OVERRIDE": 1,
@@ -90,13 +90,12 @@ KEPT_CAPABILITIES = {
 FILE_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID")  # to lay the rank's files with
 
 Spec = dict[str, Any]
-PRELOAD = "/etc/ld.so.preload"  # libraries that any loader loads, criu's too
-KERNEL_FEATURES = "/run/criu.kdat"  # what the kernel can do: criu remembers it there, if it may
+PRELOAD = "/etc/ld.so.preload"  # libraries that any loader loads, the engine's too
 
 
 class LastPid:
-    """The kernel's last PID of this namespace, by which criu's own processes are kept clear of the rank's. Opened while
-    /proc/sys can still be written to."""
+    """The kernel's last PID of this namespace, by which the engine's own processes are kept clear of the rank's.
+    Opened while /proc/sys can still be written to."""
 
     def __init__(self) -> None:
         self._fd = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
@@ -106,14 +105,15 @@ class LastPid:
         os.pwrite(self._fd, str(pid).encode(), 0)
 
 
-def confine_view() -> None:
-    """The kernel's settings and memory are out of reach of everything in this mount namespace, whatever user it is."""
+def confine_view(read_by_engine: tuple[str, ...]) -> None:
+    """The kernel's settings and memory are out of reach of everything in this mount namespace, whatever user it is.
+    `read_by_engine`: files by which the checkpoint engine goes; the rank cannot write them."""
     for path in (*MASKED, *(str(found) for pattern in MASKED_PATTERNS for found in Path("/").glob(pattern))):
         mask(path)
     for path in READ_ONLY:
         if Path(path).exists():
             make_read_only(path)
-    guard_criu()
+    guard((PRELOAD, *read_by_engine))
 
 
 def mask(path: str) -> None:
@@ -137,9 +137,9 @@ def points() -> list[str]:
     return list(dict.fromkeys(line.split()[4].encode().decode("unicode_escape") for line in lines))
 
 
-def guard_criu() -> None:
-    """criu is started in the rank's view: nothing that the rank writes there may have a say in it."""
-    for path in (PRELOAD, KERNEL_FEATURES):
+def guard(paths: tuple[str, ...]) -> None:
+    """The engine is started in the rank's view: nothing that the rank writes there may have a say in it."""
+    for path in paths:
         _cover(path)
 
 
@@ -149,12 +149,14 @@ def _cover(path: str) -> None:
     folder = Path(path).parent
     folder.mkdir(exist_ok=True)
     if folder.is_symlink():
-        raise PlaceError(f"{folder} is a link: what criu reads there cannot be kept from the rank")
+        raise PlaceError(f"{folder} is a link: what the checkpoint engine reads there cannot be kept from the rank")
     check(libc.mount(bytes(folder), bytes(folder), None, MS_BIND | MS_REC, None), f"bind {folder}")
     if path in points():
         return  # whoever made the container thought of it
     if os.path.lexists(path):
-        raise PlaceError(f"{path} is there: criu would go by it; the capsule or this machine must lack it")
+        raise PlaceError(
+            f"{path} is there: the checkpoint engine would go by it; the capsule or this machine must lack it"
+        )
     Path(path).touch()
     bind_mount("/dev/null", path)
     check(

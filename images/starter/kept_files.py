@@ -77,12 +77,12 @@ class Keeper:
             if not is_kernels(folder):
                 make_folders(folder)
         for path in kept["sockets"]:
-            unlink(path)  # criu binds it again
+            unlink(path)  # the restore binds it again
         copied = {file["path"] for file in kept["files"]}
         left = [path for folder, names in kept["listing"].items() for path in self._sweep(folder, names, copied)]
         for file in kept["files"]:
             put(file, copies)
-        for path, kind in kept["held"].items():  # criu would follow a link that the program left there
+        for path, kind in kept["held"].items():  # the engine would follow a link that the program left there
             if exact_kind(path) != kind:
                 raise PlaceError(f"{path} was open at the checkpoint, and the program has removed or replaced it")
         return left
@@ -204,7 +204,7 @@ def socket_inodes(pid: int) -> Iterator[str]:
 
 
 def open_files(pid: int) -> dict[str, bool]:
-    """Regular files that have a name (criu itself keeps those that have none any more), and whether for writing."""
+    """Regular files that have a name (the engine keeps those that have none any more), and whether for writing."""
     found: dict[str, bool] = {}
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -221,8 +221,8 @@ def open_files(pid: int) -> dict[str, bool]:
 
 
 def held(pid: int) -> dict[str, int]:
-    """What criu opens again by its path, with its kind: files, folders and FIFOs, also mapped ones, the program, and
-    where it works. Of what has no name any more the folder that it lay in, for criu makes it there again."""
+    """What the engine opens again by its path, with its kind: files, folders and FIFOs, also mapped ones, the program,
+    and where it works. Of what has no name any more the folder that it lay in, for the engine makes it there again."""
     found: dict[str, int] = {}
     root = Path(f"/proc/{pid}")
     links = [root / "cwd", root / "exe", root / "root"]

@@ -76,7 +76,7 @@ def limit_self(spec: Spec) -> None:
 
 
 def limit_restored(spec: Spec, pids: list[int]) -> None:
-    """criu gives a rank the limits that it had."""
+    """A restore gives a rank the limits that it had."""
     for pid in pids:
         for kind, most in _of_process(spec["limits"]).items():
             with contextlib.suppress(OSError, ValueError):

@@ -36,8 +36,8 @@ Spec = dict[str, Any]
 
 
 def wants_namespace(spec: Spec) -> bool:
-    """criu restores no filter in one, and gives back no files that are seen through such mounts."""
-    is_plain_start = spec["criu"] is None and spec["saving"] is None
+    """An engine restores no filter in one, and gives back no files that are seen through such mounts."""
+    is_plain_start = spec["restore"] is None and spec["saving"] is None
     return spec["isolation"] == "namespaces" and os.geteuid() == 0 and is_plain_start
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import mapped
 from beneath import Tree
+from choice import READ_IN_PLACE, engine_of
 from confine import confine_view
-from criu import Criu
+from engine import Engine
 from lay import lay_files
 from syscalls import (
     MNT_DETACH,
@@ -51,10 +52,10 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kept:
-    """How criu is started, for the origin and for images of the rank."""
+    """The checkpoint engine, for the origin and for images of the rank."""
 
-    criu: Criu | None = None
-    saving: Criu | None = None
+    origin: Engine | None = None
+    saving: Engine | None = None
 
 
 def make_place(spec: Spec) -> Kept:
@@ -66,14 +67,14 @@ def make_place(spec: Spec) -> Kept:
             mapped.tell(why)
             spec["users"] = None
         switch_root(spec)
-        confine_view()
+        confine_view(READ_IN_PLACE)
         if spec.get("hostname"):
             socket.sethostname(spec["hostname"])
     elif spec["isolation"] == "pid":
         check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
         kept = keep(spec)
-        confine_view()
+        confine_view(READ_IN_PLACE)
         lay_files(spec, "/")
     else:
         lay_files(spec, "/")
@@ -99,7 +100,7 @@ def below(folder: str, mounts: dict[str, bool]) -> list[str]:
 
 def keep(spec: Spec) -> Kept:
     """Before the place is closed."""
-    made = [Criu(told["command"]) if told else None for told in (spec["criu"], spec["saving"])]
+    made = [engine_of(told) if told else None for told in (spec["restore"], spec["saving"])]
     return Kept(*made)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from syscalls import MNT_DETACH, check, libc, mount, open_detached
 
-FIRST = 1  # the inner process, wherever it may take the folders away: criu, its child, goes through it as well
+FIRST = 1  # the inner process, wherever it may take the folders away: the engine, its child, goes through it as well
 
 
 def hold_private(spec: dict[str, Any]) -> dict[str, int]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import signal
 import stat
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from typing import Any
 
 from beneath import Tree
 from confine import be_nobody_special
-from criu import Criu, open_folder, within
+from engine import Engine
 from exact_paths import open_terminals
 from limits import limit_self
 from syscalls import PR_SET_PDEATHSIG, PlaceError, prctl
@@ -27,53 +25,17 @@ Report = Callable[..., None]
 TIOCSPTLCK, TIOCGPTPEER = 0x40045431, 0x5441  # linux/tty ioctls: unlock, and the other end
 
 
-class RestoreError(Exception):
-    """criu's own log has the reason."""
-
-
-def restore_images(criu: Criu, asked: dict[str, Any], output: str, report: Report, *, stopped: bool = False) -> int:
-    """Its PID. What criu needs beside the images must be in place. `stopped`: it is left so."""
+def restore_images(engine: Engine, asked: dict[str, Any], output: str, report: Report, *, stopped: bool = False) -> int:
+    """Its PID. What the engine needs beside the images must be in place. `stopped`: it is left so."""
     began = time.monotonic_ns()
     streams = standard_streams(asked["standards"], output)
     try:
-        _run_restore(criu, asked, streams, stopped=stopped)
+        engine.restore(asked, streams, stopped=stopped)
     finally:
         for number in streams.values():
             os.close(number)
     report("restored", pid=asked["root_pid"], elapsed_ns=time.monotonic_ns() - began)
     return int(asked["root_pid"])
-
-
-def _run_restore(criu: Criu, asked: dict[str, Any], streams: dict[str, int], *, stopped: bool) -> None:
-    """Names its folders by descriptors: the rank has no way to where they lie."""
-    images, work = open_folder(asked["images"]), open_folder(asked["work"])
-    options = ["--images-dir", within(images), "--work-dir", within(work), "-v4", "--log-file", asked["log"]]
-    options += ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks"]
-    options.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
-    if stopped:
-        options.append("--leave-stopped")
-    if not asked["leads_session"]:
-        options.append("--shell-job")
-    for key, number in streams.items():
-        options += ["--inherit-fd", f"fd[{number}]:{key}"]
-    if any(key.startswith("tty[") for key in streams):
-        options.append("--deprecated")  # criu calls a terminal from outside that, though it dumped it so itself
-    criu.keep_clear_of(asked["pids"])
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    try:
-        process = criu.run("restore", options, inherited=(images, work, *streams.values()))
-    finally:
-        os.close(images)
-        os.close(work)
-    try:
-        process.wait(asked["timeout_s"])
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise RestoreError(f"criu did not restore the rank within {asked['timeout_s']:g} s") from None
-    if process.returncode != 0:
-        raise RestoreError("criu could not restore the rank")
 
 
 def standard_streams(standards: list[tuple[int, str]], output: str) -> dict[str, int]:
@@ -160,7 +122,7 @@ def become(spec: Spec, program: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     be_nobody_special(spec)
-    if spec["isolation"] == "none":  # elsewhere it ends with its namespace, and criu, its parent in a restore, ends too
+    if spec["isolation"] == "none":  # elsewhere it ends with its namespace, and its parent in a restore ends too
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user would clear it
     os.execve(program["executable"], program["argv"], program["env"])
 

@@ -12,26 +12,21 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from criu import Criu, open_folder, within
+from engine import DumpError, Engine, RestoreError
 from kept_files import Keeper, processes
 from limits import Met, limit_restored
-from rank import Report, RestoreError, Spec, restore_images
+from rank import Report, Spec, restore_images
 from seal import seal
 from syscalls import PlaceError, follow_links
 
 END_S = 20.0
 REQUEST_S = 5.0
 REQUEST_BYTES = 4096
-
-
-class DumpError(Exception):
-    """criu's own log has the reason."""
 
 
 class Saves:
@@ -41,13 +36,13 @@ class Saves:
     lie; all the same an image that is not as it was saved is not restored.
     """
 
-    def __init__(self, spec: Spec, criu: Criu, met: Met, report: Report) -> None:
+    def __init__(self, spec: Spec, engine: Engine, met: Met, report: Report) -> None:
         require_namespace()
         follow_links("/", follow=True)  # as they are: a kernel that does not know how says so now
         self._spec = spec
         self._saving = spec["saving"]
         self._output = spec["output"]
-        self._criu = criu
+        self._engine = engine
         self._folder = Path(self._saving["folder"])
         self._work = self._saving["work"]
         self._report = report
@@ -75,7 +70,14 @@ class Saves:
         standards = terminals(self.rank)
         leads_session = os.getsid(self.rank) == self.rank
         try:
-            self._dump(self.rank, folder / "images", standards, leads_session)
+            self._engine.dump(
+                {
+                    **self._asked(folder, self.dump_log),
+                    "root_pid": self.rank,
+                    "standards": standards,
+                    "leads_session": leads_session,
+                }
+            )
             kept = self._keeper.keep(list(tree), folder / "files")
             length = Path(self._output).stat().st_size
         finally:
@@ -103,46 +105,22 @@ class Saves:
         os.truncate(self._output, facts["output_bytes"])
         left = self._keeper.put_back(facts, self._folder / name / "files")
         asked = {
-            "images": str(self._folder / name / "images"),
-            "work": self._work,
-            "log": self.restore_log,
-            "timeout_s": self._saving["timeout_s"],
+            **self._asked(self._folder / name, self.restore_log),
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
         with no_links_followed():
-            self.rank = restore_images(self._criu, asked, self._output, self._report, stopped=True)
+            self.rank = restore_images(self._engine, asked, self._output, self._report, stopped=True)
         limit_restored(self._spec, facts["pids"])
         go_on()
         return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._seals[name]}
 
-    def _dump(self, pid: int, images: Path, standards: list[tuple[int, str]], leads_session: bool) -> None:
-        bound_s = self._saving["timeout_s"]
-        into, work = open_folder(images), open_folder(self._work)
-        options = ["--tree", str(pid), "--images-dir", within(into), "--work-dir", within(work)]
-        options += ["-v4", "--log-file", self.dump_log]
-        options += ["--leave-stopped", "--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
-        options += ["--ghost-limit", str(16 << 30), "--timeout", str(max(int(bound_s) - 2, 1))]
-        for _, key in standards:
-            options += ["--external", key]
-        if not leads_session:
-            options.append("--shell-job")
-        try:
-            process = self._criu.run("dump", options, inherited=(into, work))
-        finally:
-            os.close(into)
-            os.close(work)
-        try:
-            process.wait(bound_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise DumpError(f"criu did not save the rank within {bound_s:g} s") from None
-        if process.returncode != 0:
-            raise DumpError("criu could not save the rank")
+    def _asked(self, folder: Path, log: str) -> dict[str, Any]:
+        timeout_s = self._saving["timeout_s"]
+        return {"images": str(folder / "images"), "work": self._work, "log": log, "timeout_s": timeout_s}
 
 
 def terminals(pid: int) -> list[tuple[int, str]]:
-    """Those on standard input and output are ours: named as criu names them, so that a restore can replace them."""
+    """Those on standard input and output are ours: named by the keys of a restore, so that it can replace them."""
     found = []
     for number in (0, 1, 2):
         link = Path(f"/proc/{pid}/fd/{number}")
@@ -155,9 +133,9 @@ def terminals(pid: int) -> list[tuple[int, str]]:
 
 @contextlib.contextmanager
 def no_links_followed() -> Iterator[None]:
-    """Nobody of the rank runs meanwhile. criu opens and binds by name what it found in the image, with the starter's
-    rights, and the rank may have left links in those places; the names that the kernel gave criu hold none. criu's own
-    descriptors are links of /proc."""
+    """Nobody of the rank runs meanwhile. The engine opens and binds by name what it found in the image, with the
+    starter's rights, and the rank may have left links in those places; the names that the kernel gave it hold none. Its
+    own descriptors are links of /proc."""
     follow_links("/", follow=False)
     try:
         follow_links("/proc", follow=True)

@@ -26,10 +26,11 @@ sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
 import mapped  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
+from engine import RestoreError  # noqa: E402
 from limits import Met, limit_restored, used_bytes  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private import hold_private, seen_by_descriptor  # noqa: E402
-from rank import RestoreError, hold_output, restore_images, start  # noqa: E402
+from rank import hold_output, restore_images, start  # noqa: E402
 from saves import Saves, attend, listen  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWCGROUP,
@@ -197,7 +198,7 @@ def run_inner(spec: Spec, private: dict[str, int], met: Met, report: Reporter) -
     except PlaceError as error:
         report("failed", what=str(error))
     except RestoreError as error:
-        report("failed", what=str(error), criu=True)
+        report("failed", what=str(error), engine=True)
     except Told:
         code = 128 + signal.SIGTERM
     except BaseException as error:
@@ -216,10 +217,10 @@ def import_nothing_more() -> None:
 
 def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     """The rank at its origin; its PID."""
-    if spec["criu"]:
-        assert kept.criu is not None
-        rank = restore_images(kept.criu, spec["criu"], spec["output"], report)
-        limit_restored(spec, spec["criu"]["pids"])
+    if spec["restore"]:
+        assert kept.origin is not None
+        rank = restore_images(kept.origin, spec["restore"], spec["output"], report)
+        limit_restored(spec, spec["restore"]["pids"])
         return rank
     return start(spec, report)
 

@@ -102,7 +102,7 @@ class CapsuleWriter:
             self.add_file(f"{name}/{path.relative_to(source).as_posix()}", path, how)
 
     def add_checkpoint(self, images: Path, how: Transfer = Transfer.COPY) -> None:
-        """CRIU's image folder. Its statistics go to the root, where podman has them."""
+        """The engine's image folder. Its statistics go to the root, where podman has them."""
         for path in sorted(images.rglob("*")):
             if path.is_dir() and not path.is_symlink():
                 continue
@@ -175,7 +175,7 @@ class Capsule:
 
     @property
     def checkpoint(self) -> Path:
-        """CRIU's images; an empty folder where the origin is the program's start."""
+        """The engine's images; an empty folder where the origin is the program's start."""
         return self.path / layout.CHECKPOINT
 
     def rank(self) -> RankJson:

@@ -12,8 +12,8 @@ from prismdbg.errors import CapsuleError
 
 CONFIG_DUMP = "config.dump"
 SPEC_DUMP = "spec.dump"
-STATS_DUMP = "stats-dump"  # CRIU's statistics: podman moves them from the images to the root
-CHECKPOINT = "checkpoint"  # CRIU's images; empty where the origin is the program's start
+STATS_DUMP = "stats-dump"  # the engine's statistics: podman moves them from the images to the root
+CHECKPOINT = "checkpoint"  # the engine's images; empty where the origin is the program's start
 
 OURS = "prismdbg"
 MANIFEST = "prismdbg/manifest.json"

@@ -19,7 +19,7 @@ MAX_TENSORS = 1 << 16
 # Different lists of tensors in one log, counted tensor by tensor; lists that are equal are kept once. A step of 8,192
 # ranks that gathers into lists has 8,192 in a list, and the same lists in every step.
 MAX_LISTED_TENSORS = 1 << 24
-# Parsed images of CRIU: 65,530 mappings, Linux's own limit, take 4 MiB; 100,000 open files 10 MiB.
+# Parsed images of a checkpoint: 65,530 mappings, Linux's own limit, take 4 MiB; 100,000 open files 10 MiB.
 MAX_IMAGE_BYTES = 16 << 20
 # The half of prismdbg in a capsule: 2 MiB, 200 files.
 MAX_RANK_HALF_BYTES = 32 << 20

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import Collective
 
 GAPS_KEPT = 256  # the newest of a batch
 NOTABLE_KEPT = 16  # the oldest of a batch: what is sought is the first
@@ -33,20 +32,6 @@ class Batch:
     open: list[Collective] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     last: Collective | None = None
-
-
-def batch_of(collectives: Iterable[Collective]) -> Batch:
-    """Of a log that is held as values. Without gaps: these count only while the job runs."""
-    batch = Batch()
-    for collective in collectives:
-        key, thread = progress_key(collective), collective.thread_id
-        batch.reached[key] = max(batch.reached.get(key, -1), collective.identity.seq)
-        batch.issued_ns[thread] = max(batch.issued_ns.get(thread, 0), collective.time_created_ns)
-        if collective.state is State.SCHEDULED:
-            batch.open.append(collective)
-        if batch.last is None or collective.record_id > batch.last.record_id:
-            batch.last = collective
-    return batch
 
 
 def progress_key(collective: Collective) -> Key:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from prismdbg.checkpoint import selftest
 from prismdbg.checkpoint.bounded import run_bounded
+from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import FacilityError
 
 OLDEST = (4, 2)
@@ -43,13 +44,6 @@ class Criu:
     def python_path(self) -> Path:
         """The folder that holds `pycriu`."""
         return self.folder / self.bindings
-
-
-def cache_folder() -> Path:
-    """PRISMDBG_CACHE, else the user's cache."""
-    if given := os.environ.get("PRISMDBG_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismdbg"
 
 
 def find() -> Criu:

@@ -1,29 +1,19 @@
-"""Drives criu on a live process: one bounded dump and what it cost, or a `CriuError` with its reason."""
+"""Drives criu on a live process: one bounded dump and what it cost, or a `CheckpointError` with its reason."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.checkpoint.bindings import load_image
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu_log import explain
-from prismdbg.errors import CriuError, WaitTimeout
+from prismdbg.checkpoint.engine import DumpReport
+from prismdbg.errors import CheckpointError, WaitTimeout
 
 LOG = "dump.log"
 # Shared memory that is already unlinked (DataLoader's tensors) is kept in the image; criu's own limit: 1 MB.
 GHOST_LIMIT_BYTES = 16 << 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpReport:
-    """What a dump cost: `frozen_ns` is how long the process stood still."""
-
-    images: Path
-    images_bytes: int
-    frozen_ns: int
-    pages_bytes: int
 
 
 def dump(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: float) -> DumpReport:
@@ -49,7 +39,7 @@ def dump_only(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeou
     try:
         ran = run_bounded(command, timeout_s=timeout_s, what=f"criu to dump process {pid}", let_finish=True)
     except WaitTimeout as error:
-        raise CriuError(str(error), hint=f"see {images / LOG}") from error
+        raise CheckpointError(str(error), hint=f"see {images / LOG}") from error
     if ran.returncode != 0:
         raise explain(f"dump process {pid}", _log_of(images), fallback=ran.output)
 
@@ -70,7 +60,7 @@ def _session(pid: int) -> list[str]:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError as error:
-        raise CriuError(f"process {pid} has ended", hint="capture a rank that is alive") from error
+        raise CheckpointError(f"process {pid} has ended", hint="capture a rank that is alive") from error
     return [] if int(fields[3]) == pid else ["--shell-job"]
 
 

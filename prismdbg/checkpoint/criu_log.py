@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from prismdbg.errors import CriuError
+from prismdbg.errors import CheckpointError
 
 _ERROR = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\d+:\s*)?\s*Error \([^)]*\): (.+)$", re.MULTILINE)
 
@@ -81,8 +81,8 @@ def hint_for(line: str) -> str:
     return "the whole log of criu is kept beside the images"
 
 
-def explain(what: str, log: str, *, fallback: str = "") -> CriuError:
+def explain(what: str, log: str, *, fallback: str = "") -> CheckpointError:
     """The error for a criu that refused: `what` was tried, its own words, what to do."""
     line = decisive_line(log)
     words = line or fallback.strip() or "it gave no reason"
-    return CriuError(f"criu could not {what}: {words}", hint=hint_for(words))
+    return CheckpointError(f"criu could not {what}: {words}", hint=hint_for(words))

@@ -11,13 +11,13 @@ import socket
 import struct
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from prismdbg.capsule.rank_path import too_long
 from prismdbg.checkpoint.bindings import Entry, edit_image, first_of, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
+from prismdbg.checkpoint.engine import OpenFile, ProcessImage, Standard, Unrestorable
 from prismdbg.checkpoint.image_check import check_images, socket_name
 from prismdbg.errors import CapsuleError
 
@@ -36,47 +36,6 @@ class _Numbered(dict[int, Entry]):
 
     def __missing__(self, number: int) -> NoReturn:
         raise CapsuleError(f"the checkpoint refers to number {number}, which it does not hold", hint=_HINT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFile:
-    """A regular file that must be there at the restore. `size_bytes` is what it must have then."""
-
-    path: str
-    size_bytes: int
-    mode: int
-    is_mapped: bool
-    is_written: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standard:
-    """One of the descriptors 0, 1 and 2, and the key by which `criu restore --inherit-fd` replaces it."""
-
-    number: int
-    key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessImage:
-    """The tree of one rank. Paths are as the rank saw them."""
-
-    root_pid: int
-    pids: tuple[int, ...]
-    leads_session: bool
-    cwd: str
-    uid: int
-    gid: int
-    files: tuple[OpenFile, ...]
-    addresses: tuple[str, ...]
-    unix_sockets: tuple[str, ...]
-    standards: tuple[Standard, ...]
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Folders that must exist before the restore: where it works, and where its sockets and files lie."""
-        paths = [file.path for file in self.files if not file.is_mapped] + list(self.unix_sockets)
-        return tuple(sorted({self.cwd, *(str(PurePosixPath(path).parent) for path in paths)}))
 
 
 def read(criu: Criu, images: Path) -> ProcessImage:
@@ -114,18 +73,6 @@ def require_restorable(criu: Criu, images: Path) -> None:
     for core in images.glob("core-*.img"):
         for entry in load_image(criu, core):
             _harmless(entry)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unrestorable:
-    """A descriptor of a process in the image that a restore cannot open again."""
-
-    pid: int
-    number: int
-    path: str
-
-    def __str__(self) -> str:
-        return f"descriptor {self.number} ({self.path})"
 
 
 def unrestorable(criu: Criu, images: Path) -> tuple[Unrestorable, ...]:

@@ -7,11 +7,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint import choice
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
-from prismdbg.jobs.replay.replay_plan import Plan
-from prismdbg.runtime.spec import Runtime, Saving
+from prismdbg.jobs.replay.replay_plan import Plan, starter_engine
+from prismdbg.runtime.spec import ReplaySpec, Runtime, Saving
 from prismdbg.runtime.starter_control import Answer
 
 SPARE_BYTES = 1 << 30
@@ -20,15 +19,10 @@ SPARE_BYTES = 1 << 30
 def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:
     """The plan for a place where images can be taken; unchanged, and why not, where none can."""
     try:
-        criu = bundle.find()
+        engine = starter_engine(choice.find().program)
     except FacilityError as error:
         return plan, str(error)
-    saving = Saving(
-        criu_folder=criu.folder,
-        command=criu.command(),
-        folder=folder,
-        explain=lambda log: explain("return to an image of the rank", log),
-    )
+    saving = Saving(engine=engine, folder=folder)
     saves = replace(plan, spec=replace(plan.spec, saving=saving))
     if runtime.refuses(plan.spec) is None and (reason := runtime.refuses(saves.spec)):
         return plan, reason
@@ -65,8 +59,8 @@ class SavedImages:
         return self._folder / str(number)
 
 
-def error_of(answer: Answer, what: str) -> PrismError:
+def error_of(spec: ReplaySpec, answer: Answer, what: str) -> PrismError:
     """Of one that refuses; `what` was asked of the starter, as `save the rank`."""
-    if answer.log:
-        return explain(what, f"{answer.log}\nError (starter): {answer.refusal}\n")
+    if answer.log and spec.engine is not None:
+        return spec.engine.explain(what, f"{answer.log}\nError (starter): {answer.refusal}\n")
     return RuntimeFailure(f"could not {what}: {answer.refusal}")

@@ -103,7 +103,7 @@ class Travel:
         answer = self._save_alone(number)
         if answer.refusal:
             self._images.remove(number)
-            raise error_of(answer, f"take an image of the rank at {moment}")
+            raise error_of(self._plan.spec, answer, f"take an image of the rank at {moment}")
         kept = Checkpoint(
             number=number,
             moment=moment,
@@ -150,7 +150,7 @@ class Travel:
             self._running.kill()
 
     def _save_alone(self, number: int) -> Answer:
-        """criu refuses a rank that somebody outside its network namespace is connected to."""
+        """The engine refuses a rank that somebody outside its network namespace is connected to."""
         heard: list[Message] = []
         try:
             heard = self.client.leave()
@@ -168,7 +168,7 @@ class Travel:
         except RankLost:
             return False
         if answer.refusal:
-            self._say(f"{error_of(answer, 'return in place')}; trying in a new one")
+            self._say(f"{error_of(self._plan.spec, answer, 'return in place')}; trying in a new one")
         for path in answer.left:
             self._say(f"{path} could not be put back: the program wrote over what was there before the replay")
         return not answer.refusal

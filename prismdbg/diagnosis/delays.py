@@ -3,14 +3,18 @@ clocks, as in `stragglers`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.diagnosis.across import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, lateness_of, waits_by_group
+from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import duration
+from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
@@ -67,33 +71,32 @@ def find_delays(evidence: Evidence) -> list[Verdict]:
     """One rank a group at most. Until the first step is complete ranks wait for those that started later."""
     found: list[Verdict] = []
     for name, waits in waits_by_group(evidence).items():
-        group = evidence.group(name)
-        begun = _begun(evidence, name)
-        complete = {seq: by_rank for seq, by_rank in waits.items() if 1 < group.size == len(by_rank) and seq in begun}
-        late: dict[int, dict[int, int]] = defaultdict(dict)  # rank, sequence
-        for seq, by_rank in complete.items():
-            last = min(by_rank, key=by_rank.__getitem__)
-            late[last][seq] = round(lateness_of(by_rank, last))
-        if len(complete) < FEWEST_COLLECTIVES:
+        begun = np.isin(waits.seqs, _begun(evidence, name))
+        if begun.sum() < FEWEST_COLLECTIVES:
             continue
-        everything = sum(sum(times.values()) for times in late.values())
-        rank, delays = max(late.items(), key=lambda item: sum(item[1].values()))
-        if sum(delays.values()) >= LEAST_SHARE * everything:
-            found += _delay(evidence, group, rank, delays)
+        last = waits.last
+        late = [np.where(begun & (last == place), waits.lateness_ns(place), 0) for place in range(len(waits.ranks))]
+        sums = [float(each.sum()) for each in late]
+        place = int(np.argmax(sums))
+        if sums[place] >= LEAST_SHARE * sum(sums):
+            of_it = begun & (last == place)
+            found += _delay(evidence, name, waits.ranks[place], waits.seqs[of_it], late[place][of_it])
     return found
 
 
-def _delay(evidence: Evidence, group: Group, rank: int, delays: dict[int, int]) -> list[Verdict]:
-    longest = sorted(delays.values())[-2:]
-    alike = {seq: ns for seq, ns in delays.items() if ns >= max(_ALIKE * longest[0], LEAST_LATENESS_NS)}
-    if len(longest) < 2 or len(alike) < FEWEST_COLLECTIVES // 2:
+def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: NDArray[np.float64]) -> list[Verdict]:
+    """`late_ns`: by how much the rank was late in each of `seqs`."""
+    if len(seqs) < 2:
         return []
-    calls = evidence.logs[rank].collectives
-    first = next(c for c in calls if c.group == group.name and not c.is_p2p and c.identity.seq == min(alike))
-    earlier = [c for c in calls if c.record_id < first.record_id]
-    before = max(earlier, key=lambda c: c.record_id) if earlier else None
-    within_ns = max(c.time_completed_ns or 0 for c in calls) - _begin_ns(first, before)
-    waited_ns = sum(alike.values())
+    alike = late_ns >= max(_ALIKE * float(np.sort(late_ns)[-2]), LEAST_LATENESS_NS)
+    if alike.sum() < FEWEST_COLLECTIVES // 2:
+        return []
+    log = evidence.columns[rank]
+    row = int(at_seqs(log, rows_of(evidence, name)[rank], seqs[alike][:1])[0])
+    first = log.collective(row)
+    before = log.collective(row - 1) if row else None
+    within_ns = int(log.ended_ns.max()) - _begin_ns(first, before)
+    waited_ns = round(float(late_ns[alike].sum()))
     if waited_ns < max(LEAST_OF_THE_TIME * within_ns, LEAST_WAITED_NS):
         return []
     return [
@@ -101,8 +104,8 @@ def _delay(evidence: Evidence, group: Group, rank: int, delays: dict[int, int]) 
             certainty=Certainty.LIKELY,
             began_wall_ns=evidence.wall_ns(rank, first.time_created_ns),
             ranks=(rank,),
-            group=group,
-            times=len(alike),
+            group=evidence.group(name),
+            times=int(alike.sum()),
             waited_ns=waited_ns,
             within_ns=within_ns,
             first=Call(rank=rank, collective=first),
@@ -111,10 +114,10 @@ def _delay(evidence: Evidence, group: Group, rank: int, delays: dict[int, int]) 
     ]
 
 
-def _begun(evidence: Evidence, group: str) -> set[int]:
-    """Sequences that come after the first step."""
-    logs = evidence.logs.values()
-    return {c.identity.seq for log in logs for c in log.collectives if c.group == group and c.moment.step}
+def _begun(evidence: Evidence, group: str) -> Ints:
+    """Sequences that come after the first step, on any rank."""
+    logs = [(evidence.columns[rank], rows) for rank, rows in rows_of(evidence, group).items()]
+    return np.concatenate([log.seq[rows[log.step[rows] > 0]] for log, rows in logs])
 
 
 def _begin_ns(first: Collective, before: Collective | None) -> int:

@@ -10,6 +10,8 @@ from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.progress import Progress
+from prismdbg.log.columns import LogColumns
+from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Group
 
 
@@ -54,10 +56,18 @@ class Evidence:
     stacks_wall_ns: int = 0
     interrupted: bool = False
     of_capsule: bool = False
+    _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @property
+    def columns(self) -> Mapping[int, LogColumns]:
+        """The logs, for whoever looks at all of a long one."""
+        if self._columns.keys() != self.logs.keys():
+            self._columns.update({rank: columns_of(log) for rank, log in self.logs.items()})
+        return self._columns
 
     def progress(self) -> dict[int, Progress]:
         """A rank whose log breaks off is not held to what it lacks."""
-        ranks = {rank: Progress.of(log) for rank, log in self.logs.items()}
+        ranks = {rank: Progress.of(log) for rank, log in self.columns.items()}
         for rank in ranks.keys() & self.damaged.keys():
             ranks[rank].lost = self.damaged[rank]
         return ranks
@@ -65,7 +75,7 @@ class Evidence:
     def parked_steps(self) -> frozenset[int]:
         """Steps in which a rank was held for an image, and those after: the others waited for that."""
         return frozenset(
-            step for log in self.logs.values() for first, last in _parks(log) for step in range(first, last)
+            step for log in self.columns.values() for first, last in _parks(log) for step in range(first, last)
         )
 
     def group(self, name: str) -> Group:
@@ -90,7 +100,7 @@ class Evidence:
         return time_ns + self.logs[rank].wall_offset_ns
 
 
-def _parks(log: RankLog) -> Iterator[tuple[int, int]]:
+def _parks(log: LogColumns) -> Iterator[tuple[int, int]]:
     """For each park its first step, and the first that it has no part in. One that is not over lasts on."""
     marks = [mark.time_ns for mark in log.steps]
     since: int | None = None
@@ -101,9 +111,9 @@ def _parks(log: RankLog) -> Iterator[tuple[int, int]]:
             yield since, _step_at(log, marks, note.time_ns) + 2
             since = None
     if since is not None:
-        yield since, max((call.moment.step for call in log.collectives), default=since) + 1
+        yield since, int(log.step.max(initial=since)) + 1
 
 
-def _step_at(log: RankLog, marks: list[int], time_ns: int) -> int:
+def _step_at(log: LogColumns, marks: list[int], time_ns: int) -> int:
     before = bisect_right(marks, time_ns)
     return log.steps[before - 1].step if before else 0

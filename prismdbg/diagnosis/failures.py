@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.log_notes import moment_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import headline, rank_list
-from prismdbg.model.collective import Collective, State
+from prismdbg.log.columns import NOT_ENDED, LogColumns
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 _CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
@@ -94,7 +97,7 @@ def find_failures(evidence: Evidence) -> list[Verdict]:
     """The first exception, and whatever else was raised outside of a collective; or the rank that died before that."""
     raised = [(rank, note) for rank, log in evidence.logs.items() for note in log.notes if note.kind == "incident"]
     raised.sort(key=lambda item: evidence.wall_ns(item[0], item[1].time_ns))
-    outside = [item for item in raised if raised_inside(evidence.logs[item[0]], item[1]) is None]
+    outside = [item for item in raised if raised_inside(evidence.columns[item[0]], item[1]) is None]
     dead = first_dead(evidence)
     if dead is not None and not outside:
         return [_died(evidence, dead, [rank for rank, _ in raised])]
@@ -116,8 +119,7 @@ def first_dead(evidence: Evidence) -> int | None:
 
 
 def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, followers: tuple[int, ...]) -> Raised:
-    log = evidence.logs[rank]
-    inside = raised_inside(log, note)
+    inside = raised_inside(evidence.columns[rank], note)
     return Raised(
         certainty=certainty,
         began_wall_ns=evidence.wall_ns(rank, note.time_ns),
@@ -127,7 +129,7 @@ def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, fol
         message=str(note.data.get("text", "")),
         traceback="".join(map(str, note.data.get("traceback") or [])),
         inside=Call(rank=rank, collective=inside) if inside is not None else None,
-        last=last_call(log),
+        last=last_call(evidence.logs[rank]),
         followers=followers,
     )
 
@@ -148,16 +150,16 @@ def _died(evidence: Evidence, rank: int, raised: list[int]) -> Died:
 def last_call(log: RankLog) -> Call | None:
     if not log.collectives:
         return None
-    return Call(rank=log.rank, collective=max(log.collectives, key=lambda collective: collective.record_id))
+    return Call(rank=log.rank, collective=log.collectives[-1])
 
 
-def raised_inside(log: RankLog, note: Note) -> Collective | None:
+def raised_inside(log: LogColumns, note: Note) -> Collective | None:
     """The collective the rank was in, or that had just failed, when it raised."""
-    before = [c for c in log.collectives if c.time_created_ns <= note.time_ns]
-    if not before:
+    before = np.flatnonzero(log.begun_ns <= note.time_ns)
+    if not len(before):
         return None
-    last = max(before, key=lambda collective: collective.record_id)
-    return last if last.state is not State.COMPLETED else None
+    last = int(before[-1])
+    return log.collective(last) if log.ended_ns[last] == NOT_ENDED or log.failed[last] else None
 
 
 def _moment(note: Note) -> Moment | None:

@@ -18,6 +18,8 @@ _PER_PEER = ops_of(Movement.ALL_TO_ALL)
 _FREE_INPUTS = ops_of(Movement.SCATTER) | _PER_PEER | {"allgather_"}
 _FREE_OUTPUTS = ops_of(Movement.GATHER) | _PER_PEER | {"reduce_scatter_"}
 
+MAY_DIFFER = _FREE_INPUTS | _FREE_OUTPUTS
+
 
 class MatchState(StrEnum):
     FULLY_MATCHED = "FULLY_MATCHED"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from prismdbg.diagnosis.across import Numbers, groups, is_op, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.match import WRONG, Match, MatchState, match, match_message, signature
-from prismdbg.diagnosis.meeting import SEND, Meeting, meeting_of
+from prismdbg.diagnosis.meeting import NOBODY, SEND, Meeting, meeting_of
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
+from prismdbg.log.columns import LogColumns
+from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group
 from prismdbg.model.moment import Moment
 
@@ -19,6 +24,7 @@ _LOOK_AHEAD = 6
 _LONGEST_SHIFT = 4
 
 Calls = Mapping[int, Collective]  # by rank
+_Picked = tuple[int, LogColumns, Ints]  # a rank, its log, rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,29 +83,104 @@ class Mismatch(Verdict):
 def find_mismatches(evidence: Evidence) -> list[Verdict]:
     """At most one for each group: what comes after the first is its consequence."""
     found: list[Verdict] = []
-    for name, meetings in _meetings(evidence).items():
-        wrong = [(meeting, calls) for meeting, calls in meetings.items() if _is_wrong(meeting, calls)]
+    for name in groups(evidence):
+        meetings = _Meetings(evidence, name)
+        wrong = [place for place in [*meetings.suspects(), *meetings.suspects(p2p=True)] if meetings.is_wrong(place)]
         if wrong:
-            meeting, calls = min(wrong, key=lambda item: _began(evidence, item[1]))
-            found.append(_verdict(evidence, evidence.group(name), meeting, calls, meetings, len(wrong) - 1))
+            first = min(wrong, key=lambda place: place.began_wall_ns)
+            calls = meetings.calls(first)
+            found.append(_verdict(evidence, meetings, meetings.meeting(calls), calls, len(wrong) - 1))
     return found
 
 
-def _meetings(evidence: Evidence) -> dict[str, dict[Meeting, dict[int, Collective]]]:
-    """By group: who issued what where the ranks meet."""
-    groups: dict[str, dict[Meeting, dict[int, Collective]]] = defaultdict(dict)
-    for rank, log in evidence.logs.items():
-        for collective in log.collectives:
-            meeting = meeting_of(collective, rank, evidence.group(collective.group))
-            groups[collective.group].setdefault(meeting, {})[rank] = collective
-    return groups
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where ranks met: by rank the row of its log. is_sure: what they called differs, whatever their tensors are."""
+
+    rows: Mapping[int, int]
+    began_wall_ns: int
+    is_sure: bool
+
+
+class _Meetings:
+    """Of one group. Compared are columns; calls are decoded where these differ."""
+
+    def __init__(self, evidence: Evidence, name: str) -> None:
+        self._evidence = evidence
+        self.group = evidence.group(name)
+        self._collectives = rows_of(evidence, name)
+        self._messages = rows_of(evidence, name, p2p=True)
+
+    def suspects(self, *, p2p: bool = False) -> Iterator[_Place]:
+        """Where ranks passed something else, or ends of a message differ in size, in the order of sequence numbers."""
+        rows = self._messages if p2p else self._collectives
+        if len(rows) < 2:
+            return
+        logs = [(rank, self._evidence.columns[rank], picked) for rank, picked in rows.items()]
+        rank = np.concatenate([np.full(len(picked), rank) for rank, _, picked in logs])
+        row = np.concatenate([picked for _, _, picked in logs])
+        began = np.concatenate([log.begun_ns[picked] + log.wall_offset_ns for _, log, picked in logs])
+        keys = self._message_keys(logs) if p2p else [np.concatenate([log.seq[picked] for _, log, picked in logs])]
+        compared = self._sizes(logs) if p2p else self._passed(logs)
+        order = np.lexsort((rank, *keys))
+        new = np.zeros(len(order), dtype=np.bool_)
+        new[:1] = True
+        for key in keys:
+            new[1:] |= np.diff(key[order]) != 0
+        starts = np.flatnonzero(new)
+        differ = [np.minimum.reduceat(c[order], starts) != np.maximum.reduceat(c[order], starts) for c in compared]
+        ends = np.append(starts[1:], len(order))
+        for number in np.flatnonzero(np.logical_or.reduce(differ)):
+            met = order[starts[number] : ends[number]]
+            yield _Place(
+                rows=dict(zip(rank[met].tolist(), row[met].tolist(), strict=True)),
+                began_wall_ns=int(began[met].min()),
+                is_sure=not p2p and bool(differ[0][number]),
+            )
+
+    def _passed(self, logs: list[_Picked]) -> list[Ints]:
+        """What is surely wrong where it differs; and the tensors, which may differ for some operators."""
+        numbers = Numbers()
+        columns = [(ops(numbers, log, rows), log.reduce_op[rows], log.root[rows]) for _, log, rows in logs]
+        sure = [(op * 256 + reduce_op) * (1 << 32) + root for op, reduce_op, root in columns]
+        return [np.concatenate(sure), np.concatenate([log.tensors[rows] for _, log, rows in logs])]
+
+    def _sizes(self, logs: list[_Picked]) -> list[Ints]:
+        return [np.concatenate([log.size_bytes[rows] for _, log, rows in logs])]
+
+    def _message_keys(self, logs: list[_Picked]) -> list[Ints]:
+        """Sequence number, tag, source and target, as `meeting_of` has them."""
+        columns = []
+        for rank, log, rows in logs:
+            here = self.group.ranks.index(rank) if rank in self.group.ranks else NOBODY
+            sends, peer = is_op(log, {SEND})[rows], log.root[rows]
+            source, target = np.where(sends, here, peer), np.where(sends, peer, here)
+            columns.append((log.seq[rows], log.tag[rows], source, target))
+        return [np.concatenate(parts) for parts in zip(*columns, strict=True)]
+
+    def is_wrong(self, place: _Place) -> bool:
+        return place.is_sure or _is_wrong(self.meeting(calls := self.calls(place)), calls)
+
+    def calls(self, place: _Place) -> Calls:
+        return {rank: self._evidence.columns[rank].collective(row) for rank, row in place.rows.items()}
+
+    def meeting(self, calls: Calls) -> Meeting:
+        rank, call = next(iter(calls.items()))
+        return meeting_of(call, rank, self.group)
+
+    def call(self, rank: int, seq: int) -> Collective | None:
+        """The rank's collective of that number."""
+        log = self._evidence.columns[rank]
+        rows = self._collectives[rank]
+        found = rows[log.seq[rows] == seq]
+        return log.collective(int(found[-1])) if len(found) else None
 
 
 def _is_wrong(meeting: Meeting, calls: Calls) -> bool:
     if len(calls) < 2:
         return False
     if meeting.is_p2p:
-        return meeting.source >= 0 and _match_ends(calls).state in WRONG
+        return meeting.source >= 0 and len(calls) == 2 and _match_ends(calls).state in WRONG
     return len(set(map(signature, calls.values()))) > 1
 
 
@@ -108,9 +189,7 @@ def _match_ends(calls: Calls) -> Match:
     return match_message(first, second) if first.op == SEND else match_message(second, first)
 
 
-def _verdict(
-    evidence: Evidence, group: Group, meeting: Meeting, calls: Calls, meetings: Mapping[Meeting, Calls], later: int
-) -> Mismatch:
+def _verdict(evidence: Evidence, meetings: _Meetings, meeting: Meeting, calls: Calls, later: int) -> Mismatch:
     votes = Counter(map(signature, calls.values())).most_common(2)
     has_majority = not meeting.is_p2p and (len(votes) == 1 or votes[0][1] > votes[1][1])
     usual = votes[0][0] if has_majority else signature(calls[min(calls)])
@@ -123,7 +202,7 @@ def _verdict(
         began_wall_ns=_began(evidence, calls),
         ranks=tuple(wrong if has_majority else shown),
         meeting=meeting,
-        group=group,
+        group=meetings.group,
         calls=tuple(Call(rank=rank, collective=calls[rank]) for rank in shown),
         state=result.state,
         difference=result.difference,
@@ -133,7 +212,7 @@ def _verdict(
     )
 
 
-def _shift(meetings: Mapping[Meeting, Calls], start: Meeting, rank: int, other: int) -> int:
+def _shift(meetings: _Meetings, start: Meeting, rank: int, other: int) -> int:
     """By how many calls `rank` runs ahead of `other` from `start` on, if its next calls show that."""
     mine = _signatures(meetings, start, rank)
     theirs = _signatures(meetings, start, other)
@@ -145,9 +224,9 @@ def _shift(meetings: Mapping[Meeting, Calls], start: Meeting, rank: int, other: 
     return 0
 
 
-def _signatures(meetings: Mapping[Meeting, Calls], start: Meeting, rank: int) -> list[object]:
-    ahead = (Meeting(start.group, start.seq + n) for n in range(_LOOK_AHEAD + _LONGEST_SHIFT))
-    return [signature(meetings[meeting][rank]) for meeting in ahead if rank in meetings.get(meeting, {})]
+def _signatures(meetings: _Meetings, start: Meeting, rank: int) -> list[object]:
+    ahead = (meetings.call(rank, start.seq + n) for n in range(_LOOK_AHEAD + _LONGEST_SHIFT))
+    return [signature(call) for call in ahead if call is not None]
 
 
 def _began(evidence: Evidence, calls: Calls) -> int:

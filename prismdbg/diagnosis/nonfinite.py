@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from prismdbg.capsule.log_events import RankLog
+import numpy as np
+
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.meeting import Meeting, meeting_of
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
+from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
 from prismdbg.model.collective import Collective, Group
 from prismdbg.model.moment import Moment
 
@@ -82,9 +84,9 @@ class FirstNonfinite(Verdict):
 
 def find_nonfinite(evidence: Evidence) -> list[Verdict]:
     """One verdict at most."""
-    believed = {rank: _believed(log) for rank, log in evidence.logs.items()}
-    sent = {rank: call for rank, calls in believed.items() if (call := _first_sent(calls)) is not None}
-    received = {rank: call for rank, calls in believed.items() if (call := _first_received(calls)) is not None}
+    logs = evidence.columns.items()
+    sent = {rank: call for rank, log in logs if (call := _first_sent(log)) is not None}
+    received = {rank: call for rank, log in logs if (call := _first_received(log)) is not None}
     on_their_own = {rank: call for rank, call in sent.items() if not _had_received(call, received.get(rank))}
     if on_their_own:
         return [_sent(evidence, on_their_own, received)]
@@ -93,19 +95,21 @@ def find_nonfinite(evidence: Evidence) -> list[Verdict]:
     return []
 
 
-def _believed(log: RankLog) -> list[Collective]:
-    """The calls that were issued before anything was made up."""
-    first = min((_completed_ns(c) for c in log.collectives if c.synthesized), default=None)
-    return [c for c in log.collectives if not c.synthesized and (first is None or c.time_created_ns < first)]
+def _believed(log: LogColumns) -> Bools:
+    """Which were issued before anything was synthesized."""
+    first = log.ended_ns[log.synthesized & (log.ended_ns != NOT_ENDED)].min(initial=np.iinfo(np.int64).max)
+    believed: Bools = ~log.synthesized & (log.begun_ns < first)
+    return believed
 
 
-def _first_sent(calls: list[Collective]) -> Collective | None:
-    return min((c for c in calls if c.sent_nonfinite), key=lambda c: c.record_id, default=None)
+def _first_sent(log: LogColumns) -> Collective | None:
+    rows = np.flatnonzero(_believed(log) & log.sent_nonfinite)
+    return log.collective(int(rows[0])) if len(rows) else None
 
 
-def _first_received(calls: list[Collective]) -> Collective | None:
-    found = (c for c in calls if c.received_nonfinite and c.time_completed_ns is not None)
-    return min(found, key=_completed_ns, default=None)
+def _first_received(log: LogColumns) -> Collective | None:
+    rows = np.flatnonzero(_believed(log) & log.received_nonfinite & (log.ended_ns != NOT_ENDED))
+    return log.collective(int(rows[log.ended_ns[rows].argmin()])) if len(rows) else None
 
 
 def _completed_ns(call: Collective) -> int:

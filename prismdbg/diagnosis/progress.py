@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_batch import Batch, batch_of
-from prismdbg.capsule.log_events import Event, Note, RankLog
+from prismdbg.capsule.log_batch import Batch
+from prismdbg.capsule.log_events import Event, Note
 from prismdbg.diagnosis.meeting import RECEIVE, RECEIVE_ANY, SEND, Meeting
+from prismdbg.log.columns import LogColumns
+from prismdbg.log.whole_batch import whole_batch
 from prismdbg.model.collective import Collective, Group
 
 MOST_HELD = 32
@@ -36,9 +38,9 @@ class Progress:
     _issued_ns: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, log: RankLog) -> Progress:
+    def of(cls, log: LogColumns) -> Progress:
         progress = cls(log.rank, groups=dict(log.groups))
-        progress.feed(batch_of(log.collectives))
+        progress.feed(whole_batch(log))
         for note in log.notes:
             progress.feed(note)
         return progress

@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from prismdbg.diagnosis.across import Numbers, Picked, at_seqs, is_op, lines, met, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.match import Signature, signature
+from prismdbg.diagnosis.match import MAY_DIFFER
 from prismdbg.diagnosis.mismatches import Mismatch
 from prismdbg.diagnosis.stops import Stopped
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
-from prismdbg.model.collective import Collective, Frame, Group
+from prismdbg.log.segment import Ints
+from prismdbg.model.collective import Collective, Group
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 
@@ -28,16 +32,16 @@ LONGEST_SHIFT = 64
 FEWEST_AGREEING = 2  # calls after the slip that agree when shifted
 _SHOWN = 8
 
-Calls = Mapping[int, Collective]  # of one rank, by sequence number
 
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """What ranks that are in step have in common."""
+class _Key(NamedTuple):
+    """What ranks that are in step have in common; lines and what is passed have numbers common to all ranks."""
 
     step: int
-    line: Frame | None
-    signature: Signature
+    line: int
+    passed: tuple[int, ...]
+
+
+_Keys = Mapping[int, _Key]  # of one rank, by sequence number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +98,18 @@ def find_slips(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[Slip
     bad = {verdict.group.name for verdict in verdicts if isinstance(verdict, Mismatch)}
     bad |= {verdict.stall.group.name for verdict in verdicts if isinstance(verdict, Stopped)}
     for name in sorted(bad):
-        calls = {rank: found for rank, log in evidence.logs.items() if (found := _calls_of(log.collectives, name))}
-        if (slip := _slip(evidence, evidence.group(name), calls)) is not None:
+        if (slip := _slip(evidence, name)) is not None:
             yield slip
 
 
-def _calls_of(collectives: Sequence[Collective], group: str) -> Calls:
-    return {c.identity.seq: c for c in collectives if c.group == group and not c.is_p2p}
-
-
-def _slip(evidence: Evidence, group: Group, calls: Mapping[int, Calls]) -> Slip | None:
+def _slip(evidence: Evidence, name: str) -> Slip | None:
     """Of one rank against the others; where two slipped, or there is no majority, nothing is said."""
-    keys = {rank: {seq: _key(call) for seq, call in found.items()} for rank, found in calls.items()}
-    start = _last_agreement(keys)
+    rows = rows_of(evidence, name)
+    columns = _columns(evidence, rows)
+    start = _last_agreement(evidence, rows, columns)
     if start is None:
         return None
+    keys = {rank: _from(evidence, rank, rows[rank], columns[rank], start) for rank in rows}
     at = {rank: found[start] for rank, found in keys.items() if start in found}
     usual, votes = Counter(at.values()).most_common(1)[0]
     odd = sorted(rank for rank, key in at.items() if key != usual)
@@ -122,37 +123,64 @@ def _slip(evidence: Evidence, group: Group, calls: Mapping[int, Calls]) -> Slip 
     if len(odd) > 1 or not (shift or steps):
         return None
     shown = [odd[0], *sorted(at.keys() - odd)]
-    met = [seq for seq in calls[odd[0]] if seq > start and seq in calls[right]]
-    first = calls[odd[0]][start]
+    later = [seq for seq in keys[odd[0]] if seq > start and seq in keys[right]]
+    calls = {rank: _call(evidence, rank, rows[rank], start) for rank in shown}
+    first = calls[odd[0]]
     return Slip(
         certainty=Certainty.CERTAIN if shift else Certainty.LIKELY,
         began_wall_ns=evidence.wall_ns(odd[0], first.time_created_ns),
         ranks=tuple(odd),
-        group=group,
+        group=evidence.group(name),
         sequence=start,
-        calls=tuple(Call(rank=rank, collective=calls[rank][start]) for rank in shown),
+        calls=tuple(Call(rank=rank, collective=calls[rank]) for rank in shown),
         shift=shift,
         steps=steps,
-        later=len(met),
+        later=len(later),
     )
 
 
-def _key(call: Collective) -> _Key:
-    return _Key(call.moment.step, call.source, signature(call))
+def _columns(evidence: Evidence, rows: Picked) -> dict[int, list[Ints]]:
+    """By rank what makes a key: step, line, operator, reduction, root, and the tensors of operators whose tensors are
+    the same on all ranks."""
+    line_numbers, op_numbers = Numbers(), Numbers()
+    found = {}
+    for rank, picked in rows.items():
+        log = evidence.columns[rank]
+        tensors = np.where(is_op(log, MAY_DIFFER)[picked], 0, log.tensors[picked])
+        own = [lines(line_numbers, log, picked), ops(op_numbers, log, picked)]
+        found[rank] = [log.step[picked], *own, log.reduce_op[picked], log.root[picked], tensors]
+    return found
 
 
-def _last_agreement(keys: Mapping[int, Mapping[int, _Key]]) -> int | None:
+def _last_agreement(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]]) -> int | None:
     """The first sequence number after which all ranks that meet never agree again, though they did before."""
-    shared = Counter(seq for found in keys.values() for seq in found)
-    start: int | None = None
-    for seq in sorted((seq for seq, ranks in shared.items() if ranks == len(keys) > 1), reverse=True):
-        if len({found[seq] for found in keys.values()}) == 1:
-            return start
-        start = seq
-    return None
+    seqs, places = met(evidence, rows)
+    if len(rows) < 2 or not len(seqs):
+        return None
+    alike = np.ones(len(seqs), dtype=np.bool_)
+    first, *others = rows
+    for rank in others:
+        for mine, theirs in zip(columns[rank], columns[first], strict=True):
+            at, there = np.searchsorted(rows[rank], places[rank]), np.searchsorted(rows[first], places[first])
+            alike &= mine[at] == theirs[there]
+    agreed = np.flatnonzero(alike)
+    return int(seqs[agreed[-1] + 1]) if len(agreed) and agreed[-1] + 1 < len(seqs) else None
 
 
-def _shift(mine: Mapping[int, _Key], theirs: Mapping[int, _Key], start: int) -> int:
+def _from(evidence: Evidence, rank: int, rows: Ints, columns: list[Ints], start: int) -> dict[int, _Key]:
+    seqs = evidence.columns[rank].seq[rows]
+    kept = seqs >= start
+    values = zip(*(column[kept].tolist() for column in columns), strict=True)
+    keys = (_Key(step, line, tuple(passed)) for step, line, *passed in values)
+    return dict(zip(seqs[kept].tolist(), keys, strict=True))
+
+
+def _call(evidence: Evidence, rank: int, rows: Ints, seq: int) -> Collective:
+    log = evidence.columns[rank]
+    return log.collective(int(at_seqs(log, rows, np.array([seq]))[0]))
+
+
+def _shift(mine: _Keys, theirs: _Keys, start: int) -> int:
     """By how many calls the rank runs ahead of the other from there on, to the end of what both have."""
     for shift in range(1, LONGEST_SHIFT + 1):
         for sign, early, late in ((1, mine, theirs), (-1, theirs, mine)):
@@ -162,7 +190,7 @@ def _shift(mine: Mapping[int, _Key], theirs: Mapping[int, _Key], start: int) -> 
     return 0
 
 
-def _steps_apart(mine: Mapping[int, _Key], theirs: Mapping[int, _Key], start: int) -> int:
+def _steps_apart(mine: _Keys, theirs: _Keys, start: int) -> int:
     """By how many steps, from there on and always as many; 0 where it is not so, or a rank counts none."""
     both = [seq for seq in mine if seq >= start and seq in theirs]
     apart = {mine[seq].step - theirs[seq].step for seq in both}

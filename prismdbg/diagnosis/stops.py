@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.stacks import RankStacks
@@ -17,6 +18,7 @@ from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.standing import stack_line, stands_at
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
+from prismdbg.log.columns import NOT_ENDED
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import frame_to_json
@@ -132,10 +134,10 @@ def _waits(evidence: Evidence, ranks: Mapping[int, Progress]) -> list[Wait]:
     """Not of ranks that ended well, nor of works that nobody waited for: what they left open does not matter."""
     return [
         Wait(rank, collective)
-        for rank, log in evidence.logs.items()
+        for rank, log in evidence.columns.items()
         if ranks[rank].exit_code != 0 or ranks[rank].incident is not None
-        for collective in log.collectives
-        if collective.state is not State.COMPLETED and not _was_left_behind(log, collective)
+        for row in np.flatnonzero((log.ended_ns == NOT_ENDED) | log.failed)
+        if not _was_left_behind(evidence.logs[rank], collective := log.collective(int(row)))
     ]
 
 
@@ -196,12 +198,10 @@ def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
 
 
 def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
-    waits = [
-        collective.duration_ns
-        for collective in evidence.logs[stall.first.rank].collectives
-        if collective.group == stall.meeting.group and collective.duration_ns and collective.state is State.COMPLETED
-    ]
-    return round(median(waits)) if waits else 0
+    log = evidence.columns[stall.first.rank]
+    of_group = np.isin(log.group, [number for number, text in log.texts.items() if text == stall.meeting.group])
+    rows = of_group & (log.ended_ns > log.begun_ns) & ~log.failed
+    return round(float(np.median((log.ended_ns - log.begun_ns)[rows]))) if rows.any() else 0
 
 
 def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall: Stall, stalls: list[Stall]) -> Absent:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.diagnosis.across import groups, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.wording import duration
+from prismdbg.log.columns import NOT_ENDED, LogColumns
+from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
 from prismdbg.model.counted import counted
 
@@ -54,23 +57,23 @@ def find_stragglers(evidence: Evidence) -> list[Verdict]:
     """One rank a group at most, where most of its collectives waited for that rank, and not for nothing."""
     found: list[Verdict] = []
     for name, waits in waits_by_group(evidence).items():
-        group = evidence.group(name)
-        complete = [by_rank for by_rank in waits.values() if group.size > 1 and len(by_rank) == group.size]
-        if len(complete) < FEWEST_COLLECTIVES:
+        if len(waits.seqs) < FEWEST_COLLECTIVES:
             continue
-        rank, times = Counter(min(by_rank, key=by_rank.__getitem__) for by_rank in complete).most_common(1)[0]
-        lateness_ns = round(median(lateness_of(by_rank, rank) for by_rank in complete))
+        times_last = np.bincount(waits.last, minlength=len(waits.ranks))
+        place = int(times_last.argmax())
+        rank, times = waits.ranks[place], int(times_last[place])
+        lateness_ns = round(float(np.median(waits.lateness_ns(place))))
         share = lateness_ns * times / max(_lasted_ns(evidence, name, rank), 1)
         matters = lateness_ns >= LEAST_LATENESS_NS and share >= LEAST_OF_THE_TIME
-        if times >= LEAST_SHARE * len(complete) and matters:
+        if times >= LEAST_SHARE * len(waits.seqs) and matters:
             found.append(
                 Straggler(
                     certainty=Certainty.HINT,
                     began_wall_ns=0,
                     ranks=(rank,),
-                    group=group,
+                    group=evidence.group(name),
                     times=times,
-                    of=len(complete),
+                    of=len(waits.seqs),
                     lateness_ns=lateness_ns,
                     share=min(share, 1.0),
                 )
@@ -78,23 +81,51 @@ def find_stragglers(evidence: Evidence) -> list[Verdict]:
     return found
 
 
-def waits_by_group(evidence: Evidence) -> dict[str, dict[int, dict[int, int]]]:
-    """By group and sequence: how long each rank waited. Without the steps in which a rank was parked."""
-    waits: dict[str, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    parked = evidence.parked_steps()
-    for rank, log in evidence.logs.items():
-        for call in log.collectives:
-            if call.duration_ns is not None and not call.is_p2p and call.moment.step not in parked:
-                waits[call.group][call.identity.seq][rank] = call.duration_ns
-    return waits
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """How long each member of a group waited in the collectives that all of them completed. waited_ns: shape
+    (collectives, ranks), in nanoseconds."""
+
+    seqs: Ints
+    ranks: tuple[int, ...]
+    waited_ns: Ints
+
+    @property
+    def last(self) -> Ints:
+        """By collective the position of the rank that waited least: the others waited for it."""
+        least: Ints = self.waited_ns.argmin(axis=1)
+        return least
+
+    def lateness_ns(self, place: int) -> NDArray[np.float64]:
+        """By collective how much longer than this rank the others waited, in the middle."""
+        others = np.median(np.delete(self.waited_ns, place, axis=1), axis=1)
+        late: NDArray[np.float64] = others - self.waited_ns[:, place]
+        return late
 
 
-def lateness_of(waits: Mapping[int, int], rank: int) -> float:
-    """How much longer the others waited, in the middle."""
-    return median(wait for other, wait in waits.items() if other != rank) - waits[rank]
+def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
+    """Of groups of more than one rank of which all have logs. Without the steps in which a rank was parked."""
+    parked = np.array(sorted(evidence.parked_steps()), dtype=np.int64)
+    found = {}
+    for name in groups(evidence):
+        rows = {
+            rank: _completed(evidence.columns[rank], each, parked) for rank, each in rows_of(evidence, name).items()
+        }
+        seqs, places = met(evidence, rows)
+        if 1 < evidence.group(name).size == len(rows):
+            logs = [(evidence.columns[rank], places[rank]) for rank in rows]
+            waited_ns = np.stack([log.ended_ns[at] - log.begun_ns[at] for log, at in logs], axis=1)
+            found[name] = Waits(seqs=seqs, ranks=tuple(rows), waited_ns=waited_ns)
+    return found
+
+
+def _completed(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
+    kept: Ints = rows[(log.ended_ns[rows] != NOT_ENDED) & ~np.isin(log.step[rows], parked)]
+    return kept
 
 
 def _lasted_ns(evidence: Evidence, group: str, rank: int) -> int:
     """From the rank's first collective of the group to the end of its last."""
-    calls = [call for call in evidence.logs[rank].collectives if call.group == group and call.duration_ns is not None]
-    return max(c.time_completed_ns or 0 for c in calls) - min(c.time_created_ns for c in calls)
+    log = evidence.columns[rank]
+    rows = rows_of(evidence, group)[rank]
+    return int(log.ended_ns[rows].max() - log.begun_ns[rows[log.ended_ns[rows] != NOT_ENDED]].min())

@@ -25,8 +25,7 @@ from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
 from prismdbg.log.columns import read_columns
-from prismdbg.log.rank_log import decoded, rank_log
-from prismdbg.model.collective import Collective, State
+from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
 
 
@@ -136,19 +135,7 @@ def _stacks(run: RunFolder, attempt: int) -> JobStacks | None:
 
 def _before(log: RankLog, wall_ns: int) -> RankLog:
     """As it was then: what was complete, and what the rank had said."""
-    end_ns = wall_ns - log.wall_offset_ns
-    return replace(
-        log,
-        collectives=[_then(call, end_ns) for call in log.collectives if call.time_created_ns < end_ns],
-        steps=[mark for mark in log.steps if mark.time_ns < end_ns],
-        notes=[note for note in log.notes if note.time_ns < end_ns],
-    )
-
-
-def _then(call: Collective, end_ns: int) -> Collective:
-    if call.time_completed_ns is None or call.time_completed_ns < end_ns:
-        return call
-    return replace(call, state=State.SCHEDULED, time_completed_ns=None, failure=None, received_nonfinite=False)
+    return rank_log(columns_of(log).before(wall_ns - log.wall_offset_ns))
 
 
 def _was_told(seen: SeenIncident, attempt: int, gone_before: Set[int]) -> bool:

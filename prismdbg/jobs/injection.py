@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import prismdbg
-from prismdbg.checkpoint.bundle import cache_folder
+from prismdbg.checkpoint.cache import cache_folder
 
 PACKAGE = Path(prismdbg.__file__).resolve().parent
 CONFIG_VARIABLE = "PRISMDBG_CONFIG"
@@ -47,5 +47,5 @@ def job_environment(
 
 
 def cache_dir() -> Path:
-    """Where the native recorder, the CRIU bundle and Docker's images are kept."""
+    """Where the native recorder, the checkpoint engine and Docker's images are kept."""
     return cache_folder()

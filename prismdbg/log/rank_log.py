@@ -9,6 +9,7 @@ from typing import overload
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.log.columns import LogColumns, read_whole
+from prismdbg.log.values import of_values
 from prismdbg.model.collective import Collective
 
 VALUES_KEPT = 1 << 18  # about 256 MiB
@@ -64,3 +65,8 @@ def rank_log(columns: LogColumns) -> RankLog:
         notes=columns.notes,
         groups=columns.groups,
     )
+
+
+def columns_of(log: RankLog) -> LogColumns:
+    """Of a log of values, too: then texts and stacks have numbers of their own."""
+    return log.collectives.columns if isinstance(log.collectives, Rows) else of_values(log)

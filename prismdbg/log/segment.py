@@ -28,6 +28,7 @@ _TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
 _ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
 _KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "B": (1, "<u1")}
 _MAX_DIMENSIONS = 64
+_FACTOR = np.uint64(0x100000001B3)
 _LAYOUTS = {int(fmt.Kind.ISSUE): fmt.ISSUE, int(fmt.Kind.COMPLETE): fmt.COMPLETE, int(fmt.Kind.WAIT): fmt.WAIT}
 
 
@@ -143,3 +144,20 @@ def tensor_bytes(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints
         more = left > 1
         rows, cursor, left = rows[more], (cursor + 1 + dims)[more], left[more] - 1
     return total
+
+
+def tensors_key(words: Words, slots: Ints) -> Ints:
+    """A number for the lists of tensors of each collective: equal lists have equal ones, others hardly ever. Devices do
+    not count."""
+    ends = slots + (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // SLOT_BYTES
+    key = words[slots + _TENSORS - 1].copy() if len(slots) else np.zeros(0, dtype=np.uint64)  # how many in and out
+    rows, at = np.arange(len(slots)), slots + _TENSORS
+    while len(rows := rows[at[rows] < ends[rows]]):
+        key[rows] = key[rows] * _FACTOR + words[at[rows]]
+        at[rows] += 1
+    return key.view(np.int64)
+
+
+def as_signed(number: int) -> int:
+    """64 bits as a column has them."""
+    return number - (1 << 64) if number >> 63 else number

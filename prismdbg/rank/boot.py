@@ -37,7 +37,7 @@ def start() -> None:
 
 def _record(config: RankConfig) -> None:
     from prismdbg.rank.c10d import gloo_threads, store
-    from prismdbg.rank.recording import triggers
+    from prismdbg.rank.recording import exception_hooks
     from prismdbg.rank.recording.recorded_rank import Recording
     from prismdbg.rank.recording.steps import COUNTER
 
@@ -60,7 +60,7 @@ def _record(config: RankConfig) -> None:
     recorder.mode(1)
     COUNTER.listen(recording.on_step)
     COUNTER.install()
-    triggers.install(Witness())
+    exception_hooks.install(Witness())
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
 
 

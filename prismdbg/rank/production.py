@@ -166,7 +166,12 @@ def _lease_s(message: Message) -> float:
 
 
 def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
-    park, payloads = Park(recording), Window(recording)
+    """By name; see `docs/agent-protocol.md`."""
+    return {**_telling(recording), **_holding(recording, agent), **_keeping(recording)}
+
+
+def _telling(recording: Recording) -> dict[str, Verb]:
+    """How the rank is; and the end of its recording."""
     recorder = recording.recorder
 
     def status(_: Message) -> Message:
@@ -181,6 +186,29 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
             "in_flight": recorder.in_flight(),
             **{key: value for key, value in stats.items() if key != "lost" or value},
         }
+
+    def stacks(_: Message) -> Message:
+        """Of all threads but the recorder's own; for who may not look from outside."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
+        ours = "prismdbg-"
+        return {"threads": [{"name": n, "frames": stack_of(f)} for n, f in found.items() if not n.startswith(ours)]}
+
+    def detach(_: Message) -> Message:
+        recording.give_up("detached on request")
+        return {}
+
+    return {
+        "status": status,
+        "stacks": stacks,
+        "detach": detach,
+        "clock": lambda _: {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
+    }
+
+
+def _holding(recording: Recording, agent: Agent) -> dict[str, Verb]:
+    """While a checkpoint is taken; and what a restored process does then."""
+    park, recorder = Park(recording), recording.recorder
 
     def take(message: Message) -> Message:
         if (holder := Holder.of(message)) is None:
@@ -203,6 +231,25 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         park.release(holder=Holder.of(message))
         return {}
 
+    def replay(message: Message) -> Message:
+        if not park.is_restored_elsewhere:
+            raise UsageError("this is the live rank, not a restored one", hint="restore its capsule first")
+        from prismdbg.rank.replay.restored import change_over
+
+        return change_over(recording, agent, message)
+
+    return {
+        "park": take,
+        "close_log": close_log,
+        "release": release,
+        "replay": replay,
+    }
+
+
+def _keeping(recording: Recording) -> dict[str, Verb]:
+    """What of the run is kept for a capsule."""
+    payloads, recorder = Window(recording), recording.recorder
+
     def window(message: Message) -> Message:
         holder = Holder.of(message)
         if holder is not None and message.get("back"):
@@ -224,36 +271,10 @@ def production_verbs(recording: Recording, agent: Agent) -> dict[str, Verb]:
         recording.hash_at.add(int(message["step"]))
         return {}
 
-    def stacks(_: Message) -> Message:
-        """Of all threads but the recorder's own; for who may not look from outside."""
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
-        ours = "prismdbg-"
-        return {"threads": [{"name": n, "frames": stack_of(f)} for n, f in found.items() if not n.startswith(ours)]}
-
-    def detach(_: Message) -> Message:
-        recording.give_up("detached on request")
-        return {}
-
-    def replay(message: Message) -> Message:
-        if not park.is_restored_elsewhere:
-            raise UsageError("this is the live rank, not a restored one", hint="restore its capsule first")
-        from prismdbg.rank.replay.restored import change_over
-
-        return change_over(recording, agent, message)
-
     return {
-        "status": status,
-        "park": take,
-        "close_log": close_log,
-        "release": release,
         "window": window,
         "keep_from": keep_from,
         "hash_at": hash_at,
-        "stacks": stacks,
-        "detach": detach,
-        "clock": lambda _: {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
-        "replay": replay,
     }
 
 

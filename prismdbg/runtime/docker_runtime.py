@@ -30,8 +30,6 @@ from prismdbg.runtime.starter_spec import (
 )
 from prismdbg.runtime.tar_stream import stream
 
-# For criu, not for the rank: SYS_TIME is for its time namespace.
-CRIU_CAPABILITIES = ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN", "SYS_TIME"]
 _STARTER = "starter"
 _PRELOAD = "/etc/ld.so.preload"
 _NO_LABELS = "label=disable"  # SELinux would hide the session from the container
@@ -62,7 +60,7 @@ class DockerRuntime:
             image = ensure_environment_image(engine, spec.environment)
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
-            isolation = Isolation.PID if spec.criu_folder else Isolation.NONE
+            isolation = Isolation.PID if spec.engine else Isolation.NONE
             write_spec(spec, isolation, files=late, in_container=True)
             starter = copy_starter(spec.control / _STARTER)
             _hand_over(spec)
@@ -123,7 +121,7 @@ class ContainerPlace:
 
 
 def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
-    """What `docker inspect` will show: no network, and capabilities only where criu needs them.
+    """What `docker inspect` will show: no network, and capabilities only where the checkpoint engine needs them.
 
     The loader of the first process must not find a list of libraries that the capsule put there.
     """
@@ -145,8 +143,8 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
         "memswap_limit": spec.limits.memory_bytes,
         "pids_limit": spec.limits.processes,
     }
-    if spec.criu_folder is not None:  # the rank itself has no capabilities there either
-        options["cap_add"] = CRIU_CAPABILITIES
+    if spec.engine is not None:  # the rank itself has no capabilities there either
+        options["cap_add"] = list(spec.engine.capabilities)
         options["security_opt"] = ["seccomp=unconfined", "apparmor=unconfined", _NO_LABELS]
     else:
         options["cap_drop"] = ["ALL"]
@@ -158,7 +156,7 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
 def _private_binds(spec: ReplaySpec) -> list[Bind]:
     """With capabilities the starter takes them out of the rank's view. Without, the starter has no more rights than the
     rank: only the two files that it writes can be written, and neither can be replaced."""
-    if spec.criu_folder is not None:
+    if spec.engine is not None:
         return [Bind(source=path, target=str(path), read_only=False) for path in spec.private]
     written = [spec.control / name for name in (STATUS, STARTER_LOG)]
     return [
@@ -190,7 +188,7 @@ def _hand_over(spec: ReplaySpec) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.chown(spec.output, *user, follow_symlinks=False)
     if isinstance(spec.origin, ProgramOrigin):
-        for folder in (spec.session / GIVEN, *((spec.control,) if spec.criu_folder is None else ())):
+        for folder in (spec.session / GIVEN, *((spec.control,) if spec.engine is None else ())):
             for path in (folder, *folder.rglob("*")):
                 os.chown(path, *user, follow_symlinks=False)
 

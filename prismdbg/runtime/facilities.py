@@ -1,6 +1,6 @@
 """What this machine can do for prismdbg, found by trying: one probe per facility, with what it is for and the fix.
 
-Changes nothing and starts no service. CRIU's probe is given, for this package does not know CRIU.
+Changes nothing and starts no service. The checkpoint engine's probe is given, for this package knows no engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prismdbg.runtime.leftovers import describe, environment_images, superseded_
 
 _PROBE_S = 20.0
 _LEAST_DISK_BYTES, _LEAST_SHM_BYTES = 5 << 30, 1 << 30
-_CRIU_CAPABILITIES = {12: "NET_ADMIN", 19: "SYS_PTRACE", 21: "SYS_ADMIN", 25: "SYS_TIME"}
+_CAPABILITIES = {12: "NET_ADMIN", 19: "SYS_PTRACE", 21: "SYS_ADMIN", 25: "SYS_TIME"}
 _TRY_OVERLAY = """
 set -e
 mount -t tmpfs none "$1"
@@ -43,9 +43,10 @@ class Facility:
     fix: str = ""
 
 
-def facilities(cache: Path, find_criu: Callable[[], str]) -> tuple[Facility, ...]:
-    """Every facility. `find_criu` gives the version of one that passed its self-test, or raises why there is none."""
-    on_disk = (_native(cache), _criu(find_criu), _mmdebstrap(), _docker(cache), _disk(cache))
+def facilities(cache: Path, engine: str, find_engine: Callable[[], str]) -> tuple[Facility, ...]:
+    """Every facility. `find_engine` gives the version of the checkpoint engine, named `engine`, that passed its
+    self-test, or raises why there is none."""
+    on_disk = (_native(cache), _engine(engine, find_engine), _mmdebstrap(), _docker(cache), _disk(cache))
     in_system = (_capabilities(), _namespaces(), _overlay(), _shared_memory(), _gpu())
     found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system, *_leftovers(cache))
     return tuple(replace(facility, fix="") if facility.ok else facility for facility in found)
@@ -101,14 +102,14 @@ def _native(cache: Path) -> Facility:
     )
 
 
-def _criu(find_criu: Callable[[], str]) -> Facility:
+def _engine(name: str, find_engine: Callable[[], str]) -> Facility:
     needed_for = "capsules that start at a live rank's checkpoint"
     try:
-        version = find_criu()
+        version = find_engine()
     except PrismError as error:
-        return Facility(name="criu", ok=False, needed_for=needed_for, detail=str(error), fix=error.hint)
+        return Facility(name=name, ok=False, needed_for=needed_for, detail=str(error), fix=error.hint)
     detail = f"{version}, passed a dump and a restore"
-    return Facility(name="criu", ok=True, needed_for=needed_for, detail=detail)
+    return Facility(name=name, ok=True, needed_for=needed_for, detail=detail)
 
 
 def _mmdebstrap() -> Facility:
@@ -142,7 +143,7 @@ def _docker(cache: Path) -> Facility:
 
 def _capabilities() -> Facility:
     effective = next(_status_values("CapEff"), "0")
-    lacking = [name for bit, name in _CRIU_CAPABILITIES.items() if not int(effective, 16) >> bit & 1]
+    lacking = [name for bit, name in _CAPABILITIES.items() if not int(effective, 16) >> bit & 1]
     return Facility(
         name="capabilities",
         ok=not lacking,

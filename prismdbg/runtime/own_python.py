@@ -2,7 +2,8 @@
 
 It is copied once into the cache, with its loader and libraries, and only the modules that the starter imports.
 
-The first process of a container has capabilities where criu needs them. So nothing that a capsule names may run as it.
+The first process of a container has capabilities where the checkpoint engine needs them. So nothing that a capsule
+names may run as it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The seccomp filter that every replayed rank runs under: which system calls the kernel refuses it.
 
-The starter lays it on a rank that is started; a copy in CRIU's images lays it on one that is restored. The list follows
+The starter lays it on a rank that is started; a copy in its images lays it on one that is restored. The list follows
 Docker's default profile for a process without capabilities, and refuses some more: ptrace and process_vm_* (nothing
 in a rank needs them, and they are the way to other processes), modify_ldt, memfd_secret, and the injection of input
 into a terminal. NUMA placement of the rank's own memory is allowed, for numerical libraries do that.

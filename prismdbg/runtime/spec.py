@@ -1,7 +1,7 @@
 """What a replay is started from, and the seam between those who plan one and the places it can run in.
 
-Every path means the same inside and outside: the session's folders, the capsule and CRIU are bound where they lie on
-the host.
+Every path means the same inside and outside: the session's folders, the capsule and the checkpoint engine are bound
+where they lie on the host.
 
 A session has three folders. `rank` is the one that the rank may write into: its output, its agent's socket, its traces.
 `given` holds what it reads: the configuration and the modules that are put into it. `control` holds what rules it: the
@@ -39,7 +39,7 @@ class LaidFile:
     """A file of the rank to be put where the rank knows it; a copy, which the rank may change.
 
     source: None for a file that is only written to, of which nothing but the length matters.
-    size_bytes: cut to this length, as criu wants a file that was open to be as long as it was.
+    size_bytes: cut to this length: a restore wants a file that was open to be as long as it was.
     is_written: the rank has it open for writing.
     """
 
@@ -59,19 +59,34 @@ class LaidFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageOrigin:
-    """A checkpoint: `images` is a folder made by `checkpoint.images.prepare_restore`.
+class StarterEngine:
+    """The checkpoint engine that the starter is to run.
 
-    standards: descriptor numbers and criu's keys of what becomes of standard input and output.
-    explain: makes the error out of criu's log when it refuses.
+    name: by which the starter knows it. folder: where it lies. command: how it is run. capabilities: those that it
+    needs in a container, beyond a container's usual ones.
+    explain: makes the error out of what was tried and the engine's log, when it refuses.
     """
 
-    criu_folder: Path
+    name: str
+    folder: Path
     command: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    explain: Callable[[str, str], PrismError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageOrigin:
+    """A checkpoint: `images` is a folder made by the engine's `prepare_restore`.
+
+    standards: descriptor numbers and the engine's keys of what becomes of standard input and output.
+    doing: what is tried, for errors.
+    """
+
+    engine: StarterEngine
     images: Path
     root_pid: int
     pids: tuple[int, ...]
-    explain: Callable[[str], PrismError]
+    doing: str = "restore the rank"
     leads_session: bool = True
     standards: tuple[tuple[int, str], ...] = ()
     timeout_s: float = 120.0
@@ -93,13 +108,12 @@ class Saving:
     """Images of the rank are to be taken where it runs, into `folder`, which lies outside its session and its view.
 
     start_from: the name of one to start with, in place of the origin; seal: what that image was when it was saved.
-    explain: as of an `ImageOrigin`.
+    doing: as of an `ImageOrigin`.
     """
 
-    criu_folder: Path
-    command: tuple[str, ...]
+    engine: StarterEngine
     folder: Path
-    explain: Callable[[str], PrismError]
+    doing: str = "return to an image of the rank"
     start_from: str = ""
     seal: str = ""
     timeout_s: float = 120.0
@@ -152,23 +166,26 @@ class ReplaySpec:
         return (self.control,) if self.saving is None else (self.control, self.saving.folder)
 
     def all_binds(self) -> tuple[Bind, ...]:
-        """Those asked for, and what every replay has: what is the rank's of its session, the capsule and CRIU."""
+        """Those asked for, and what every replay has: what is the rank's of its session, the capsule and the engine."""
         own = [
             Bind(source=self.session / RANK, target=str(self.session / RANK), read_only=False),
             Bind(source=self.session / GIVEN, target=str(self.session / GIVEN)),
         ]
         if self.capsule is not None:
             own.append(Bind(source=self.capsule, target=str(self.capsule)))
-        if (criu := self.criu_folder) is not None:
-            own.append(Bind(source=criu, target=str(criu)))
+        if self.engine is not None:
+            own.append(Bind(source=self.engine.folder, target=str(self.engine.folder)))
         return (*own, *self.binds)
 
     @property
-    def criu_folder(self) -> Path | None:
-        """Where criu lies, if it is needed in the rank's place."""
-        if isinstance(self.origin, ImageOrigin):
-            return self.origin.criu_folder
-        return self.saving.criu_folder if self.saving is not None else None
+    def engine(self) -> StarterEngine | None:
+        """The checkpoint engine, if it is needed in the rank's place."""
+        return self.restoring.engine if self.restoring is not None else None
+
+    @property
+    def restoring(self) -> ImageOrigin | Saving | None:
+        """What the engine restores first; None where it is not needed."""
+        return self.origin if isinstance(self.origin, ImageOrigin) else self.saving
 
 
 class RunningRank(Protocol):

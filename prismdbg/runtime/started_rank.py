@@ -10,8 +10,8 @@ from prismdbg.errors import RuntimeFailure, WaitTimeout
 from prismdbg.runtime.foreign_files import MAX_LOG_BYTES, read_regular
 from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.limits import reached
-from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
-from prismdbg.runtime.starter_spec import CRIU_LOG, STARTER_LOG, Progress, read_progress
+from prismdbg.runtime.spec import ReplaySpec
+from prismdbg.runtime.starter_spec import RESTORE_LOG, STARTER_LOG, Progress, read_progress
 
 _POLL_S = 0.01
 _END_S = 10.0
@@ -117,11 +117,10 @@ class StartedRank:
             time.sleep(_POLL_S)
 
     def _error(self, progress: Progress, code: int | None = None) -> Exception:
-        explains = self._spec.origin if isinstance(self._spec.origin, ImageOrigin) else self._spec.saving
-        if progress.criu_failed and explains is not None:
-            # The starter's words come last, so they count only where criu's log gives no reason: it hung, say.
-            log = _read(self._spec.control / CRIU_LOG)
-            return explains.explain(f"{log}\nError (starter): {progress.failure}\n")
+        if progress.engine_failed and (restoring := self._spec.restoring) is not None:
+            # The starter's words come last, so they count only where the engine's log gives no reason: it hung, say.
+            log = _read(self._spec.control / RESTORE_LOG)
+            return restoring.engine.explain(restoring.doing, f"{log}\nError (starter): {progress.failure}\n")
         where = self._place.describe()
         if progress.failure:
             return RuntimeFailure(

@@ -14,12 +14,12 @@ from prismdbg.runtime.starter_spec import CONTROL
 
 MAX_ANSWER_BYTES = 16 << 20
 
-_MORE_S = 30.0  # than the starter's own bound on criu: for ending what runs and copying files
+_MORE_S = 30.0  # than the starter's own bound on the engine: for ending what runs and copying files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """refusal: empty where it was done; log: what criu said, empty where it was not criu that refused.
+    """refusal: empty where it was done; log: what the engine said, empty where it was not the engine that refused.
 
     left: files that could not be made as they were. seal: by which the image is known again.
     """
@@ -33,9 +33,9 @@ class Answer:
 class StarterControl:
     """One request a call. `RankLost` when there is no starter any more."""
 
-    def __init__(self, session: Path, criu_bound_s: float) -> None:
+    def __init__(self, session: Path, engine_bound_s: float) -> None:
         self._folder = session / CONTROL_FOLDER
-        self._bound_s = criu_bound_s + _MORE_S
+        self._bound_s = engine_bound_s + _MORE_S
 
     def save(self, name: str) -> Answer:
         return self._ask("save", name)

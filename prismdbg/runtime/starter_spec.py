@@ -3,8 +3,8 @@
 Where images of the rank may be taken, the starter also listens on the socket `control` beside its orders, which the
 rank does not see: one request a connection, `{"do": "save" | "return", "name": ...}`, answered by
 `{"ok": true, "output_bytes": ..., "left": [...], "seal": ...}`, `left` naming files that could not be made as they were
-and `seal` saying what the image is, or by `{"ok": false, "what": ..., "log": ...}`, `log` naming criu's own in that
-folder. After a `return` the status file says `restored` again.
+and `seal` saying what the image is, or by `{"ok": false, "what": ..., "log": ...}`, `log` naming the engine's own in
+that folder. After a `return` the status file says `restored` again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from prismdbg.runtime.spec import (
 from prismdbg.runtime.visible import NOTHING, Visible
 
 SPEC, STATUS, LIFELINE, SCRATCH = "spec.json", "status.jsonl", "lifeline", "scratch"
-CONTROL, CRIU_LOG, DUMP_LOG = "control", "restore.log", "dump.log"
+CONTROL, RESTORE_LOG, DUMP_LOG = "control", "restore.log", "dump.log"
 STARTER_LOG = "starter.log"
 MAX_STATUS_BYTES, MAX_LINE_BYTES, MAX_TEXT = 1 << 20, 64 << 10, 4000
 
@@ -116,7 +116,7 @@ def write_spec(
         "folders": list(spec.folders) if isolation is Isolation.NAMESPACES else [],
         "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
         "files": [_file(file) for file in files],
-        "criu": _criu(spec) if isinstance(spec.origin, ImageOrigin) else None,
+        "restore": _restore(spec, spec.origin) if isinstance(spec.origin, ImageOrigin) else None,
         "saving": _saving(spec, spec.saving) if spec.saving is not None else None,
         "program": _program(spec.origin) if isinstance(spec.origin, ProgramOrigin) else None,
     }
@@ -130,7 +130,7 @@ def write_spec(
 def clear_start(session: Path) -> None:
     """Removes what belongs to a start that is over, so that the session can be started again: what the starter wrote
     and was told. The rank's own files and its output stay."""
-    for name in (SPEC, STATUS, LIFELINE, CONTROL, CRIU_LOG, DUMP_LOG):
+    for name in (SPEC, STATUS, LIFELINE, CONTROL, RESTORE_LOG, DUMP_LOG):
         (session / CONTROL_FOLDER / name).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         (session / CONTROL_FOLDER / SCRATCH).rmdir()
@@ -152,7 +152,7 @@ class Progress:
     elapsed_ns: int = 0
     exit_code: int | None = None
     failure: str = ""
-    criu_failed: bool = False
+    engine_failed: bool = False
     limits: tuple[str, ...] = ()
 
 
@@ -174,7 +174,7 @@ def read_progress(session: Path) -> Progress:
         elapsed_ns=_number(running, "elapsed_ns") or 0,
         exit_code=_number(said.get("exited", failed), "code"),
         failure=str(failed.get("what", ""))[:MAX_TEXT],
-        criu_failed=failed.get("criu") is True,
+        engine_failed=failed.get("engine") is True,
         limits=_limits([*_names(said.get("exited", failed)), *_names(said.get("met", {}))]),
     )
 
@@ -202,14 +202,13 @@ def _number(event: dict[str, Any], name: str) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
-def _criu(spec: ReplaySpec) -> dict[str, Any]:
-    origin = spec.origin
-    assert isinstance(origin, ImageOrigin)
+def _restore(spec: ReplaySpec, origin: ImageOrigin) -> dict[str, Any]:
     return {
-        "command": list(origin.command),
+        "engine": origin.engine.name,
+        "command": list(origin.engine.command),
         "images": str(origin.images),
         "work": str(spec.control),
-        "log": CRIU_LOG,
+        "log": RESTORE_LOG,
         "leads_session": origin.leads_session,
         "standards": [list(pair) for pair in origin.standards],
         "pids": list(origin.pids),
@@ -224,12 +223,13 @@ def _saving(spec: ReplaySpec, saving: Saving) -> dict[str, Any]:
         "folders": list(spec.folders),
         "shared": shared,
         "since_ns": time.time_ns(),
-        "command": list(saving.command),
+        "engine": saving.engine.name,
+        "command": list(saving.engine.command),
         "folder": str(saving.folder),
         "control": str(spec.control / CONTROL),
         "work": str(spec.control),
         "dump_log": DUMP_LOG,
-        "restore_log": CRIU_LOG,
+        "restore_log": RESTORE_LOG,
         "start_from": saving.start_from,
         "seal": saving.seal,
         "timeout_s": saving.timeout_s,

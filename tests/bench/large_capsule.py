@@ -47,7 +47,7 @@ assert _COMPLETE.itemsize == fmt.RECORD.size + fmt.COMPLETE.size
 def make_large_capsule(path: Path, collectives: int, seed: int = 1) -> Capsule:
     log = path.with_name(path.name + ".log")
     log.mkdir(parents=True)
-    _write_log(log, collectives, np.random.default_rng(seed))
+    write_log(log, collectives, np.random.default_rng(seed))
     last = Moment((collectives - 1) // PER_STEP, (collectives - 1) % PER_STEP + 1)
     manifest = Manifest(
         created_ns=1_700_000_000_000_000_000,
@@ -68,7 +68,7 @@ def make_large_capsule(path: Path, collectives: int, seed: int = 1) -> Capsule:
         return writer.finish(manifest)
 
 
-def _write_log(folder: Path, collectives: int, random: np.random.Generator) -> None:
+def write_log(folder: Path, collectives: int, random: np.random.Generator, rank: int = 0) -> None:
     """Whole segments of the size that a recorder writes."""
     preface = _preface()
     room = fmt.EVENT_SEGMENT_BYTES - fmt.HEADER.size - fmt.RECORD.size
@@ -77,7 +77,7 @@ def _write_log(folder: Path, collectives: int, random: np.random.Generator) -> N
     while at < collectives or segment == 0:
         first = preface if segment == 0 else b""
         count = (room - len(first)) // PAIR.itemsize
-        header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, segment, 0, 4711, 10**18, 10**9, fmt.EVENT_SEGMENT_BYTES)
+        header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, segment, rank, 4711, 10**18, 10**9, fmt.EVENT_SEGMENT_BYTES)
         part = pairs[at : at + count]
         at += len(part)
         end = _record(fmt.Kind.END, b"") if at < collectives else b""

@@ -29,6 +29,7 @@ class Settings:
     paced_size: str = "1m"
     paced_pairs: int = 20
     paced_steps: int = 60
+    long_log: int = 1_000_000
 
 
 FULL = Settings()
@@ -51,4 +52,5 @@ QUICK = Settings(
     ways_back=1,
     paced_pairs=2,
     paced_steps=12,
+    long_log=10_000,
 )

@@ -10,7 +10,7 @@ import pytest
 from counting import Captured, ask, capture, counting, image_spec, program_spec, short_folder
 
 from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint.bundle import cache_folder
+from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import FacilityError
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime

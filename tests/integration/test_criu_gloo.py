@@ -18,7 +18,8 @@ from waiting import wait_for
 from prismdbg.checkpoint import bundle, images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import dump
-from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint.criu_engine import CriuEngine
+from prismdbg.jobs.replay.replay_plan import starter_engine
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.environment_scan import scan
 from prismdbg.runtime.local_runtime import LocalRuntime
@@ -82,12 +83,11 @@ def restore(criu: Criu, folder: Path, checkpoint: Path) -> dict[str, Any]:
     spec = ReplaySpec(
         name="rank 1",
         origin=ImageOrigin(
-            criu_folder=criu.folder,
-            command=criu.command(),
+            engine=starter_engine(CriuEngine(criu).program),
             images=prepared,
             root_pid=image.root_pid,
             pids=image.pids,
-            explain=lambda log: explain("restore rank 1", log),
+            doing="restore rank 1",
             standards=tuple((standard.number, standard.key) for standard in image.standards),
         ),
         session=session,

@@ -142,7 +142,7 @@ def test_what_was_recorded_before_a_failure_is_kept(bare: Callable[[str], Ended]
 
 def test_a_report_that_fails_hides_nothing(bare: Callable[[str], Ended], tmp_path: Path) -> None:
     """The program raises, and so does what should describe it: its own traceback and exit code remain."""
-    command = faulty(f"{RANK}.recording.triggers:describe", tmp_path / "met", "raise")
+    command = faulty(f"{RANK}.recording.exception_hooks:describe", tmp_path / "met", "raise")
     recorded = record(command, tmp_path / "run", native=False)
     assert bare("raise").code == 1
     assert_unharmed(recorded.ended, bare("raise"))

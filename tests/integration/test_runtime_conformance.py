@@ -21,8 +21,8 @@ from counting import (
 from runtime_places import Case, walled
 from waiting import wait_for
 
-from prismdbg.checkpoint.bundle import cache_folder
-from prismdbg.errors import CriuError, RuntimeFailure, WaitTimeout
+from prismdbg.checkpoint.cache import cache_folder
+from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
@@ -171,7 +171,7 @@ def test_a_start_that_fails_leaves_nothing(case: Case, daemon: Daemon) -> None:
     else:
         cut = tuple(replace(file, size_bytes=1) for file in spec.files)
         broken = replace(spec, files=cut, folders=(), binds=())
-        with pytest.raises(CriuError, match="could not restore"):
+        with pytest.raises(CheckpointError, match="could not restore"):
             case.runtime.start(broken)
     assert not _processes_of(spec.session)
     if case.runtime.name == "docker":
@@ -184,7 +184,7 @@ def test_a_restore_that_hangs_is_given_up(case: Case) -> None:
     spec, _ = case.plan()
     assert isinstance(spec.origin, ImageOrigin)
     hanging = (PYTHON, "-c", "import time; time.sleep(1000)")
-    with pytest.raises(CriuError, match="did not restore the rank within 1 s"):
+    with pytest.raises(CheckpointError, match="did not restore the rank within 1 s"):
         case.runtime.start(replace(spec, origin=replace(spec.origin, command=hanging, timeout_s=1)))
     wait_for(lambda: not _processes_of(spec.session), 20, "everything to be gone")
 

@@ -119,7 +119,7 @@ def test_what_rules_it_is_out_of_its_reach(hostile: Hostile) -> None:
     lifeline = "import os\nfound = os.open(path, os.O_WRONLY | os.O_NONBLOCK)"
     assert "Error" in str(hostile.does(lifeline, path=str(control / "lifeline")))
     orders = hostile.does("found = open(path).read()", path=str(control / "spec.json"))
-    starter_may_more = hostile.case.runtime.name == "local" or hostile.spec.criu_folder is not None
+    starter_may_more = hostile.case.runtime.name == "local" or hostile.spec.engine is not None
     assert "Error" in orders or not starter_may_more, "the starter's orders can be seen"
     code = "import os\nos.symlink('/etc', path)\nfound = 1"
     assert "Error" in str(hostile.does(code, path=str(hostile.spec.session / "given" / "new")))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from counting import ask, program_spec, short_folder
 
-from prismdbg.checkpoint.bundle import cache_folder
+from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import FacilityError
 from prismdbg.runtime import image
 from prismdbg.runtime.docker_daemon import Daemon

@@ -18,7 +18,7 @@ from waiting import wait_for
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.checkpoint import bundle
 from prismdbg.debugger.time_travel import Travel, open_travel
-from prismdbg.errors import CriuError, FacilityError, UsageError
+from prismdbg.errors import CheckpointError, FacilityError, UsageError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.session_folder import images_base, sessions_base
@@ -167,7 +167,7 @@ def test_an_image_that_criu_refuses_costs_nothing(captured_live_native: Taken) -
         agent = next(travel.own.path.glob("*.sock"))
         with AgentClient(agent) as stranger:
             stranger.ask("hello")
-            with pytest.raises(CriuError, match=r"[Uu]nix") as refused:
+            with pytest.raises(CheckpointError, match=r"[Uu]nix") as refused:
                 save(travel)
         assert "connected to the rank" in refused.value.hint
         assert here(travel) == expected[0] and len(travel.checkpoints) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tiny_log import TinyLog
 
-from prismdbg.checkpoint.criu import DumpReport
+from prismdbg.checkpoint.engine import DumpReport
 from prismdbg.errors import WaitTimeout
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.storage.run_folder import RunFolder

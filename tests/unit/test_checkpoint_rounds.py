@@ -15,7 +15,7 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.checkpoint.criu import DumpReport
+from prismdbg.checkpoint.engine import DumpReport
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
 from prismdbg.jobs.record import checkpoints, freeze
 from prismdbg.jobs.record.checkpoints import KEPT, Checkpoint, list_checkpoints

@@ -58,7 +58,7 @@ def raising(error: BaseException) -> Callable[[], object]:
         (errors.UsageError("x"), ExitCode.USAGE),
         (errors.CapsuleError("x"), ExitCode.BAD_CAPSULE),
         (errors.FacilityError("x"), ExitCode.LACKING),
-        (errors.CriuError("x"), ExitCode.LACKING),
+        (errors.CheckpointError("x"), ExitCode.LACKING),
         (errors.RuntimeFailure("x"), ExitCode.LACKING),
         (errors.Divergence("x"), ExitCode.DIVERGED),
         (errors.RankLost("x"), ExitCode.RANK_LOST),

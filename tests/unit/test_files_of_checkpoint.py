@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from prismdbg.capsule.files import SMALL_FILE_BYTES
-from prismdbg.checkpoint.images import OpenFile
+from prismdbg.checkpoint.engine import OpenFile
 from prismdbg.jobs.capture import assemble
 from prismdbg.runtime.environment import of_files
 
@@ -23,6 +23,6 @@ def test_a_log_that_has_become_large_stays_outside(
     Path(path).touch()
     os.truncate(path, now_bytes)
     file = OpenFile(path=path, size_bytes=10, mode=0o600, is_mapped=False, is_written=is_written)
-    monkeypatch.setattr(assemble.bundle, "find", lambda: None)
-    monkeypatch.setattr(assemble.process_images, "read", lambda criu, images: SimpleNamespace(files=[file]))
+    engine = SimpleNamespace(read=lambda images: SimpleNamespace(files=[file]))
+    monkeypatch.setattr(assemble.choice, "find", lambda: engine)
     assert assemble._files_of_image(tmp_path, of_files([])) == ([path] if taken else [])

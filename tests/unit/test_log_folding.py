@@ -18,6 +18,7 @@ from prismdbg.cli.options.param_types import size
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
+from prismdbg.log import columns
 from prismdbg.log.folding import fold, split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective, State
@@ -194,3 +195,19 @@ def test_a_damaged_segment_is_named_and_nothing_goes(tmp_path: Path) -> None:
 def test_no_segment_at_all(tmp_path: Path) -> None:
     assert fold(tmp_path, 0) == 0
     assert split_before(tmp_path, 7) == ([], [])
+
+
+def test_a_segment_that_goes_while_the_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_log(tmp_path, 6)
+    listed, times = columns.event_segments, iter((True,))
+
+    def and_then_it_is_folded(folder: Path) -> list[tuple[int, Path]]:
+        found = listed(folder)
+        if next(times, False):
+            fold(folder, SEGMENT_BYTES)
+        return found
+
+    monkeypatch.setattr(columns, "event_segments", and_then_it_is_folded)
+
+    log = read_log(tmp_path)
+    assert log.collectives[-1].record_id == 23 and log.dropped > 0

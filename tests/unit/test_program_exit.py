@@ -14,13 +14,13 @@ from prismdbg.rank.recording.program_exit import ProgramExit
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys, threading
-from prismdbg.rank.recording import triggers
+from prismdbg.rank.recording import exception_hooks
 
 class Witness:
     def exception(self, report, error): pass
     def end(self, code): print("told", code, flush=True)
 
-triggers.install(Witness())
+exception_hooks.install(Witness())
 def deep():
     sys.exit(5)
 def main():

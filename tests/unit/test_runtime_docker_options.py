@@ -1,4 +1,4 @@
-"""What a container is given: only what criu needs, and nothing where the program is started."""
+"""What a container is given: only what the checkpoint engine needs, and nothing where the program is started."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.errors import CriuError
+from prismdbg.errors import CheckpointError
 from prismdbg.runtime import docker_daemon
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
 from prismdbg.runtime.own_python import OwnPython
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving
+from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving, StarterEngine
 
 OWN = OwnPython(folder=Path("/own"), command=("/own/loader", "/own/python"))
 OWN_BINDS = ["/own:/own:ro", "/own/nothing:/etc/ld.so.preload:ro"]
-SAVING = Saving(criu_folder=Path("/criu"), command=("/criu/criu",), folder=Path("/images"), explain=CriuError)
+ENGINE = StarterEngine(
+    name="fast",
+    folder=Path("/fast"),
+    command=("/fast/it",),
+    capabilities=("SYS_TIME",),
+    explain=lambda what, log: CheckpointError(f"{what}: {log}"),
+)
+SAVING = Saving(engine=ENGINE, folder=Path("/images"))
 SESSION = ["/session/rank:/session/rank:rw", "/session/given:/session/given:ro"]
 # of a starter that has no more rights than the rank: neither can replace anything, and two files can be written
 ALONE = [
@@ -30,14 +37,7 @@ ALONE = [
 def spec(origin: str, **more: object) -> ReplaySpec:
     made: ImageOrigin | ProgramOrigin
     if origin == "image":
-        made = ImageOrigin(
-            criu_folder=Path("/criu"),
-            command=("/criu/criu",),
-            images=Path("/session/images"),
-            root_pid=7,
-            pids=(7,),
-            explain=CriuError,
-        )
+        made = ImageOrigin(engine=ENGINE, images=Path("/session/images"), root_pid=7, pids=(7,))
     else:
         made = ProgramOrigin(executable="/bin/python", argv=("python",), env={}, cwd="/")
     values: dict[str, object] = {"uid": os.geteuid(), "gid": os.getegid(), "allow_writes": True, **more}
@@ -57,22 +57,22 @@ def test_no_network_and_removed_at_the_end(origin: str) -> None:
     assert "privileged" not in options
 
 
-def test_a_restore_gets_the_four_capabilities_that_criu_needs() -> None:
+def test_a_restore_gets_the_capabilities_that_its_engine_needs() -> None:
     options = container_options(spec("image"), OWN)
-    assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
+    assert options["cap_add"] == ["SYS_TIME"]
     assert "seccomp=unconfined" in options["security_opt"]
 
 
-def test_a_program_whose_images_are_to_be_taken_is_with_criu() -> None:
+def test_a_program_whose_images_are_to_be_taken_is_with_the_engine() -> None:
     """The starter drops them all before it starts the program, and becomes its user."""
     options = container_options(spec("start", saving=SAVING), OWN)
-    assert sorted(options["cap_add"]) == ["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", "SYS_TIME"]
+    assert options["cap_add"] == ["SYS_TIME"]
     assert "user" not in options
     assert shown(options["binds"]) == [
         "/session/control:/session/control:rw",
         "/images:/images:rw",
         *SESSION,
-        "/criu:/criu:ro",
+        "/fast:/fast:ro",
         *OWN_BINDS,
     ]
 
@@ -91,7 +91,7 @@ def test_binds_are_read_only_unless_asked_for() -> None:
         "/session/control:/session/control:rw",
         *SESSION,
         "/capsule:/capsule:ro",
-        "/criu:/criu:ro",
+        "/fast:/fast:ro",
         "/agents:/run/agents:rw",
         *OWN_BINDS,
     ]

@@ -14,7 +14,7 @@ def no_criu() -> str:
 
 
 def probe(cache: Path, **more: object) -> dict[str, Facility]:
-    found = facilities(cache, **{"find_criu": lambda: "4.2.1", **more})  # type: ignore[arg-type]
+    found = facilities(cache, "criu", **{"find_engine": lambda: "4.2.1", **more})  # type: ignore[arg-type]
     return {facility.name: facility for facility in found}
 
 
@@ -31,7 +31,7 @@ def test_each_has_what_a_reader_needs(tmp_path: Path) -> None:
 
 
 def test_criu_s_reason_and_fix_are_its_own(tmp_path: Path) -> None:
-    criu = probe(tmp_path, find_criu=no_criu)["criu"]
+    criu = probe(tmp_path, find_engine=no_criu)["criu"]
     assert not criu.ok
     assert (criu.detail, criu.fix) == ("no CRIU works here: none is installed", "build one")
     assert probe(tmp_path)["criu"].detail == "4.2.1, passed a dump and a restore"

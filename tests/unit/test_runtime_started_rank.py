@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.errors import CriuError, RuntimeFailure, WaitTimeout
+from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
 from prismdbg.runtime.lifeline import Lifeline
-from prismdbg.runtime.spec import CONTROL_FOLDER, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import CONTROL_FOLDER, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, StarterEngine
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import Isolation, clear_start, make_folders, read_progress, write_spec
 
@@ -37,13 +37,18 @@ PROGRAM = ProgramOrigin(executable="/bin/python", argv=("python", "train.py"), e
 
 
 def image_origin(session: Path) -> ImageOrigin:
+    engine = StarterEngine(
+        name="fast",
+        folder=Path("/fast"),
+        command=("/fast/it",),
+        capabilities=(),
+        explain=lambda what, log: CheckpointError(f"{what} explained: {log}"),
+    )
     return ImageOrigin(
-        criu_folder=Path("/criu"),
-        command=("/criu/criu",),
+        engine=engine,
         images=session / "images",
         root_pid=7,
         pids=(7, 8),
-        explain=lambda log: CriuError(f"explained: {log}"),
         standards=((1, "pipe:[5]"),),
     )
 
@@ -129,9 +134,9 @@ def test_a_place_that_is_gone_ends_the_rank(tmp_path: Path) -> None:
     [
         ([{"event": "failed", "what": "no overlay"}], RuntimeFailure, "rank 2 .* a fake place: no overlay"),
         (
-            [{"event": "failed", "what": "slow", "criu": True}],
-            CriuError,
-            r"explained: the log\nError \(starter\): slow",
+            [{"event": "failed", "what": "slow", "engine": True}],
+            CheckpointError,
+            r"restore the rank explained: the log\nError \(starter\): slow",
         ),
         ([], WaitTimeout, r"0\.3 s for rank 2 to start in a fake place"),
     ],
@@ -164,7 +169,7 @@ def test_a_line_that_is_only_half_written_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [b'{"x": 1}', b"[]", b"7", b"null", b"\xff\xfe", b"[" * 100_000, b'{"event": 3, "pid": "x"}', b"x" * 200_000,
-     b'{"event": "exited", "code": "0"}', b'{"event": "failed", "what": {"a": []}, "criu": 1}'],
+     b'{"event": "exited", "code": "0"}', b'{"event": "failed", "what": {"a": []}, "engine": 1}'],
 )  # fmt: skip
 def test_lines_that_the_starter_never_writes_are_passed_over(tmp_path: Path, line: bytes) -> None:
     """Where the starter has no more rights than the rank, the rank can write there."""
@@ -192,14 +197,15 @@ def test_what_the_starter_is_told(tmp_path: Path) -> None:
     told = json.loads(path.read_text())
     assert path.stat().st_mode & 0o777 == 0o600
     assert told["isolation"] == "namespaces" and told["program"] is None
-    assert told["criu"]["standards"] == [[1, "pipe:[5]"]]
+    assert told["restore"]["standards"] == [[1, "pipe:[5]"]]
+    assert (told["restore"]["engine"], told["restore"]["command"]) == ("fast", ["/fast/it"])
     assert told["binds"] == [{"source": "/a", "target": "/b", "read_only": True}]
     assert told["files"][0]["size_bytes"] == 3
     with pytest.raises(FileExistsError):
         write_spec(spec(tmp_path), Isolation.NONE)
 
 
-def test_every_replay_sees_its_session_the_capsule_and_criu(tmp_path: Path) -> None:
+def test_every_replay_sees_its_session_the_capsule_and_the_engine(tmp_path: Path) -> None:
     targets = {bind.target: bind.read_only for bind in spec(tmp_path, image_origin(tmp_path)).all_binds()}
-    assert targets == {f"{tmp_path}/rank": False, f"{tmp_path}/given": True, "/capsule": True, "/criu": True}
-    assert "/criu" not in {bind.target for bind in spec(tmp_path).all_binds()}
+    assert targets == {f"{tmp_path}/rank": False, f"{tmp_path}/given": True, "/capsule": True, "/fast": True}
+    assert "/fast" not in {bind.target for bind in spec(tmp_path).all_binds()}

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import choice
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.render import console
@@ -22,7 +22,7 @@ def command(as_json: bool) -> int:
 
     The exit code is 0 if no required facility is missing, and 4 otherwise.
     """
-    found = facilities(cache_dir(), lambda: bundle.find().version)
+    found = facilities(cache_dir(), choice.NAME, lambda: choice.find().program.version)
     lacking = [f for f in found if not f.ok and f.name.lower() not in _OPTIONAL]
     if as_json:
         console.emit_json({"facilities": [asdict(f) for f in found], "origins": _origins(found)})
@@ -40,4 +40,4 @@ def command(as_json: bool) -> int:
 def _origins(found: tuple[Facility, ...]) -> dict[str, bool]:
     """Which origins this machine can take and replay."""
     ok = {f.name.lower() for f in found if f.ok}
-    return {"checkpoint": {"criu", "kernel", "capabilities"} <= ok, "program's start": "torch" in ok}
+    return {"checkpoint": {choice.NAME, "kernel", "capabilities"} <= ok, "program's start": "torch" in ok}

@@ -17,8 +17,8 @@ from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.capsule.transfer import Transfer
-from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint import images as process_images
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import OpenFile
 from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture import rank_half
 from prismdbg.jobs.capture.packed_memory import add_trace
@@ -206,12 +206,12 @@ def _files_of_image(images: Path | None, environment: Environment) -> list[str]:
     installed = {file.path for file in environment.files}
     return [
         file.path
-        for file in process_images.read(bundle.find(), images).files
+        for file in choice.find().read(images).files
         if file.path not in installed and not (file.is_written and _size_bytes(file) > SMALL_FILE_BYTES)
     ]
 
 
-def _size_bytes(file: process_images.OpenFile) -> int:
+def _size_bytes(file: OpenFile) -> int:
     """What it had at the dump, or has now, where that is more: the job may go on writing to it."""
     try:
         return max(file.size_bytes, Path(file.path).stat().st_size)

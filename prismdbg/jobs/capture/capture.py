@@ -19,11 +19,9 @@ from prismdbg.capsule.log_coverage import row_of
 from prismdbg.capsule.log_events import StepMark
 from prismdbg.capsule.log_follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint import images as process_images
-from prismdbg.checkpoint.bundle import Criu
-from prismdbg.checkpoint.criu import DumpReport, dump_only, report
-from prismdbg.errors import CapsuleError, CriuError, FacilityError, RankLost, UsageError, WaitTimeout
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import DumpReport, Engine
+from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.capture.costs import predict_image
@@ -193,7 +191,7 @@ def told_of_its_end(folder: Path) -> Iterator[None]:
     """What fails in here because the rank's process has ended is told as that, not as what broke at the moment."""
     try:
         yield
-    except (RankLost, CriuError, WaitTimeout, OSError) as error:
+    except (RankLost, CheckpointError, WaitTimeout, OSError) as error:
         if isinstance(error, OSError) and error.errno not in ENDED_ERRNOS:
             raise
         if _ends_now(folder):
@@ -243,18 +241,17 @@ def take_image(
     may come there before anybody could ask. `holder`: who captures, from `new_holder`. An image that no runtime could
     restore is taken once more, and then refused.
     """
-    held_by, criu = holder or new_holder(), bundle.find()
+    held_by, engine = holder or new_holder(), choice.find()
     with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
-        taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
-    if left := process_images.unrestorable(criu, images):
+        taken = _take_once(engine, folder, images, say, patience, window_steps, held_by)
+    if left := taken.report.unrestorable:
         say(f"rank {folder.name}: the image holds {left[0]}, which no replay can restore; it is taken once more")
         shutil.rmtree(images)
         with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
-            taken = _take_once(criu, folder, images, say, patience, window_steps, held_by)
-        left = process_images.unrestorable(criu, images)
-    if left:
+            taken = _take_once(engine, folder, images, say, patience, window_steps, held_by)
+    if left := taken.report.unrestorable:
         shutil.rmtree(images)
-        raise CriuError(
+        raise CheckpointError(
             f"the process of rank {folder.name} cannot be checkpointed: it holds {', '.join(map(str, left[:SHOWN]))} "
             "open, and no replay can open that again",
             hint="close it in the program before the capture, or record with --window all and capture with "
@@ -264,7 +261,7 @@ def take_image(
 
 
 def _take_once(
-    criu: Criu,
+    engine: Engine,
     folder: Path,
     images: Path,
     say: Say,
@@ -288,11 +285,11 @@ def _take_once(
             raise
         agent.leave()  # nothing of this connection is in the image
     try:
-        dump_only(criu, pid, images, leave_running=True, timeout_s=DUMP_BOUND_S)
+        report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)
     finally:
         _release(folder, holder)
     paused = time.monotonic_ns() - stands_since
-    cost = report(criu, images)
+    cost = report()
     now = "the job goes on" if is_parked and not in_flight else "the rank goes on as it was"
     say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; {now}")
     return Taken(

@@ -1,6 +1,6 @@
 """Who speaks to a live rank does so alone.
 
-A connection that somebody else opens while the rank is being dumped would be in its image, and CRIU refuses those.
+A connection that somebody else opens while the rank is being dumped would be in its image, and no engine takes those.
 """
 
 from __future__ import annotations

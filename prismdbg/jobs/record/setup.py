@@ -1,4 +1,4 @@
-"""What is built once per machine: the native recorder, for the job's Python and torch, and the CRIU bundle."""
+"""What is built once per machine: the native recorder, for the job's Python and torch, and the checkpoint engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from prismdbg.checkpoint import bundle
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import Use
 from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import PACKAGE, cache_dir
 
@@ -39,7 +40,7 @@ class Part:
 
 def set_up(python: str, say: Callable[[str], None]) -> list[Part]:
     """Builds what is missing; quick where nothing is. A part that cannot be built is said, not raised."""
-    return [_native(python, say), _criu(say)]
+    return [_native(python, say), _engine(say)]
 
 
 def _native(python: str, say: Callable[[str], None]) -> Part:
@@ -59,11 +60,11 @@ def _native(python: str, say: Callable[[str], None]) -> Part:
     return Part(name="native recorder", place=last[0])
 
 
-def _criu(say: Callable[[str], None]) -> Part:
+def _engine(say: Callable[[str], None]) -> Part:
     say("CRIU, found or made from Debian's packages, and tried with a dump and a restore")
     try:
-        criu = bundle.build()
+        program = choice.find(Use.BUILD).program
     except PrismError as error:
         lacking = f"{error} ({error.hint})" if error.hint else str(error)
-        return Part(name="criu", lacking=lacking, instead="capsules start at the program's start (--origin start)")
-    return Part(name=f"criu {criu.version}", place=str(criu.folder))
+        return Part(name=choice.NAME, lacking=lacking, instead="capsules start at the program's start (--origin start)")
+    return Part(name=f"{program.name} {program.version}", place=str(program.folder))

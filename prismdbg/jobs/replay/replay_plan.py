@@ -18,10 +18,8 @@ from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
 from prismdbg.capsule.verify import check_manifest
-from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint import images as process_images
-from prismdbg.checkpoint.criu_log import explain
-from prismdbg.checkpoint.images import OpenFile
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import OpenFile, Program
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture import rank_half
 from prismdbg.jobs.capture.rank_paths import written_into
@@ -33,7 +31,16 @@ from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.seccomp_filter import rank_filter
-from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import (
+    CONTROL_FOLDER,
+    GIVEN,
+    Bind,
+    ImageOrigin,
+    LaidFile,
+    ProgramOrigin,
+    ReplaySpec,
+    StarterEngine,
+)
 from prismdbg.runtime.starter_spec import make_folders
 from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
@@ -89,25 +96,23 @@ def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 
 
 def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
-    capsule, criu = request.capsule, bundle.find()
+    capsule, engine = request.capsule, choice.find()
     rank = required(capsule.rank(), "socket", "inject", "executable")
-    image = process_images.read(criu, capsule.checkpoint)
+    image = engine.read(capsule.checkpoint)
     prepared = session / CONTROL_FOLDER / "images"
-    process_images.prepare_restore(
-        criu, capsule.checkpoint, prepared, seen_as=PurePosixPath(capsule.checkpoint), seccomp=rank_filter()
-    )
-    trusted = (cache_dir(), criu.folder, session, capsule.path)
+    seen_as = PurePosixPath(capsule.checkpoint)
+    engine.prepare_restore(capsule.checkpoint, prepared, seen_as=seen_as, seccomp=rank_filter())
+    trusted = (cache_dir(), engine.program.folder, session, capsule.path)
     socket, inject = PurePosixPath(str(rank["socket"])), str(rank["inject"])
     laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ImageOrigin(
-            criu_folder=criu.folder,
-            command=criu.command(),
+            engine=starter_engine(engine.program),
             images=prepared,
             root_pid=image.root_pid,
             pids=image.pids,
-            explain=lambda log: explain(f"restore rank {capsule.manifest.rank}", log),
+            doing=f"restore rank {capsule.manifest.rank}",
             leads_session=image.leads_session,
             standards=tuple((s.number, s.key) for s in image.standards),
         ),
@@ -132,6 +137,17 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         longest_s=request.longest_s,
     )
     return Plan(spec=spec, own=own, agent=socket.name)
+
+
+def starter_engine(program: Program) -> StarterEngine:
+    """The engine's program as a place for replays is told of it."""
+    return StarterEngine(
+        name=program.name,
+        folder=program.folder,
+        command=program.command,
+        capabilities=program.capabilities,
+        explain=program.explain,
+    )
 
 
 def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from prismdbg.capsule.log_reader import was_cut
+from prismdbg.diagnosis.failures import raised_inside
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json
-from prismdbg.log.columns import NOT_ENDED, LogColumns, read_whole
+from prismdbg.log.columns import read_whole
 from prismdbg.model.moment import Moment
 
 
@@ -103,7 +102,7 @@ class RankProcess:
             return None
         log = read_whole(self._folder)
         raised = [note for note in log.notes if note.kind == "incident"]
-        return all(_is_inside(log, note.time_ns) for note in raised)
+        return all(raised_inside(log, note) is not None for note in raised)
 
     def last_moment(self) -> Moment:
         return read_whole(self._folder).last_moment
@@ -117,9 +116,3 @@ class RankProcess:
                 return found
             self._last_words = found
         return self._last_words
-
-
-def _is_inside(log: LogColumns, time_ns: int) -> bool:
-    """Whether the last collective that was issued by then was not complete, or had failed."""
-    rows = np.flatnonzero(log.begun_ns <= time_ns)
-    return len(rows) > 0 and bool(log.ended_ns[rows[-1]] == NOT_ENDED or log.failed[rows[-1]])

@@ -10,9 +10,9 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.json_border import Fields
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import Finding, Severity, findings
-from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint import images as process_images
-from prismdbg.errors import CapsuleError
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import Use
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.environment import Environment
 
 _READERS: dict[str, Callable[[Fields], object]] = {
@@ -42,13 +42,15 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
 
 
 def _images(capsule: Capsule) -> Iterator[Finding]:
-    """Of a process checkpoint: only CRIU's own bindings know its format."""
+    """Of a process checkpoint: only the engine knows its format."""
     if capsule.manifest.origin is not Origin.IMAGE:
         return
-    if (criu := bundle.reader()) is None:
-        yield Finding(Severity.NOTE, layout.CHECKPOINT, "was not read: there is no CRIU here, see `prismdbg doctor`")
+    try:
+        engine = choice.find(Use.READ)
+    except FacilityError as error:
+        yield Finding(Severity.NOTE, layout.CHECKPOINT, f"was not read: {error}, {error.hint}")
         return
     try:
-        process_images.require_restorable(criu, capsule.checkpoint)
+        engine.require_restorable(capsule.checkpoint)
     except CapsuleError as error:
         yield Finding(Severity.FATAL, layout.CHECKPOINT, str(error))

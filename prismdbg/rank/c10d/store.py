@@ -1,4 +1,4 @@
-"""A rank that is its job's store server, as no launcher is: on libuv it would use io_uring, which CRIU cannot save.
+"""A rank that is its job's store server, as no launcher is: on libuv it would use io_uring, which no checkpoint holds.
 
 libuv serves many clients better, so large jobs keep it; there a capture of rank 0 says what is in its way.
 """

@@ -18,7 +18,7 @@ from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
 from prismdbg.rank.program.isolation import ours
-from prismdbg.rank.recording import triggers
+from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.recorded_rank import Recording, Serve
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.donor_value import store_key
@@ -62,7 +62,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
         COUNTER.listen(ProcessorWaits(recording.note))
     COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording)))
     COUNTER.install()
-    triggers.install(_Witness(recording, peers))
+    exception_hooks.install(_Witness(recording, peers))
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
 
 

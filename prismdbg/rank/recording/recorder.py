@@ -1,4 +1,4 @@
-"""The seam between what records (native kernel or Python kernels) and what steers it: agent, steps, triggers."""
+"""The seam between what records (native kernel or Python kernels) and what steers it: agent, steps, exception hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay from the program's start: virtual peers from the first line, no rendezvous, no sockets, no CRIU."""
+"""Replay from the program's start: virtual peers from the first line, no rendezvous, no sockets, no checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prismdbg.model.stops import StopReason
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
-from prismdbg.rank.recording import disk_limit, triggers
+from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.tracing import tracer
@@ -38,7 +38,7 @@ def begin_replay(config: RankConfig) -> None:
     COUNTER.listen(replaying.on_step)
     _install_world(config, replaying)
     COUNTER.install()
-    triggers.install(replaying)
+    exception_hooks.install(replaying)
     replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
     replaying.hold(StopReason.START)
 

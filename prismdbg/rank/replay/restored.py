@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
-from prismdbg.rank.recording import disk_limit, triggers
+from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import redacted
 from prismdbg.rank.replay.replayed_rank import Replaying
@@ -32,7 +32,7 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     recording.ended = True
     recording.lost = "changed over to virtual peers"
     COUNTER.listen(replaying.on_step)
-    triggers.install(replaying)
+    exception_hooks.install(replaying)
     recorder.handover(replaying.replayer.rescue)  # its kernels go, then ours come
     replaying.install()
     in_flight = [int(number) for number in message.get("in_flight", [])]

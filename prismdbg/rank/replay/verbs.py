@@ -30,7 +30,8 @@ def verbs_of(replaying: Replaying) -> dict[str, Verb]:
     traced = tracing_verbs(
         replaying.agent.path.parent, lambda: (counters.step, counters.collective), lambda: replaying.at_start
     )
-    return {**_moving(replaying), **_looking(replaying), **traced, "trace": _on_the_thread(replaying, traced["trace"])}
+    traced |= {"trace": _on_the_thread(replaying, traced["trace"])}
+    return {**_moving(replaying), **_surveying(replaying), **_inspecting(replaying), **traced}
 
 
 def _take_end(replayer: Replayer, message: Message) -> None:
@@ -92,7 +93,8 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
     return {"resume": resume, "depart": depart, "stops": stops, "microscope": microscope, "pause": pause, "quit": leave}
 
 
-def _looking(replaying: Replaying) -> dict[str, Verb]:
+def _surveying(replaying: Replaying) -> dict[str, Verb]:
+    """The replay as a whole, and where in it the rank stands."""
     gate, replayer, log = replaying.gate, replaying.replayer, replaying.log
 
     def progress(message: Message) -> Message:
@@ -112,6 +114,30 @@ def _looking(replaying: Replaying) -> dict[str, Verb]:
             "version of torch": torch.__version__,
         }
         return {"surroundings": {title: str(value) for title, value in found.items()}}
+
+    def peers(_: Message) -> Message:
+        return gate.ask(lambda stop: peers_at(stop, log))  # type: ignore[no-any-return]
+
+    def groups(_: Message) -> Message:
+        return {"groups": [group_to_json(group) for group in log.groups.values()]}
+
+    def history(message: Message) -> Message:
+        """The last collectives before the place where the rank stands."""
+        count = int(message["count"])
+        return {"moments": gate.ask(lambda stop: replayer.place.history(count, 1 if stop.answered else 0))}
+
+    return {
+        "progress": progress,
+        "surroundings": surroundings,
+        "peers": peers,
+        "groups": groups,
+        "history": history,
+    }
+
+
+def _inspecting(replaying: Replaying) -> dict[str, Verb]:
+    """The program at the place where it stands: its frames and values."""
+    gate, replayer = replaying.gate, replaying.replayer
 
     def stack(_: Message) -> Message:
         return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
@@ -144,27 +170,11 @@ def _looking(replaying: Replaying) -> dict[str, Verb]:
         line = int(message["line"]) if message.get("line") is not None else None
         return gate.ask(lambda stop: source_at(stop, frame, around, line))  # type: ignore[no-any-return]
 
-    def peers(_: Message) -> Message:
-        return gate.ask(lambda stop: peers_at(stop, log))  # type: ignore[no-any-return]
-
-    def groups(_: Message) -> Message:
-        return {"groups": [group_to_json(group) for group in log.groups.values()]}
-
-    def history(message: Message) -> Message:
-        """The last collectives before the place where the rank stands."""
-        count = int(message["count"])
-        return {"moments": gate.ask(lambda stop: replayer.place.history(count, 1 if stop.answered else 0))}
-
     return {
-        "progress": progress,
-        "surroundings": surroundings,
         "stack": stack,
         "evaluate": evaluate,
         "difference": difference,
         "address": address,
         "locals": local_names,
         "source": source,
-        "peers": peers,
-        "groups": groups,
-        "history": history,
     }

@@ -14,7 +14,8 @@ from statistics import median
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.checkpoint import bundle
-from prismdbg.checkpoint.criu import DumpReport, dump
+from prismdbg.checkpoint.criu import dump
+from prismdbg.checkpoint.engine import DumpReport
 from tests.bench.jobs import RANKS, LiveJob, live_job, prismdbg, run
 from tests.bench.settings import Settings
 from tests.bench.spread import ratios

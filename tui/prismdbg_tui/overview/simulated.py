@@ -110,5 +110,27 @@ def _columns(
     )
 
 
-_TRUTHS = ("is_async", "is_p2p", "sent_nonfinite", "received_nonfinite", "failed", "has_payload", "synthesized")
-_NUMBERS = ("step", "seq", "root", "tag", "thread", "stack", "source_rank", "payload_segment", "waiting_thread")
+_TRUTHS = (
+    "is_async",
+    "is_p2p",
+    "sent_nonfinite",
+    "received_nonfinite",
+    "failed",
+    "has_payload",
+    "synthesized",
+    "has_fingerprint",
+)
+_NUMBERS = (
+    "step",
+    "seq",
+    "root",
+    "tag",
+    "thread",
+    "stack",
+    "source_rank",
+    "payload_segment",
+    "waiting_thread",
+    "fingerprint",
+    "reduce_op",
+    "tensors",
+)

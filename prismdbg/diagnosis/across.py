@@ -1,0 +1,86 @@
+"""What several ranks' logs say of the same collectives, side by side, without a value for each of them.
+
+Texts and stacks have numbers of their own in each log; here they get common ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.log.columns import LogColumns
+from prismdbg.log.segment import Ints
+from prismdbg.model.frame import source_of
+
+Bools = NDArray[np.bool_]
+Picked = Mapping[int, Ints]  # by rank: rows
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The same number for what is the same in all logs."""
+
+    known: dict[Hashable, int] = field(default_factory=dict)
+
+    def of(self, column: Ints, meaning: Callable[[int], Hashable]) -> Ints:
+        """`meaning` is asked once for each value that the column has."""
+        values, place = np.unique(column, return_inverse=True)
+        common = [self.known.setdefault(meaning(int(value)), len(self.known)) for value in values]
+        return np.array(common, dtype=np.int64)[place]
+
+
+def ops(numbers: Numbers, log: LogColumns, rows: Ints) -> Ints:
+    return numbers.of(log.op[rows], lambda op: log.texts.get(op, ""))
+
+
+def lines(numbers: Numbers, log: LogColumns, rows: Ints) -> Ints:
+    """The program's own line."""
+    return numbers.of(log.stack[rows], lambda stack: source_of(log.frames(stack)))
+
+
+def is_op(log: LogColumns, wanted: frozenset[str] | set[str]) -> Bools:
+    """Which rows are of one of these operators."""
+    return np.isin(log.op, [number for number, text in log.texts.items() if text in wanted])
+
+
+def groups(evidence: Evidence) -> list[str]:
+    """Those in which something was issued, in the order of ranks and of their logs."""
+    found: dict[str, None] = {}
+    for log in evidence.columns.values():
+        numbers, first = np.unique(log.group, return_index=True)
+        found |= dict.fromkeys(log.texts.get(int(number), "") for number in numbers[np.argsort(first)])
+    return list(found)
+
+
+def rows_of(evidence: Evidence, group: str, *, p2p: bool = False) -> dict[int, Ints]:
+    """By rank the rows of a group's collectives, or of its messages; ranks without any are left out."""
+    found = {}
+    for rank, log in evidence.columns.items():
+        of_group = np.isin(log.group, [number for number, text in log.texts.items() if text == group])
+        rows = np.flatnonzero(of_group & (log.is_p2p == p2p))
+        if len(rows):
+            found[rank] = rows
+    return found
+
+
+def met(evidence: Evidence, rows: Picked) -> tuple[Ints, dict[int, Ints]]:
+    """The sequence numbers that all of these ranks have, and by rank the row of each."""
+    common: Ints | None = None
+    for rank, picked in rows.items():
+        seqs = np.unique(evidence.columns[rank].seq[picked])
+        common = seqs if common is None else np.intersect1d(common, seqs, assume_unique=True)
+    if common is None:
+        return np.zeros(0, dtype=np.int64), {}
+    return common, {rank: at_seqs(evidence.columns[rank], picked, common) for rank, picked in rows.items()}
+
+
+def at_seqs(log: LogColumns, rows: Ints, seqs: Ints) -> Ints:
+    """For each sequence number the row that has it: all of them must be there."""
+    order = np.argsort(log.seq[rows], kind="stable")
+    last = np.searchsorted(log.seq[rows][order], seqs, side="right") - 1
+    found: Ints = rows[order[last]]
+    return found
