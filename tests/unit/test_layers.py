@@ -78,7 +78,9 @@ def test_nothing_is_mapped_into_the_job() -> None:
 
 def _maps(path: Path) -> bool:
     is_source = path.suffix in (".py", ".cpp", ".h")
-    return is_source and re.search(r"\bimport mmap\b|\bmmap(?:64)?\(|MAP_SHARED|np\.memmap", path.read_text()) is not None
+    return (
+        is_source and re.search(r"\bimport mmap\b|\bmmap(?:64)?\(|MAP_SHARED|np\.memmap", path.read_text()) is not None
+    )
 
 
 def _imports(node: ast.AST) -> set[str]:

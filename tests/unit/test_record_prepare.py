@@ -67,7 +67,9 @@ def seed_of_a_job(window: int, own: str | None, tmp_path: Path, monkeypatch: pyt
     return (tmp_path / "seed").read_text()
 
 
-@pytest.mark.parametrize(("program", "code"), [("exit(0)", 0), ("exit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
+@pytest.mark.parametrize(
+    ("program", "code"), [("exit(0)", 0), ("exit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
 def test_record_ends_with_the_code_of_the_job(program: str, code: int, tmp_path: Path) -> None:
     command = (sys.executable, "-c", program)
     assert record.record(RecordRequest(output=tmp_path / "run", command=command, policy=Policy()), print) == code
