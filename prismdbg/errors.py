@@ -85,7 +85,7 @@ class Defect(PrismError):
         place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
         return cls(
             f"{type(error).__name__}: {error}{place}",
-            hint="report this: it is a defect of prismdbg, not of the program; the session goes on",
+            hint="report this: it is a bug in prismdbg, not in the program; the session continues",
         )
 
 

@@ -97,7 +97,7 @@ def kill_in_a_job(world: World, victims: str) -> None:
         if _done(signs, 0) or _done(signs, 1):
             assert said.code == ExitCode.OK, said.err
         else:  # killed before the first collective, with which a log begins
-            assert said.code == ExitCode.OK or "holds no log of any rank" in said.err, said.err
+            assert said.code == ExitCode.OK or "contains no log of any rank" in said.err, said.err
         assert not sockets.exists(), f"{sockets} is left"
     left = [path for path in folder.rglob("*") if path.suffix == ".tmp" or ".partial-" in path.name]
     assert not left, left

@@ -58,7 +58,7 @@ class Tree:
         found = self.open(path, flags, 0o600 if create else 0)
         if not stat.S_ISREG(os.fstat(found).st_mode) or is_kernel_view(found):
             os.close(found)
-            raise PlaceError(f"{path} is not a regular file in the rank's place")
+            raise PlaceError(f"{path} is not a regular file in the rank's sandbox")
         return found
 
     def folder(self, path: str, owner: Owner) -> int:
@@ -139,10 +139,10 @@ def require_ordinary(path: str) -> None:
     if f"{path}/".startswith(f"{ALLOWED_IN_REFUSED}/"):
         return
     if path.startswith(tuple(f"{refused}/" for refused in REFUSED)):
-        raise PlaceError(f"{path} is the kernel's: no file of a rank can lie there")
+        raise PlaceError(f"{path} belongs to the kernel: no file of a rank can be placed there")
 
 
 def is_kernel_view(descriptor: int) -> bool:
     buffer = ctypes.create_string_buffer(256)
-    check(libc.fstatfs(descriptor, buffer), "look at a file system")
+    check(libc.fstatfs(descriptor, buffer), "examine a file system")
     return int(struct.unpack_from("@l", buffer.raw)[0]) & 0xFFFFFFFF in KERNEL_VIEWS

@@ -149,13 +149,13 @@ def _cover(path: str) -> None:
     folder = Path(path).parent
     folder.mkdir(exist_ok=True)
     if folder.is_symlink():
-        raise PlaceError(f"{folder} is a link: what the checkpoint engine reads there cannot be kept from the rank")
+        raise PlaceError(f"{folder} is a link: what the checkpoint engine reads there cannot be hidden from the rank")
     check(libc.mount(bytes(folder), bytes(folder), None, MS_BIND | MS_REC, None), f"bind {folder}")
     if path in points():
         return  # whoever made the container thought of it
     if os.path.lexists(path):
         raise PlaceError(
-            f"{path} is there: the checkpoint engine would go by it; the capsule or this machine must lack it"
+            f"{path} exists: the checkpoint engine would read it; neither the capsule nor this machine may have it"
         )
     Path(path).touch()
     bind_mount("/dev/null", path)
@@ -218,7 +218,7 @@ def lay_filter(code: bytes) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
-    check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0), "lay the seccomp filter")
+    check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0), "install the seccomp filter")
 
 
 def be_opaque() -> None:

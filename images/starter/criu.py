@@ -84,7 +84,7 @@ class Criu:
     def keep_clear_of(self, pids: list[int]) -> None:
         """criu's own processes must not be given a PID that the rank had."""
         if 1 in pids:
-            raise PlaceError("the rank was the first process of its container: PID 1 cannot be given again")
+            raise PlaceError("the rank was the first process of its container: PID 1 cannot be assigned again")
         most = self._last_pid.most
         for last in (max(pids) + CLEAR, *range(1000, most, CLEAR)):
             if last + CLEAR < most and not any(last <= pid <= last + CLEAR for pid in pids):

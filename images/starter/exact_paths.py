@@ -36,7 +36,7 @@ def is_kernels(path: str) -> bool:
 def open_exact(path: str, flags: int, mode: int = 0) -> int:
     """As `os.open`; `OSError` (ELOOP) where any part of the path is a link."""
     if is_kernels(path) and path != SHARED_MEMORY:
-        raise PlaceError(f"{path} is the kernel's: it is not opened for the rank")
+        raise PlaceError(f"{path} belongs to the kernel: it is not opened for the rank")
     return _open(path, flags, mode)
 
 
@@ -124,7 +124,7 @@ def _is_folder(path: str) -> bool:
         return False
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise PlaceError(f"{path} is no folder any more: the program replaced it") from None
+            raise PlaceError(f"{path} is no longer a folder: the program replaced it") from None
         raise
     return True
 

@@ -91,7 +91,7 @@ class Keeper:
         """What did not change since an earlier image is shared with it."""
         status = status_of(path)
         if status is None:
-            raise PlaceError(f"{path} was removed while it was being kept")
+            raise PlaceError(f"{path} was removed while it was being saved")
         small = status.st_size <= COPIED_BYTES
         if small:
             version = (path, status.st_size, status.st_mtime_ns)
@@ -190,7 +190,7 @@ def bound_sockets(pids: list[int]) -> list[str]:
     bound = {fields[7] for line in lines if len(fields := line.split(maxsplit=7)) == 8 and fields[6] in held}
     named = [path for path in bound if path.startswith("/")]
     if behind := [path for path in named if is_behind_link(path)]:
-        raise PlaceError(f"the program's socket {behind[0]} lies behind a link: it could not be bound again")
+        raise PlaceError(f"the program's socket {behind[0]} is behind a link: it could not be bound again")
     return sorted(path for path in named if is_socket(path))
 
 

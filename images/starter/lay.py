@@ -39,7 +39,7 @@ def lay_files(spec: Spec, root: str) -> None:
         reason = pipe.read().decode(errors="replace")
     os.waitpid(child, 0)
     if reason:
-        raise PlaceError(f"the rank's files cannot be laid: {reason}")
+        raise PlaceError(f"the rank's files cannot be installed: {reason}")
 
 
 def lay_all(spec: Spec, root: str) -> None:

@@ -56,7 +56,7 @@ def make_namespace() -> int:
     try:
         os.close(saying)
         if reason := os.read(said, 1)[0]:
-            raise PlaceError(f"this machine makes no user namespace: {os.strerror(reason)}")
+            raise PlaceError(f"this machine cannot create a user namespace: {os.strerror(reason)}")
         for name in ("uid_map", "gid_map"):
             Path(f"/proc/{child}/{name}").write_text(f"0 {FIRST} {COUNT}")
         return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
@@ -82,7 +82,7 @@ def shown(path: str, namespace: int) -> int:
     attributes = mount_attributes(set_=MOUNT_ATTR_IDMAP, namespace=namespace)
     if libc.syscall(MOUNT_SETATTR, found, b"", AT_EMPTY_PATH, attributes, len(attributes)) != 0:
         os.close(found)
-        raise PlaceError(f"the file system of {path} shows no other owners: {os.strerror(ctypes.get_errno())}")
+        raise PlaceError(f"the file system of {path} has no id-mapped mounts: {os.strerror(ctypes.get_errno())}")
     return found
 
 
@@ -90,7 +90,7 @@ def attach(mounted: int, point: int) -> None:
     """At the folder or file that is open; closes what is attached."""
     try:
         done = libc.syscall(MOVE_MOUNT, mounted, b"", point, b"", MOVE_TO_AND_FROM_DESCRIPTORS)
-        check(done, "show a folder with other owners")
+        check(done, "mount a folder with mapped owners")
     finally:
         os.close(mounted)
 

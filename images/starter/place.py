@@ -133,7 +133,7 @@ def switch_root(spec: Spec) -> None:
     (root / OLD_ROOT).mkdir()
     check(libc.pivot_root(os.fsencode(root), os.fsencode(root / OLD_ROOT)), "change to the new root")
     os.chdir("/")
-    check(libc.umount2(os.fsencode(f"/{OLD_ROOT}"), MNT_DETACH), "let go of the old root")
+    check(libc.umount2(os.fsencode(f"/{OLD_ROOT}"), MNT_DETACH), "unmount the old root")
     Path(f"/{OLD_ROOT}").rmdir()
 
 

@@ -27,7 +27,7 @@ def seen_by_descriptor(spec: dict[str, Any], private: dict[str, int]) -> dict[st
     """
     for path in private:
         if spec["isolation"] == "pid":
-            check(libc.umount2(os.fsencode(path), MNT_DETACH), f"take {path} out of the rank's view")
+            check(libc.umount2(os.fsencode(path), MNT_DETACH), f"hide {path} from the rank")
         elif Path(path).is_dir():  # seen through the layer over the machine's own files: an empty folder goes over it
             mount("prismdbg", path, "tmpfs", data="mode=700,size=4k")
     return {name: _replaced(value, private) for name, value in spec.items()}

@@ -98,7 +98,7 @@ class Saves:
     def return_to(self, name: str) -> dict[str, Any]:
         """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were."""
         if seal(self._folder / name) != self._seals.get(name):
-            raise PlaceError(f"image {name} is not as it was saved")
+            raise PlaceError(f"checkpoint {name} was modified after it was saved")
         facts = json.loads((self._folder / name / "facts.json").read_text())
         self.rank = None
         end_all()
@@ -152,7 +152,7 @@ def go_on() -> None:
 def require_namespace() -> None:
     """What is done to every process here is done to the rank's only."""
     if os.getpid() != 1:
-        raise PlaceError("images can only be taken in a PID namespace of the rank's own")
+        raise PlaceError("checkpoints require the rank to have its own PID namespace")
 
 
 def end_all() -> None:
@@ -222,9 +222,9 @@ def answer(line: bytes, saves: Saves, report: Report) -> dict[str, Any]:
         request = json.loads(line)
         verb, name = request["do"], request["name"]
         if not (isinstance(name, str) and name.isalnum()):
-            raise PlaceError(f"{name!r} cannot be the name of an image")
+            raise PlaceError(f"{name!r} is not a valid checkpoint name")
         if verb not in ("save", "return"):
-            raise PlaceError(f"the starter does not know {verb!r}")
+            raise PlaceError(f"unknown request to the starter: {verb!r}")
         return {"ok": True, **(saves.save(name) if verb == "save" else saves.return_to(name))}
     except DumpError as error:
         return {"ok": False, "what": str(error), "log": saves.dump_log}

@@ -76,7 +76,7 @@ def main(path: str) -> int:
         private = hold_private(spec)
         lifeline = os.open(spec["lifeline"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if nobody_holds(lifeline):
-            report("failed", what="the client that started this replay is gone", code=CLIENT_GONE)
+            report("failed", what="the process that started this replay has ended", code=CLIENT_GONE)
             return CLIENT_GONE
         inner = os.fork()
         if inner == 0:
@@ -114,7 +114,7 @@ def unshare(spec: Spec) -> None:
     uid, gid = os.getuid(), os.getgid()
     if kind == "namespaces" and os.geteuid() != 0:
         flags |= CLONE_NEWUSER
-    check(libc.unshare(flags), "make namespaces")
+    check(libc.unshare(flags), "create namespaces")
     if flags & CLONE_NEWUSER:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
@@ -162,12 +162,12 @@ def watch(inner: int, lifeline: int, own: int, spec: Spec, met: Met, report: Rep
     if ended in ready:
         return exit_code(status)
     if lifeline in ready:
-        report("failed", what="the client that started this replay is gone", code=CLIENT_GONE)
+        report("failed", what="the process that started this replay has ended", code=CLIENT_GONE)
         return CLIENT_GONE
     if is_full:
-        report("failed", what="the replay's folder holds more than it may", code=NO_ROOM, limits=["disk"])
+        report("failed", what="the replay's folder is larger than its limit", code=NO_ROOM, limits=["disk"])
         return NO_ROOM
-    report("failed", what=f"the replay lasted longer than its bound of {spec['longest_s']:g} s", code=OUT_OF_TIME)
+    report("failed", what=f"the replay took longer than its limit of {spec['longest_s']:g} s", code=OUT_OF_TIME)
     return OUT_OF_TIME
 
 

@@ -49,7 +49,7 @@ def open_detached(path: str) -> int:
     a mount namespace of our own."""
     found = int(libc.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(path), OPEN_TREE_CLONE | os.O_CLOEXEC))
     if found < 0:
-        raise PlaceError(f"cannot open {path} apart from what is around it: {os.strerror(ctypes.get_errno())}")
+        raise PlaceError(f"cannot open {path} as a separate mount: {os.strerror(ctypes.get_errno())}")
     return found
 
 
@@ -64,7 +64,7 @@ def follow_links(path: str, *, follow: bool) -> None:
     attributes = mount_attributes(clear=flag) if follow else mount_attributes(set_=flag)
     name, size = os.fsencode(path), len(attributes)
     done = libc.syscall(MOUNT_SETATTR, AT_FDCWD, name, AT_RECURSIVE, attributes, size)
-    check(done, f"say whether links below {path} are followed (Linux 5.14 or newer is needed)")
+    check(done, f"set whether links below {path} are followed (Linux 5.14 or newer is needed)")
 
 
 def mount_result(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> int:

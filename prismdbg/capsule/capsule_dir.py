@@ -41,7 +41,7 @@ class CapsuleWriter:
 
     def __enter__(self) -> CapsuleWriter:
         if self.path.exists() or self.path.is_symlink():
-            raise UsageError(f"{self.path} is there already", hint="give another name, or remove it first")
+            raise UsageError(f"{self.path} already exists", hint="choose another name, or remove it first")
         self._partial = self._cleanup.enter_context(partial_folder(self.path))
         for folder in layout.FOLDERS:
             (self._partial / folder).mkdir(mode=0o700)
@@ -53,7 +53,7 @@ class CapsuleWriter:
         self._cleanup.close()
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise FacilityError(
-                f"the disk is full: {self.path} could not be written", hint="make room, or write it elsewhere"
+                f"the disk is full: {self.path} could not be written", hint="free some space, or write it elsewhere"
             ) from error
 
     @property
@@ -158,12 +158,13 @@ class Capsule:
     def open(cls, path: Path) -> Capsule:
         """`CapsuleError` where `path` is no capsule, is damaged, or needs a newer prismdbg."""
         if not path.is_dir():
-            what = "is no folder" if path.exists() else "is not there"
-            raise CapsuleError(f"{path} {what}", hint="give a capsule: a folder, or what `prismdbg pack` made")
+            what = "is not a folder" if path.exists() else "does not exist"
+            raise CapsuleError(f"{path} {what}", hint="give a capsule: a folder, or a file written by `prismdbg pack`")
         file = path / layout.MANIFEST
         if not file.is_symlink() and not file.exists():
             raise CapsuleError(
-                f"{path} is no capsule: it holds no {layout.MANIFEST}", hint="run `prismdbg list` to see what exists"
+                f"{path} is not a capsule: it contains no {layout.MANIFEST}",
+                hint="run `prismdbg list` to see what exists",
             )
         data = json_border.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
         return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))

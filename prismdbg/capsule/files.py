@@ -84,16 +84,16 @@ def changed(file: RankFile) -> str:
     """Why a BOUND or REDACTED file cannot be bound on this machine; empty where it can."""
     path = Path(file.path)
     if not path.is_file():
-        return f"{file.path} is not on this machine"
+        return f"{file.path} does not exist on this machine"
     if file.place is Place.BOUND and is_credential(os.path.realpath(path)):
-        return f"{file.path} leads to a file of credentials"
+        return f"{file.path} points to a file with credentials"
     if (size := path.stat().st_size) != file.size_bytes:
         return f"{file.path} has {size} bytes, had {file.size_bytes}"
     try:
         same = transfer.hash_file(path.resolve()).sha256 == file.sha256
     except OSError as error:
         return f"{file.path} cannot be read: {error.strerror}"
-    return "" if same else f"{file.path} has other content than it had"
+    return "" if same else f"{file.path} has changed since the capture"
 
 
 def _add(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, homes: tuple[str, ...]) -> RankFile:
@@ -139,7 +139,7 @@ def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
     if place != Place.MISSING and (reason := rank_path.problem(path)):
         entry.fail("path", f"is {path[:80]!r}, which {reason}")
     if place == Place.BOUND and is_credential(path):
-        entry.fail("path", f"is {path[:80]!r}, a file of credentials: only a redacted one is named")
+        entry.fail("path", f"is {path[:80]!r}, a file with credentials, but is not marked as redacted")
     if place not in tuple(Place):
         entry.fail("place", f"is {place[:40]!r}")
     if place == Place.MISSING:
@@ -152,5 +152,5 @@ def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
         mode=entry.integer("mode", most=0o777),
     )
     if file.place is Place.INSIDE and layout.content(file.sha256) not in capsule.manifest.files:
-        entry.fail("sha256", f"of {path} names a content that the capsule does not hold")
+        entry.fail("sha256", f"of {path} refers to content that the capsule does not contain")
     return file

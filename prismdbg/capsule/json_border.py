@@ -45,7 +45,7 @@ class Fields:
         return self.value.get(name) is not None
 
     def text(self, name: str) -> str:
-        return self._checked(name, _text, "a text")
+        return self._checked(name, _text, "a string")
 
     def integer(self, name: str, *, least: int = 0, most: int = _LARGEST) -> int:
         number = self._checked(name, _integer, "a whole number of 64 bits")
@@ -73,7 +73,7 @@ class Fields:
         return text
 
     def texts(self, name: str) -> tuple[str, ...]:
-        return self._each(name, _text, "a text")
+        return self._each(name, _text, "a string")
 
     def integers(self, name: str) -> tuple[int, ...]:
         return self._each(name, _integer, "a whole number of 64 bits")
@@ -82,16 +82,16 @@ class Fields:
         """Of a group, each once."""
         ranks = self.integers(name)
         if ranks and not 0 <= min(ranks) <= max(ranks) < MAX_RANKS:
-            self.fail(name, f"holds what is no rank: they are from 0 to {MAX_RANKS - 1}")
+            self.fail(name, f"contains an invalid rank: ranks go from 0 to {MAX_RANKS - 1}")
         if len(set(ranks)) < len(ranks):
-            self.fail(name, "holds a rank twice")
+            self.fail(name, "contains a rank twice")
         return ranks
 
     def text_map(self, name: str) -> dict[str, str]:
         pairs = {key: _text(value) for key, value in self._dict(name).items()}
         for key, value in pairs.items():
             if value is None or _text(key) is None:
-                self.fail(f"{name}.{key!r}", "must be a text")
+                self.fail(f"{name}.{key!r}", "must be a string")
         return {key: value for key, value in pairs.items() if value is not None}
 
     def checked(self, name: str, kind: type[T]) -> T:
@@ -109,7 +109,7 @@ class Fields:
     def refuse_others(self) -> None:
         """No field may be there that was not asked for."""
         for name in self.value.keys() - self._asked:
-            self.fail(repr(name), "is a field this format does not have")
+            self.fail(repr(name), "is not a field of this format")
 
     def _get(self, name: str) -> Any:
         self._asked.add(name)
@@ -128,7 +128,7 @@ class Fields:
         for item in self._list(name):
             value = convert(item)
             if value is None:
-                self.fail(name, f"must hold nothing but {wanted} each")
+                self.fail(name, f"must contain only {wanted} for each key")
             values.append(value)
         return tuple(values)
 
@@ -173,7 +173,7 @@ def _boolean(value: object) -> bool | None:
 
 
 _SCALARS: dict[object, tuple[Callable[[object], object], str]] = {
-    str: (_text, "a text"),
+    str: (_text, "a string"),
     int: (_integer, "a whole number of 64 bits"),
     float: (_number, "a number"),
     bool: (_boolean, "true or false"),
@@ -214,7 +214,7 @@ def _check(kind: Any, value: object, where: str) -> None:
         if value is not None:
             _check(next(each for each in arguments if each is not NoneType), value, where)
     elif kind is not Any:
-        raise TypeError(f"{kind} is nothing that JSON holds")
+        raise TypeError(f"{kind} is not a JSON value")
 
 
 def _check_fields(kind: Any, fields: Fields) -> None:
@@ -237,7 +237,7 @@ def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]]:
 
 def without_zero(text: str) -> str:
     """A rule: the system takes no path, argument or variable with a zero byte in it."""
-    return "must not hold a zero byte" if "\0" in text else ""
+    return "must not contain a zero byte" if "\0" in text else ""
 
 
 Word = Annotated[str, without_zero]
@@ -284,7 +284,7 @@ def read_bytes(path: Path, *, limit_bytes: int = MAX_JSON_BYTES) -> bytes:
     """`CapsuleError` for what is missing, too large, or no plain file: a pipe, a device or a link is never opened."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise CapsuleError(f"{path} is not a plain file", hint=_ALTERED)
+            raise CapsuleError(f"{path} is not a regular file", hint=_ALTERED)
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
@@ -311,11 +311,11 @@ def _loads(data: bytes, where: str, constant: Callable[[str], object] | None) ->
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a field stands there twice")
+        raise ValueError("a field occurs twice")
     return value

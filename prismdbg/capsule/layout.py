@@ -48,19 +48,19 @@ def check_name(name: str) -> str:
     parts = name.split("/")
     if not all(_PART.fullmatch(part) for part in parts):
         raise CapsuleError(
-            f"a capsule may not hold the name {name!r}", hint="fetch the capsule again: this copy was altered"
+            f"a capsule cannot contain the name {name!r}", hint="fetch the capsule again: this copy was altered"
         )
     if name in (CONFIG_DUMP, SPEC_DUMP, STATS_DUMP):
         return name
     if parts[0] not in (CHECKPOINT, OURS):
-        raise CapsuleError(f"{name!r} is no part of a capsule", hint="give a capsule; if this was one, it was altered")
+        raise CapsuleError(f"{name!r} is not part of a capsule", hint="give a capsule; if this is one, it was altered")
     if any(foreign in name for foreign in _FOREIGN):
-        raise CapsuleError(f"the name {name!r} would mislead the tools of podman and CRI-O")
+        raise CapsuleError(f"the name {name!r} has a special meaning for podman and CRI-O")
     return name
 
 
 def check_file_name(name: str) -> str:
     """As `check_name`, and not the name of a folder."""
     if name in FOLDERS:
-        raise CapsuleError(f"{name!r} is a folder of every capsule, not a file")
+        raise CapsuleError(f"{name!r} must be a folder in a capsule, not a file")
     return check_name(name)

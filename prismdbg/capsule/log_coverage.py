@@ -160,7 +160,7 @@ def _missing_records(span: Span, first: Moment, last: Moment) -> Iterator[str]:
     records = span.records
     if not records:
         if last != first:
-            yield f"holds no collective after {first}, and ends at {last}"
+            yield f"contains no collective after {first}, and ends at {last}"
         return
     begin = records[0]
     if begin.moment != first and begin.moment.collective != _next(first, begin.moment):
@@ -182,4 +182,4 @@ def _next(moment: Moment, found: Moment) -> int:
 def _missing_payloads(collectives: Sequence[Collective]) -> Iterator[str]:
     if collectives:
         shown = ", ".join(str(c.moment) for c in collectives[:_SHOWN]) + (", ..." if len(collectives) > _SHOWN else "")
-        yield f"lacks what {counted(len(collectives), 'collective')} received: {shown}"
+        yield f"lacks the data that {counted(len(collectives), 'collective')} received: {shown}"

@@ -12,7 +12,7 @@ from prismdbg.model.moment import Moment
 
 
 def is_incident(kind: str) -> str:
-    return "" if kind in list(IncidentKind) else f"is {kind[:40]!r}, no kind of incident"
+    return "" if kind in list(IncidentKind) else f"is {kind[:40]!r}, which is not an incident kind"
 
 
 class NoteFields(TypedDict, total=False):

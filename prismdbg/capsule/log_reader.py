@@ -173,10 +173,10 @@ def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] 
         )
     if version != fmt.VERSION:
         raise CapsuleError(
-            f"{path} has log format {version}; this prismdbg reads {fmt.VERSION}", hint="use a newer prismdbg"
+            f"{path} has log format {version}; this version reads {fmt.VERSION}", hint="use a newer prismdbg"
         )
     if index != number:
-        raise CapsuleError(f"{path} says it is segment {index}", hint="files of different logs were mixed")
+        raise CapsuleError(f"{path} has segment number {index}", hint="files of different logs were mixed")
     return rank, pid, wall - monotonic
 
 
@@ -249,15 +249,15 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
     except FileNotFoundError:
         raise CapsuleError(
             f"payload segment {path.name} is not in {folder}",
-            hint="record with a larger --window: it fell out of this one",
+            hint="record with a larger --window: this window no longer covers it",
         ) from None
     except OSError as error:
         raise CapsuleError(
             f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
         ) from error
     raise CapsuleError(
-        f"{path} ends at byte {end}, wanted {ref.offset + ref.size_bytes}",
-        hint="read another rank's log: this file was cut off",
+        f"{path} ends at byte {end}, expected {ref.offset + ref.size_bytes}",
+        hint="read another rank's log: this file is truncated",
     )
 
 

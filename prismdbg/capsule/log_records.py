@@ -66,9 +66,9 @@ class RecordDecoder:
         inputs, offset = self._lists.read(body, fmt.ISSUE.size, n_in, device_name)
         outputs, _ = self._lists.read(body, offset, n_out, device_name)
         if reduce_op != fmt.NO_REDUCE_OP and reduce_op >= len(dtypes.REDUCE_OPS):
-            raise ValueError(f"there is no reduce operator {reduce_op}")
+            raise ValueError(f"unknown reduce operator {reduce_op}")
         if stream and not (stream.isascii() and stream.isdigit() and len(stream) < 19):
-            raise ValueError(f"{stream[:40]!r} is no stream")
+            raise ValueError(f"{stream[:40]!r} is not a stream")
         ending: dict[str, Any] = {} if completion is None else self._end(completion)
         if wait is not None:
             ending["time_waited_ns"], ending["waiting_thread_id"] = wait
@@ -164,7 +164,7 @@ class TensorLists:
         listed = sum(count for _, count in runs)
         self._listed += listed
         if listed > MAX_TENSORS:
-            raise ValueError(f"a collective of {listed} tensors; at most {MAX_TENSORS} are read")
+            raise ValueError(f"a collective of {listed} tensors; the limit is {MAX_TENSORS}")
         if self._listed > MAX_LISTED_TENSORS:
             raise ValueError(f"more than {MAX_LISTED_TENSORS} tensors in lists that differ")
         return Tensors.of_runs(runs)

@@ -97,9 +97,9 @@ class Manifest:
         if self.replayable_from <= self.moment_a:
             return ""
         if self.replayable_from > self.moment_b:
-            return "not replayable: nothing of what the rank received is there"
+            return "not replayable: no received data was kept"
         start = self.replayable_from
-        return f"not replayable before {start}: what the rank received from the start moment on is not all there"
+        return f"not replayable before {start}: some of the data received since the start moment is missing"
 
     @property
     def size_bytes(self) -> int:
@@ -143,7 +143,7 @@ class Manifest:
     def from_bytes(cls, data: bytes, where: str = layout.MANIFEST) -> Manifest:
         """`CapsuleError` for whatever is not exactly a manifest this program can read."""
         if len(data) > MAX_MANIFEST_BYTES:
-            raise CapsuleError(f"{where} has {len(data)} bytes; at most {MAX_MANIFEST_BYTES} are read")
+            raise CapsuleError(f"{where} has {len(data)} bytes; the limit is {MAX_MANIFEST_BYTES}")
         return _from_fields(json_border.parse(data, where))
 
 
@@ -151,7 +151,7 @@ def _from_fields(fields: Fields) -> Manifest:
     version, oldest = fields.integer("format", least=1), fields.integer("oldest_reader", least=1)
     if oldest > FORMAT:
         raise CapsuleError(
-            f"{fields.where} needs a reader of format {oldest}; this prismdbg reads {FORMAT}",
+            f"{fields.where} needs a reader of format {oldest}; this version reads {FORMAT}",
             hint="use a newer prismdbg",
         )
     manifest = Manifest(
@@ -214,7 +214,7 @@ def _group(fields: Fields) -> Group:
 def _files(fields: Fields) -> dict[str, FileEntry]:
     entries = fields.object_map("files")
     if len(entries) > MAX_FILES:
-        fields.fail("files", f"names {len(entries)} files; at most {MAX_FILES} are read")
+        fields.fail("files", f"names {len(entries)} files; the limit is {MAX_FILES}")
     if layout.MANIFEST in entries:
         fields.fail("files", "names the manifest itself")
     folders = {name.rpartition("/")[0] for name in entries}

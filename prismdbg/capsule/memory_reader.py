@@ -72,7 +72,8 @@ def read_parts(folder: Path) -> TraceParts:
     """`CapsuleError` where there is no trace, or a damaged one."""
     if not is_trace(folder):
         raise CapsuleError(
-            f"no memory trace in {folder}", hint="record with --memory, or let `prismdbg memory CAPSULE` make one"
+            f"no memory trace in {folder}",
+            hint="record with --memory, or run `prismdbg memory CAPSULE`, which replays it with tracing",
         )
     try:
         return _read_parts(folder)
@@ -116,11 +117,11 @@ def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
     magic, version, number, pid, record_bytes, wall, monotonic, capacity, count = memory_format.HEADER.unpack(head)
     if magic != memory_format.MAGIC or record_bytes != memory_format.RECORD.size or number != index:
         raise CapsuleError(
-            f"{path} is no part of this memory trace", hint="check the path: the file is damaged or misplaced"
+            f"{path} is not part of this memory trace", hint="check the path: the file is damaged or misplaced"
         )
     if version != memory_format.VERSION:
         raise CapsuleError(
-            f"{path} has trace format {version}; this prismdbg reads {memory_format.VERSION}",
+            f"{path} has trace format {version}; this version reads {memory_format.VERSION}",
             hint="use a newer prismdbg",
         )
     if count > capacity or memory_format.HEADER.size + count * record_bytes > size_bytes:

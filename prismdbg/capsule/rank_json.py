@@ -29,9 +29,9 @@ def is_environment(variables: Mapping[str, str]) -> str:
     """A rule: what a program can be started with."""
     for name, value in variables.items():
         if not name or "=" in name:
-            return f"holds a variable of the name {name[:60]!r}, which no variable has"
+            return f"contains a variable with the invalid name {name[:60]!r}"
         if _string_bytes(name, value) > MAX_STRING_BYTES:
-            return f"holds {name[:60]!r} with a value of {len(value):,} characters, too many to start a program with"
+            return f"contains {name[:60]!r} with a value of {len(value):,} characters, too long to start a program with"
     return ""
 
 
@@ -69,7 +69,7 @@ def start_bytes(argv: Iterable[str], environment: Mapping[str, str]) -> int:
 def is_argument(word: str) -> str:
     """A rule, as `is_environment`."""
     size = _string_bytes(word)
-    return f"has {size:,} bytes, too many to start a program with" if size > MAX_STRING_BYTES else ""
+    return f"has {size:,} bytes, too long to start a program with" if size > MAX_STRING_BYTES else ""
 
 
 AnyPath = Annotated[str, too_long]
@@ -126,14 +126,13 @@ def read_rank(path: Path) -> RankJson:
 def startable(rank: RankJson, where: str) -> RankJson:
     """`rank` itself where a program can be started with its arguments and its environment, else `CapsuleError`."""
     if "orig_argv" in rank and not rank["orig_argv"]:
-        raise CapsuleError(f"{where}: orig_argv is empty: there is no program to start", hint=_ALTERED)
+        raise CapsuleError(f"{where}: orig_argv is empty: no program to start", hint=_ALTERED)
     if problem := unfit(rank.get("executable", "/")):
         raise CapsuleError(f"{where}: executable {problem}", hint=_ALTERED)
     json_border.checked(RankJson, rank, where)
     if (size := start_bytes(rank.get("orig_argv", ()), rank["environment"])) > MAX_START_BYTES:
         raise CapsuleError(
-            f"{where}: orig_argv and environment have {size:,} bytes together; a program is started with at most "
-            f"{MAX_START_BYTES:,}",
+            f"{where}: orig_argv and environment have {size:,} bytes together; the limit is {MAX_START_BYTES:,}",
             hint=_ALTERED,
         )
     return rank

@@ -19,7 +19,7 @@ def problem(path: str) -> str:
     if not is_plain(path) or path == "/":
         return "is not a plain absolute path"
     if path in _LOADER:
-        return "would be loaded into every program"
+        return "is loaded into every program"
     in_kernel = any(f"{path}/".startswith(f"{view}/") for view in _KERNEL)
     if in_kernel and not path.startswith(f"{_SHARED_MEMORY}/") and path != _SHARED_MEMORY:
         return "belongs to the kernel"
@@ -48,14 +48,14 @@ def too_long(path: str) -> str:
     except UnicodeEncodeError:
         return "is not text that can name a file"
     if b"\0" in data:
-        return "must not hold a zero byte"
+        return "must not contain a zero byte"
     if len(data) >= MAX_PATH_BYTES:
         return f"has {len(data):,} bytes, and a path has at most {MAX_PATH_BYTES - 1:,}"
     names = [name for name in data.split(b"/") if name]
     if (longest := max(map(len, names), default=0)) > MAX_NAME_BYTES:
-        return f"holds a name of {longest:,} bytes, and a name has at most {MAX_NAME_BYTES}"
+        return f"contains a name of {longest:,} bytes, and a name has at most {MAX_NAME_BYTES}"
     if len(names) > MAX_COMPONENTS:
-        return f"has {len(names):,} components; at most {MAX_COMPONENTS} are read"
+        return f"has {len(names):,} components; the limit is {MAX_COMPONENTS}"
     return ""
 
 

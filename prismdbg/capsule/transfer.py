@@ -33,7 +33,7 @@ def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
     """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused."""
     mode = source.lstat().st_mode
     if not stat.S_ISREG(mode):
-        raise CapsuleError(f"{source} is no plain file; a capsule holds nothing else")
+        raise CapsuleError(f"{source} is not a regular file; a capsule contains only regular files")
     require_content(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
         target.chmod(FILE_MODE)
@@ -60,7 +60,7 @@ def open_plain(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
@@ -70,7 +70,7 @@ def require_content(path: Path) -> None:
     most = GROWTH_FREE_BYTES + MAX_GROWTH * 512 * status.st_blocks
     if status.st_size > most:
         raise CapsuleError(
-            f"{path} has {status.st_size:,} bytes, nearly all of them a hole; {most:,} are read at most",
+            f"{path} has {status.st_size:,} bytes, but is nearly all holes; {most:,} is the limit",
             hint="fetch it again: the file was altered",
         )
 

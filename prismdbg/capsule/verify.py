@@ -65,7 +65,9 @@ def _not_fatal(path: Path, found: Iterable[Finding]) -> list[Finding]:
     notes: list[Finding] = []
     for finding in found:
         if finding.severity is Severity.FATAL:
-            raise CapsuleError(f"{path}: {finding}", hint="make or fetch it again: the capsule is damaged or altered")
+            raise CapsuleError(
+                f"{path}: {finding}", hint="capture or fetch it again: the capsule is damaged or altered"
+            )
         notes.append(finding)
     return notes
 
@@ -105,9 +107,9 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, "is empty: there is nothing to replay")
     images = any(name.startswith(layout.CHECKPOINT + "/") for name in manifest.files)
     if manifest.origin is Origin.IMAGE and not images:
-        yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, and the origin is a checkpoint")
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, but the origin is a checkpoint")
     if manifest.origin is Origin.START and images:
-        yield Finding(Severity.FATAL, layout.CHECKPOINT, "holds an image, and the origin is the program's start")
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, "contains a checkpoint, but the origin is the program's start")
 
 
 def _tree(capsule: Capsule) -> Iterator[Finding]:
@@ -124,7 +126,7 @@ def _tree(capsule: Capsule) -> Iterator[Finding]:
             if inside == layout.MANIFEST and stat.S_ISREG(mode):
                 continue
             if inside not in capsule.manifest.files:
-                yield Finding(Severity.FATAL, repr(inside), "is there, and the manifest does not name it")
+                yield Finding(Severity.FATAL, repr(inside), "is not listed in the manifest")
             elif not stat.S_ISREG(mode):
                 yield Finding(Severity.FATAL, inside, "is a link or a special file")
             else:
@@ -148,7 +150,7 @@ def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, name, f"cannot be read: {error.strerror}")
         return
     if found.sha256 != wanted.sha256:
-        yield Finding(Severity.FATAL, name, "has other content than when the capsule was made (sha256 differs)")
+        yield Finding(Severity.FATAL, name, "has changed since the capsule was created (sha256 differs)")
 
 
 def _parts(capsule: Capsule) -> Iterator[Finding]:
@@ -170,9 +172,9 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
         return
     for file in rank_files:
         if file.place is files.Place.MISSING:
-            yield Finding(Severity.NOTE, file.path, "was read by the rank and could not be kept")
+            yield Finding(Severity.NOTE, file.path, "was read by the rank but could not be saved")
         elif file.place is files.Place.REDACTED:
-            yield Finding(Severity.NOTE, file.path, "holds credentials and was left out: --with-file lays yours there")
+            yield Finding(Severity.NOTE, file.path, "contains credentials and was left out: --with-file provides yours")
         elif file.place is files.Place.BOUND and (reason := files.changed(file)):
             yield Finding(Severity.INCOMPLETE, file.path, f"is needed and not in the capsule: {reason}")
 
@@ -187,14 +189,14 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, str(error))
         return
     if log.rank != capsule.manifest.rank:
-        yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, wanted {capsule.manifest.rank}")
+        yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, expected {capsule.manifest.rank}")
     for text in gaps(log, span, capsule.log, capsule.manifest):
         yield Finding(Severity.FATAL, layout.LOG, text)
 
 
 def _notes(manifest: Manifest) -> Iterator[Finding]:
     if manifest.contains_raw_memory:
-        yield Finding(Severity.NOTE, layout.CHECKPOINT, "holds the rank's raw memory: whatever it knew is in there")
+        yield Finding(Severity.NOTE, layout.CHECKPOINT, "contains the rank's raw memory, including any secrets in it")
     if manifest.not_replayable:
         yield Finding(Severity.INCOMPLETE, layout.LOG, manifest.not_replayable)
     for text in manifest.notes:

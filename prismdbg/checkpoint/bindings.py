@@ -63,7 +63,7 @@ def _load(criu: Criu, path: Path) -> tuple[str, list[Entry]]:
         with open_plain(path) as file:
             kind = _kind(images, file)
             if kind != _kind_named(path) and _kind_named(path) in images.images.handlers:
-                raise ValueError(f"it is of the kind {kind}")
+                raise ValueError(f"it has type {kind}")
             return kind, list(_entries(images, kind, file))
     except (CapsuleError, MemoryError):
         raise

@@ -15,7 +15,7 @@ from prismdbg.errors import FacilityError
 
 OLDEST = (4, 2)
 BUILD_BOUND_S = 600.0
-_HINT = "run images/criu/build (as root, needs mmdebstrap), or set PRISMDBG_CRIU to a bundle it made elsewhere"
+_HINT = "run images/criu/build (as root, needs mmdebstrap), or set PRISMDBG_CRIU to a bundle built elsewhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def find() -> Criu:
             refused.append(f"CRIU {criu.version}: {reason}")
         else:
             return criu
-    raise FacilityError("no CRIU works here: " + ("; ".join(refused) or "none is installed"), hint=_HINT)
+    raise FacilityError("no usable CRIU: " + ("; ".join(refused) or "none is installed"), hint=_HINT)
 
 
 def reader() -> Criu | None:
@@ -117,7 +117,7 @@ def _build_in_cache() -> Criu:
     criu = _read(made)
     if ran.returncode != 0 or criu is None:
         shutil.rmtree(made, ignore_errors=True)
-        last = ran.output.strip().splitlines()[-1:] or ["it said nothing"]
+        last = ran.output.strip().splitlines()[-1:] or ["it printed nothing"]
         raise FacilityError(f"CRIU could not be built: {last[0]}", hint=_HINT)
     final = made.with_name(criu.version)
     if final.exists():

@@ -31,34 +31,34 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"restore capabilities",
-        "the image holds capabilities this container lacks: restore from an edited copy",
+        "the checkpoint has capabilities this container lacks: restore from an edited copy",
     ),
     (
         r"build-?id|mismatch",
         "a library differs from the one at the dump: restore on the same installed files",
     ),
-    (r"Can't open file|No such file", "a file that was open or mapped at the dump is not there"),
+    (r"Can't open file|No such file", "a file that was open or mapped at the dump does not exist"),
     (
         r"shell.?job|leader of its session|not a session leader",
         "the rank shares its caller's session: dump with shell_job=True",
     ),
     (
         r"Can't get 1:16 opt|vdso",
-        "this CRIU is too old for this kernel: `images/criu/build` makes a newer one",
+        "this CRIU is too old for this kernel: run `images/criu/build` to build a newer one",
     ),
     (
         r"Unix socket \d+ not found|half of stream unix",
-        "somebody outside is connected to the rank: end that connection and try again",
+        "a process outside the rank is connected to it: close that connection and try again",
     ),
     (
         r"io_uring",
-        "the rank uses io_uring, which CRIU cannot save: keep its libraries from it, or capture with --origin start",
+        "the rank uses io_uring, which CRIU cannot save: disable it in its libraries, or capture with --origin start",
     ),
     (
         r"can't be dumped|Can't dump|external|Unsupported|Unknown shit|anon_inode",
-        "the rank holds something CRIU cannot save; capture with --origin start",
+        "the rank has an open resource that CRIU cannot save: capture with --origin start",
     ),
-    (r"nvidia|/dev/(?!null)", "the rank holds a device CRIU cannot save; capture with --origin start"),
+    (r"nvidia|/dev/(?!null)", "the rank has an open device that CRIU cannot save: capture with --origin start"),
     (
         r"Operation not permitted|Permission denied|ptrace",
         "dumping needs root, or CAP_CHECKPOINT_RESTORE and CAP_SYS_PTRACE",
@@ -78,7 +78,7 @@ def hint_for(line: str) -> str:
     for pattern, hint in _HINTS:
         if re.search(pattern, line):
             return hint
-    return "the whole log of criu is kept beside the images"
+    return "see criu's complete log, next to the checkpoint"
 
 
 def explain(what: str, log: str, *, fallback: str = "") -> CheckpointError:

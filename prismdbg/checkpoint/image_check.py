@@ -45,7 +45,7 @@ def check_images(criu: Criu, images: Path) -> None:
     """`CapsuleError` naming what is asked for."""
     for path in sorted(images.iterdir()):
         if path.suffix == ".img" and not _KNOWN.fullmatch(path.stem):
-            _refuse(f"holds {path.name}, which is no part of a process")
+            _refuse(f"contains {path.name}, which is not part of a process")
     _check_namespaces(criu, images)
     for entry in load_image(criu, images / "files.img"):
         _check_file(entry)
@@ -69,7 +69,7 @@ def _first(criu: Criu, path: Path) -> Entry:
 
 def _check_file(entry: Entry) -> None:
     if entry["type"] not in _KINDS:
-        _refuse(f"holds an open file of the kind {entry['type']!r}")
+        _refuse(f"contains an open file of type {entry['type']!r}")
     for name, is_written in _names(entry):
         if not name.startswith("/") or ".." in name.split("/") or "//" in name:
             _refuse(f"names the file {name[:80]!r}")
@@ -100,7 +100,7 @@ def socket_name(bound: Entry) -> str:
 def _check_ghost(name: str, ghost: Entry) -> None:
     kind = int(ghost.get("mode", 0)) & _MODE_MASK
     if kind in _DEVICE_MODES or kind == _LINK_MODE:
-        _refuse(f"would make a device file or a link ({name})")
+        _refuse(f"would create a device file or a link ({name})")
 
 
 def _refuse(what: str) -> NoReturn:

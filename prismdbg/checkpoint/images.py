@@ -35,7 +35,7 @@ class _Numbered(dict[int, Entry]):
     """What entries refer to by number. One that is not there is a `CapsuleError`."""
 
     def __missing__(self, number: int) -> NoReturn:
-        raise CapsuleError(f"the checkpoint refers to number {number}, which it does not hold", hint=_HINT)
+        raise CapsuleError(f"the checkpoint refers to entry {number}, which it does not contain", hint=_HINT)
 
 
 def read(criu: Criu, images: Path) -> ProcessImage:
@@ -107,7 +107,7 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
     `CapsuleError` for images that ask criu for more than to bring processes back.
     """
     if not seen_as.is_absolute():
-        raise ValueError(f"{seen_as} is not absolute: it would not be found from {into}")
+        raise ValueError(f"{seen_as} is not absolute and cannot be resolved from {into}")
     check_images(criu, images)
     into.mkdir(mode=0o700, parents=True)
     filters = [{"filter": b64encode(seccomp).decode(), "flags": 0}]
@@ -203,7 +203,7 @@ def _address(inet: Entry) -> str:
     words = struct.pack(f"={len(inet['src_addr'])}I", *inet["src_addr"])
     size_bytes = 4 if inet["family"] == socket.AF_INET else 16
     if len(words) < size_bytes:
-        raise CapsuleError(f"the checkpoint holds an address of {len(words)} bytes", hint=_HINT)
+        raise CapsuleError(f"the checkpoint contains an address of {len(words)} bytes", hint=_HINT)
     address = ipaddress.ip_address(words[:size_bytes])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped

@@ -19,7 +19,7 @@ class Entry:
     def load(self) -> click.Command:
         command = import_module(f"prismdbg.cli.commands.{self.name}").command
         if not isinstance(command, click.Command):
-            raise TypeError(f"prismdbg.cli.commands.{self.name}.command is no click command")
+            raise TypeError(f"prismdbg.cli.commands.{self.name}.command is not a click command")
         return command
 
 

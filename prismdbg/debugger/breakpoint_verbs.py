@@ -87,7 +87,7 @@ class StopVerbs:
 
     def _unwatch(self, line: Line) -> Answer:
         gone = self._session.watches.remove(_number(line))
-        return answers.Done(what=f"watch {gone.number} is gone: {gone.text}")
+        return answers.Done(what=f"watch expression {gone.number} is deleted: {gone.text}")
 
 
 def _number(line: Line) -> int:

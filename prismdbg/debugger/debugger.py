@@ -93,7 +93,7 @@ class Debugger:
         """Carries out one line. `UsageError` and the like leave everything as it was."""
         line = parse_line(text)
         if line.verb not in self._verbs:
-            raise UsageError(f"{line.verb} cannot be done in this replay")
+            raise UsageError(f"{line.verb} is not available in this replay")
         self.session.verb = str(line.verb)
         return self._carry_out(lambda: self._verbs[line.verb](line))
 
@@ -101,7 +101,7 @@ class Debugger:
         """Takes in what the rank tells while nothing is asked of it: also a stopped one may die."""
         try:
             self.driver.pause_if_asked()
-            self.driver.take(self.driver.travel.client.next_event(timeout_s, "what the rank tells"))
+            self.driver.take(self.driver.travel.client.next_event(timeout_s, "an event of the rank"))
         except WaitTimeout:
             return
         except RankLost as error:
@@ -175,13 +175,13 @@ class OnlyForward:
         self.checkpoints: tuple[Checkpoint, ...] = (Checkpoint(number=0, moment=Moment(0), size_bytes=0, cost_s=0.0),)
 
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
-        raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
+        raise FacilityError("this replay cannot go back", hint="debug a capsule: prismdbg debug CAPSULE")
 
     def keep_origin(self) -> None:
         return None
 
     def return_to(self, number: int) -> None:
-        raise FacilityError("there is no way back in this replay", hint="debug a capsule: prismdbg debug CAPSULE")
+        raise FacilityError("this replay cannot go back", hint="debug a capsule: prismdbg debug CAPSULE")
 
     def forget(self, number: int) -> None:
         return None

@@ -27,7 +27,7 @@ LOOK_S = 0.2
 PROGRESS_S = 1.0
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
-CANNOT_TRACE = "what happens between collectives cannot be traced"
+CANNOT_TRACE = "events between collectives cannot be traced"
 MADE_EVENTS = (StopReason.DIVERGED, StopReason.EXCEPTION, StopReason.END_OF_LOG)
 
 Json = dict[str, Any]
@@ -149,7 +149,7 @@ class Driver:
         paused = False
         while self.session.phase is Phase.RUNNING:
             if self._interrupts > 1 or (self._interrupts and self.session.astray is not None):
-                raise Interrupted("the rank runs on", hint="continue waits for it, quit ends it")
+                raise Interrupted("the rank is still running", hint="continue waits for it, quit ends it")
             try:
                 if self._interrupts and not paused:
                     self.ask(self.session.pause())
@@ -283,7 +283,7 @@ class Driver:
         if not watch.gets_on(reached):
             raise WaitTimeout(
                 f"waited {self._settings.bound_s:g} s for the rank's next collective after {watch.moment}",
-                hint="give a longer --timeout: it may compute for longer than that, or hang",
+                hint="give a longer --timeout: the rank may need longer than that, or it hangs",
             )
         self._tell(self._progress(watch.began_at, reached, run.target))
 

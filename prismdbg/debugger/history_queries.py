@@ -50,8 +50,8 @@ class HistoryQueries:
         text = text.strip()
         if word not in ("wrote", "allocated") or not text:
             raise UsageError(
-                "who takes wrote or allocated, and an expression",
-                hint="name a parameter or a tensor: who wrote model.head.weight",
+                "who needs wrote or allocated, and an expression",
+                hint="type for example: who wrote model.head.weight",
             )
         expression = parse(text)
         value = self._inspection.value_untraced(text)  # what cannot be asked is refused before anything runs
@@ -96,14 +96,14 @@ class HistoryQueries:
         if not line.text:
             return self._inspection.stack()
         if line.text.split() != ["from", "nan"]:
-            raise UsageError(f"where takes nothing, or: from nan; not {quoted(line.text)}")
+            raise UsageError(f"where takes no arguments, or: from nan; not {quoted(line.text)}")
         return self._searched("", lambda: self.origin(""))
 
     def wrote(self, text: str) -> Answer:
         """The last change before here."""
         here = self._routes.here()
         self._trace_if_one_can()
-        self._driver.say_progress(f"looking for what wrote {shortened(text)} before {here}", here)
+        self._driver.say_progress(f"searching for the last write of {shortened(text)} before {here}", here)
         writer, after = None, None
         if here.op:
             after = self._routes.before(1)
@@ -112,7 +112,7 @@ class HistoryQueries:
             last = self._routes.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
             if last is None:
                 self._routes.back_to(here)
-                raise UsageError(f"{shortened(text)} was not written between the capsule's beginning and {here}")
+                raise UsageError(f"{shortened(text)} was not written between the start moment and {here}")
             found = last.moment
             self._routes.back_to(found)
             after = self._routes.before(1)
@@ -150,7 +150,7 @@ class HistoryQueries:
         try:
             self._routes.need_trace()
         except FacilityError as error:
-            self._driver.say(f"only the collectives are searched: {error}")
+            self._driver.say(f"searching only the collectives: {error}")
 
     def _writer(self, text: str, begin: Moment, end: Moment) -> Json | None:
         """The last operator from a collective on, or the second collective, that changed it; None where none did, or
@@ -170,9 +170,9 @@ class HistoryQueries:
         block = self._block(text)
         if block is None:
             raise UsageError(
-                f"nothing that was allocated since {self._beginning()} holds {shortened(text)}",
-                hint="trace from earlier on: it is older than the trace and held by torch alone (a bucket of DDP), "
-                "lies in a file, or is lent by another library",
+                f"{shortened(text)} is in no block that was allocated since {self._beginning()}",
+                hint="trace from an earlier moment: its memory is older than the trace and held only by torch (a DDP "
+                "bucket), or it belongs to a file or to another library",
             )
         moment = Moment.parse(str(block["moment"]))
         if not block["is_before"]:
@@ -209,8 +209,8 @@ class HistoryQueries:
         kind = StopKind.COLLECTIVE if text else StopKind.NAN
         seen = self._first_seen(StopSpec(kind=kind, number=SEARCHED, condition=condition), here)
         if seen is None:
-            what = shortened(text) or "what was sent and received"
-            raise UsageError(f"there is no NaN and no infinity in {what} up to {here}")
+            what = shortened(text) or "the data sent and received"
+            raise UsageError(f"no NaN or infinity in {what} up to {here}")
         nan_only = self._holds(f"nan({text})") if text else self._holds("nan(input) or nan(out)")
         what = "NaN" if nan_only else "infinity"
         received = not text and self._holds("finite(input)")
@@ -271,7 +271,7 @@ class HistoryQueries:
                 return same
         self._routes.back_to(on_line or counted)
         if on_line is None:
-            self._driver.say(f"{found['op']} was not found again: the rank stands near it")
+            self._driver.say(f"{found['op']} was not found again: the rank is stopped near it")
         return on_line or counted
 
     def _operators(self, end: Moment | None) -> Iterator[Stopped]:
@@ -287,7 +287,7 @@ class HistoryQueries:
     def _first_seen(self, spec: StopSpec, here: Moment) -> Moment | None:
         """From A on, up to here; the rank stands there."""
         self._driver.return_to(0)
-        self._driver.say_progress(f"looking for the first NaN up to {here}", here)
+        self._driver.say_progress(f"searching for the first NaN up to {here}", here)
         self._driver.run(self._session.resume(until=str(here)), silent=True, only=[spec])
         stop = self._session.stop
         return stop.moment if stop is not None and spec.number in stop.stops else None
@@ -330,7 +330,7 @@ class HistoryQueries:
             self._routes.back_to(start)
         if self._routes.at_origin:
             return None  # nothing can be asked of a rank that is still parked
-        self._driver.say_progress(f"looking at each operator up to {end}", self._session.moment)
+        self._driver.say_progress(f"checking each operator up to {end}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
         self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, images=False)
         stop = self._session.stop

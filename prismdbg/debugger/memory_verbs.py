@@ -51,7 +51,7 @@ class MemoryVerbs:
         session.require_view()
         if not self._driver.traces and self.recorded is not None:
             if not self._said:
-                self._driver.say("memory as it was recorded, from the job's start; `trace on` traces this replay")
+                self._driver.say("memory as recorded, from the job's start; `trace on` traces this replay")
                 self._said = True
             whole = open_trace(self.recorded)
             return open_trace(self.recorded, whole.row_at(self._recorded_at))
@@ -113,6 +113,6 @@ class MemoryVerbs:
     def _export(self, path: Path) -> Answer:
         check_place(path)
         if path.exists():
-            raise UsageError(f"{path} is there already", hint="give another name")
+            raise UsageError(f"{path} already exists", hint="choose another name")
         write_snapshot(self.trace(), path)
         return answers.Done(what=f"{path}: open it at pytorch.org/memory_viz")

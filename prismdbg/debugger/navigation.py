@@ -56,9 +56,7 @@ class Navigation:
         stop = self._session.stop
         is_step = not moment.collective and not moment.op  # its first collective is meant
         if stop is not None and stop.moment > moment and not (is_step and stop.moment.step == moment.step):
-            self._driver.say(
-                f"there is no {moment} in this run: the rank stands at {stop.moment}, the first place after it"
-            )
+            self._driver.say(f"this run has no moment {moment}: the rank is at {stop.moment}, the first one after it")
         return answer
 
     def _goto(self, moment: Moment) -> Answer:
@@ -200,7 +198,7 @@ class Navigation:
 
     def _restart(self, number: int) -> Answer:
         if all(kept.number != number for kept in self._driver.travel.checkpoints):
-            raise UsageError(f"there is no checkpoint {number}", hint="type `checkpoints` to list them")
+            raise UsageError(f"no checkpoint number {number}", hint="type `checkpoints` to list them")
         if self._session.phase is Phase.RUNNING:
             raise FacilityError("the rank is running", hint="interrupt it first")
         self._driver.return_to(number)

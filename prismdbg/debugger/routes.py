@@ -51,13 +51,13 @@ class Routes:
         first = min((kept.moment for kept in self._driver.travel.checkpoints), default=Moment(0))
         known = (*session.recorded[-1:], session.moment, *session.visits.moments)
         last = max(known)
-        spans = f"it goes from {first} to {last}"
+        spans = f"this replay goes from {first} to {last}"
         if moment < first and moment != session.origin and not (moment.step == first.step and not moment.collective):
             raise UsageError(f"{moment} is before the capsule's start moment; {spans}")
         if session.recorded and Moment(moment.step, moment.collective) > last:
             raise UsageError(
                 f"{moment} is after the capsule's end moment; {spans}",
-                hint="`until` goes on there, among synthesized peers",
+                hint="type `until` to go on there, with synthesized peers",
             )
 
     def goto(self, moment: Moment) -> None:
@@ -135,12 +135,12 @@ class Routes:
         here, kept = None if self.at_origin else self._session.moment, self._driver.images.asked_for
         raised = self._session.stop is not None and self._session.stop.reason == StopReason.EXCEPTION
         if self._driver.switched_off:
-            self._driver.say("traced again: what is asked for lies between collectives")
+            self._driver.say("replaying with tracing: the answer lies between collectives")
         if kept:
-            self._driver.say(f"the rank runs again from the beginning, traced; {_listed(kept)} taken again on the way")
+            self._driver.say(f"replaying from the start moment with tracing; {_listed(kept)} taken again on the way")
         self._driver.images.forget_all()
         if here is not None:
-            self._driver.say_progress("running again from the beginning, traced", here)
+            self._driver.say_progress("replaying from the start moment with tracing", here)
             self._driver.return_to(0)
         try:
             self._driver.trace()
@@ -165,7 +165,7 @@ class Routes:
                     self._on_to(checkpoint.moment)
                 stop = self._session.stop
                 if stop is None or stop.moment != checkpoint.moment:
-                    why = f"the rank came to {self._session.moment} instead"
+                    why = f"the rank reached {self._session.moment} instead"
                     return
                 self._driver.images.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
                 del left[0]
@@ -173,7 +173,7 @@ class Routes:
             why = str(error)
         finally:
             if left:
-                self._driver.say(f"{_listed(left)} gone: {why}; goto MOMENT still comes there")
+                self._driver.say(f"{_listed(left)} deleted: {why}; goto MOMENT still works")
 
     def _again_at(self, here: Moment | None) -> None:
         """None: the origin."""

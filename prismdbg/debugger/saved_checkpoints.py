@@ -40,9 +40,9 @@ class SavedImages:
         free = shutil.disk_usage(self._folder).free
         if free < next_bytes + SPARE_BYTES:
             raise FacilityError(
-                f"no room for an image of {next_bytes / 2**20:.0f} MiB: {free / 2**20:.0f} MiB are free "
-                f"where {self._folder} lies",
-                hint="forget a checkpoint, or free some disk",
+                f"no space for a checkpoint of {next_bytes / 2**20:.0f} MiB: {free / 2**20:.0f} MiB are free "
+                f"in {self._folder}",
+                hint="free some disk space",
             )
 
     def size_bytes(self, number: int) -> int:

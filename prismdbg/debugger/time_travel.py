@@ -66,12 +66,12 @@ class Travel:
 
     @property
     def client(self) -> AgentClient:
-        assert self._client is not None, "`begin` comes first"
+        assert self._client is not None, "call `begin` first"
         return self._client
 
     @property
     def running(self) -> RunningRank:
-        assert self._running is not None, "`begin` comes first"
+        assert self._running is not None, "call `begin` first"
         return self._running
 
     @property
@@ -95,15 +95,15 @@ class Travel:
         """Keeps the place where the rank stands now. `FacilityError` where no image can be taken; the rank stands on,
         whatever is raised. `number`: that of an image that was forgotten, where this one takes its place."""
         if self.why_no_images:
-            hint = "going back starts the program again"
-            raise FacilityError(f"no image can be taken: {self.why_no_images}", hint=hint)
+            hint = "going back restarts the program"
+            raise FacilityError(f"no checkpoint can be taken: {self.why_no_images}", hint=hint)
         self._images.require_room(self._expected_bytes())
         number, began = number or self._next, time.monotonic()
         self._next = max(self._next, number + 1)
         answer = self._save_alone(number)
         if answer.refusal:
             self._images.remove(number)
-            raise error_of(self._plan.spec, answer, f"take an image of the rank at {moment}")
+            raise error_of(self._plan.spec, answer, f"take a checkpoint of the rank at {moment}")
         kept = Checkpoint(
             number=number,
             moment=moment,
@@ -128,7 +128,7 @@ class Travel:
         """The rank stands again where `number` was taken; 0: as it was given at first. Works also when the rank or its
         place is gone: then it is made anew."""
         if number not in self._checkpoints:
-            raise UsageError(f"there is no checkpoint {number}", hint="type `checkpoints` to list them")
+            raise UsageError(f"no checkpoint number {number}", hint="type `checkpoints` to list them")
         self._hang_up()
         has_image = number != ORIGIN or self._has_origin
         if has_image and self._return_in_place(number):
@@ -170,7 +170,7 @@ class Travel:
         if answer.refusal:
             self._say(f"{error_of(self._plan.spec, answer, 'return in place')}; trying in a new one")
         for path in answer.left:
-            self._say(f"{path} could not be put back: the program wrote over what was there before the replay")
+            self._say(f"{path} could not be restored: the program overwrote a file that existed before the replay")
         return not answer.refusal
 
     def _start_at(self, number: int) -> None:
@@ -199,7 +199,7 @@ class Travel:
 
     def _control(self) -> StarterControl:
         saving = self._plan.spec.saving
-        assert saving is not None, "only asked where images can be taken"
+        assert saving is not None, "only called where checkpoints can be taken"
         return StarterControl(self._plan.spec.session, saving.timeout_s)
 
     def _expected_bytes(self) -> int:

@@ -51,9 +51,9 @@ class Delay(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [f"it came late to this for the first time: {self.first.text}"]
+        lines = [f"it first came late to: {self.first.text}"]
         if self.before is not None:
-            lines.append(f"what took it so long comes after: {self.before.text}")
+            lines.append(f"its delay begins after: {self.before.text}")
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:

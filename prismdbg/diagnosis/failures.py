@@ -79,15 +79,15 @@ class Died(Verdict):
 
     @property
     def text(self) -> str:
-        return f"rank {self.ranks[0]} died without a word: killed from outside, or a crash in native code"
+        return f"rank {self.ranks[0]} died without an error message: killed from outside, or a crash in native code"
 
     @property
     def lines(self) -> tuple[str, ...]:
         lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
         if self.seen_late:
-            lines.append("its death was seen late: what ended it, or whether another died before it, is not known")
+            lines.append("its death was noticed late: the cause, and whether another rank died before it, are unknown")
         elif self.certainty is not Certainty.CERTAIN:
-            lines.append("the other ranks' connections were closed before anything else was said")
+            lines.append("the other ranks' connections were closed before any other error")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} ended after it")
         return tuple(lines)

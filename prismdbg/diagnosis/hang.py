@@ -25,7 +25,7 @@ from prismdbg.model.moment import Moment
 
 NS_PER_S = 1_000_000_000
 LONGER_THAN_BEFORE = 3  # times the longest of the last intervals
-BUSY_FACTOR = 5  # times the bound, while who never came computes or stands in line for a processor
+BUSY_FACTOR = 5  # times the bound, while who never came computes or waits for a CPU
 MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
 STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
@@ -76,8 +76,8 @@ class HangReport:
         if stall.never_came:
             parts.append(f"{rank_list(stall.never_came)} never issued it")
         if stall.unknown:
-            parts.append(f"nothing is known of {rank_list(stall.unknown)}")
-        return and_list(parts) if parts else "every rank that is known to take part has issued it"
+            parts.append(f"no data about {rank_list(stall.unknown)}")
+        return and_list(parts) if parts else "every known rank of the group has issued it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def match(expected: Collective, found: Collective) -> Match:
     """Two ranks' sides of one collective."""
     a, b = signature(expected), signature(found)
     if a.op != b.op:
-        return Match(MatchState.COLLECTIVE_TYPE_MISMATCH, f"{found.name} in place of {expected.name}")
+        return Match(MatchState.COLLECTIVE_TYPE_MISMATCH, f"{found.name} instead of {expected.name}")
     for what, first, second in (
         ("input elements", a.input_sizes, b.input_sizes),
         ("output elements", a.output_sizes, b.output_sizes),
@@ -83,14 +83,14 @@ def match(expected: Collective, found: Collective) -> Match:
         ("root", a.root, b.root),
     ):
         if first != second:
-            return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{what} {_said(second)} in place of {_said(first)}")
+            return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{what} {_said(second)} instead of {_said(first)}")
     if a.element_types != b.element_types:
         return Match(
             MatchState.COLLECTIVE_DTYPE_MISMATCH,
-            f"{', '.join(sorted(b.element_types))} in place of {', '.join(sorted(a.element_types))}",
+            f"{', '.join(sorted(b.element_types))} instead of {', '.join(sorted(a.element_types))}",
         )
     if expected.state is not found.state:
-        return Match(MatchState.COLLECTIVE_STATE_MISMATCH, f"{found.state} in place of {expected.state}")
+        return Match(MatchState.COLLECTIVE_STATE_MISMATCH, f"{found.state} instead of {expected.state}")
     return Match(MatchState.UNDECIDED if expected.op in _PER_PEER else MatchState.FULLY_MATCHED)
 
 
@@ -98,7 +98,7 @@ def match_message(send: Collective, receive: Collective) -> Match:
     """The two ends of a message: as many bytes must be received as are sent."""
     sent, wanted = _size_bytes(send.inputs), _size_bytes(receive.outputs)
     if sent != wanted:
-        return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{wanted} bytes wanted, {sent} sent")
+        return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{wanted} bytes expected, {sent} sent")
     return Match(MatchState.FULLY_MATCHED)
 
 

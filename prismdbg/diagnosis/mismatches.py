@@ -53,17 +53,17 @@ class Mismatch(Verdict):
     def text(self) -> str:
         where = f"in group {self.group.title} {self.meeting}"
         if self.has_majority:
-            return f"{rank_list(self.ranks)} called something else {where}: {self.difference} ({self.state})"
+            return f"{rank_list(self.ranks)} issued a different call {where}: {self.difference} ({self.state})"
         return f"the ranks do not agree {where}: {self.difference} ({self.state})"
 
     @property
     def lines(self) -> tuple[str, ...]:
         lines = [call.text for call in self.calls]
         if self.shift:
-            verb = "have left out" if self.shift > 0 else "have made"
+            verb = "have skipped" if self.shift > 0 else "have issued"
             more = "" if self.shift > 0 else " more than the others"
             lines.append(
-                f"rank {self.ranks[0]} seems to {verb} {_calls(abs(self.shift))}{more}: what follows matches again"
+                f"rank {self.ranks[0]} seems to {verb} {_calls(abs(self.shift))}{more}: later calls match again"
             )
         if self.later:
             lines.append(f"{self.later} later collectives of this group do not match either")

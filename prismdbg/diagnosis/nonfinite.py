@@ -58,15 +58,16 @@ class FirstNonfinite(Verdict):
             case Birth.UNSEEN:
                 return f"the first NaN or Inf came from {_one_of(self.suspects)}, without a log, in {where}"
             case Birth.REDUCED:
-                return f"the first NaN or Inf was born in a reduction: every rank sent finite values, {where}"
+                return f"the first NaN or Inf was produced by a reduction: every rank sent finite values, {where}"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [f"also on its own account: {call.text}" for call in self.others]
+        lines = [f"also produced one itself: {call.text}" for call in self.others]
         lines += [f"only received it: {call.text}" for call in self.received]
         if self.birth is Birth.SENT and self.suspects:
             lines.append(
-                f"of {rank_list(self.suspects)} there is no log from the beginning: they may have sent it before"
+                f"the logs of {rank_list(self.suspects)} do not start at the beginning: these ranks may "
+                "have sent it earlier"
             )
         return tuple(lines)
 

@@ -1,4 +1,4 @@
-"""What ranks put into their reductions, by fingerprints: nothing but zeros, or all of them the same bits.
+"""What ranks put into their reductions, by fingerprints: only zeros, or all of them the same bits.
 
 Small tensors are left out: a flag or a count is often zero, and equal everywhere. Both are hints: a bucket of unused
 parameters is zero, and what is averaged although it is equal already is equal, on purpose.
@@ -78,9 +78,11 @@ def find_payloads(evidence: Evidence) -> Iterator[Verdict]:
         zeros = {rank: rows for rank, found in by_rank.items() if len(rows := _zeros_to_the_end(evidence, rank, found))}
         if zeros:
             plural = "sends" if len(zeros) == 1 else "send"
-            yield _verdict(evidence, group, zeros, f"{plural} nothing but zeros")
+            yield _verdict(evidence, group, zeros, f"{plural} only zeros")
         elif 1 < group.size == len(by_rank) and _all_same(evidence, by_rank):
-            yield _verdict(evidence, group, {rank: found.rows for rank, found in by_rank.items()}, "send the same bits")
+            yield _verdict(
+                evidence, group, {rank: found.rows for rank, found in by_rank.items()}, "send identical bits"
+            )
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class Slip(Verdict):
 
     def _how(self) -> str:
         if self.shift:
-            did = "left out" if self.shift > 0 else "made"
+            did = "skipped" if self.shift > 0 else "made"
             more = "" if self.shift > 0 else " too many"
             return f"it seems to have {did} {counted(abs(self.shift), 'call')}{more} before it"
         return f"it is {counted(abs(self.steps), 'step')} {'ahead' if self.steps > 0 else 'behind'}"
@@ -79,7 +79,7 @@ class Slip(Verdict):
     def lines(self) -> tuple[str, ...]:
         lines = [call.text for call in self.calls[:_SHOWN]]
         if self.later:
-            lines.append(f"the ranks met {counted(self.later, 'time')} more before it showed")
+            lines.append(f"the ranks met {counted(self.later, 'time')} more before it became visible")
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:

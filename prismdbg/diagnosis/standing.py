@@ -33,12 +33,12 @@ def standing_lines(stacks: Mapping[int, RankStacks]) -> Iterator[str]:
     for rank, found in sorted(stacks.items())[:_RANKS_SHOWN]:
         if where := stands_at(found):
             callers = stack_line(found)
-            yield f"rank {rank} stood at {where}{f', {callers}' if callers else ''}{_by(found)}"
+            yield f"rank {rank} was at {where}{f', {callers}' if callers else ''}{_by(found)}"
         else:
-            yield f"where rank {rank} stood is not known: {found.problem or 'it ran no Python'}"
+            yield f"the position of rank {rank} is unknown: {found.problem or 'it ran no Python'}"
     if len(stacks) > _RANKS_SHOWN:
         yield f"and {len(stacks) - _RANKS_SHOWN} ranks more"
 
 
 def _by(stacks: RankStacks) -> str:
-    return "" if stacks.taken_by == FROM_OUTSIDE else f" (as it said itself; {stacks.problem})"
+    return "" if stacks.taken_by == FROM_OUTSIDE else f" (reported by the rank itself; {stacks.problem})"

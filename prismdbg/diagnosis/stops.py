@@ -51,7 +51,7 @@ class Absent:
 
     @property
     def text(self) -> str:
-        last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective at all"
+        last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective"
         return f"rank {self.rank} never came: {self.did}; {last}"
 
     @property
@@ -67,7 +67,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Verdict):
-    """`behind`: ranks that wait elsewhere, in consequence. waited_ns: of the rank that waits longest; None: unknown."""
+    """`behind`: ranks that wait elsewhere as a consequence. waited_ns: the longest wait; None: unknown."""
 
     stall: Stall
     absent: tuple[Absent, ...]
@@ -85,7 +85,7 @@ class Stopped(Verdict):
         stall, call = self.stall, self.stall.first.collective
         for_long = f" for {duration(self.waited_ns)}" if self.waited_ns is not None else ""
         failed = all(wait.collective.state is State.FAILED for wait in stall.waits)
-        verb = "gave up" if failed else "waits" if len(stall.waits) == 1 else "wait"
+        verb = "timed out" if failed else "waits" if len(stall.waits) == 1 else "wait"
         where = f"{call.name}, group {stall.group.title} {stall.meeting}, {call.moment}"
         return f"{rank_list(stall.waiting_ranks)} {verb} in {where}{for_long}; {self._who()}"
 
@@ -94,18 +94,18 @@ class Stopped(Verdict):
         if self.absent:
             parts.append(f"{rank_list(absent.rank for absent in self.absent)} never came")
         if self.stall.unknown:
-            parts.append(f"of {rank_list(self.stall.unknown)} nothing is known")
-        return and_list(parts) if parts else "every rank known to take part did come"
+            parts.append(f"no data about {rank_list(self.stall.unknown)}")
+        return and_list(parts) if parts else "every known rank of the group came"
 
     @property
     def lines(self) -> tuple[str, ...]:
         lines = [line for absent in self.absent for line in absent.lines]
         lines += [Call(rank=wait.rank, collective=wait.collective).text for wait in self.stall.waits]
         if self.behind:
-            lines.append(f"{rank_list(self.behind)} wait elsewhere, in consequence")
+            lines.append(f"{rank_list(self.behind)} wait elsewhere as a consequence")
         if self.certainty is Certainty.HINT:
             lines.append(
-                "it may only be what the ranks did when the job ended: nothing says that it would not have gone on"
+                "this may only be the state at the end of the job: nothing shows that it would not have continued"
             )
         return tuple(lines)
 
@@ -208,7 +208,7 @@ def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall:
     how, did = _instead(evidence, ranks[rank], stall, stalls)
     stacks = _stacks_since(evidence, rank, stall) if how is How.ELSEWHERE else None
     if stacks is not None and (where := stands_at(stacks)):
-        did = f"it stands at {where}"
+        did = f"it is at {where}"
     return Absent(rank=rank, how=how, did=did, last=last_call(evidence.logs[rank]), stacks=stacks)
 
 
@@ -231,7 +231,7 @@ def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[
             call = other.first.collective
             return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.meeting}"
     if progress.rank == first_dead(evidence):
-        return How.DIED, "it died without a word"
+        return How.DIED, "it died without an error message"
     return How.ELSEWHERE, "its log shows no error"
 
 

@@ -32,9 +32,9 @@ class Diagnosis:
     def summary(self) -> str:
         """Where there is no verdict."""
         if not self.ranks:
-            return "no rank left a log that can be read: nothing can be said of what went wrong"
-        whole = "these logs" if not self.missing else f"what there is of {rank_list(self.ranks)}"
-        return f"nothing wrong in {whole}"
+            return "no rank left a readable log: no diagnosis is possible"
+        whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
+        return f"no problem found in {whole}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,16 +62,18 @@ def _missing(evidence: Evidence) -> list[str]:
     ]
     without = [rank for rank in evidence.absent if rank not in evidence.damaged]
     if evidence.asked_only and (others := [rank for rank in without if rank not in evidence.asked_only]):
-        lines.append(f"{rank_list(others)} {'was' if len(others) == 1 else 'were'} not to be recorded (--ranks)")
+        lines.append(
+            f"{rank_list(others)} {'was' if len(others) == 1 else 'were'} not selected for recording (--ranks)"
+        )
         without = [rank for rank in without if rank in evidence.asked_only]
     if evidence.emulated:
         lines += [
             f"{len(evidence.logs)} of {counted(evidence.known_world_size, 'rank')} of {evidence.emulated} ran, each "
-            "alone: of the others nothing is said",
-            "what peers sent was synthesized: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
+            "among virtual peers: the diagnosis does not cover the others",
+            "the peers' data was synthesized: the diagnosis does not cover values or waits (see `prismdbg graph`)",
         ]
     elif without and not evidence.of_capsule:
-        lines.append(f"no log of {rank_list(without)}: not recorded, or no collective was issued")
+        lines.append(f"no log of {rank_list(without)}: not recorded, or it issued no collective")
     for rank, log in sorted(evidence.logs.items()):
         lines += [
             f"recording of rank {rank} ended early: {n.data.get('text', '')}" for n in log.notes if n.kind == "lost"
@@ -80,8 +82,8 @@ def _missing(evidence: Evidence) -> list[str]:
             lines.append(f"the log of rank {rank} begins after {counted(log.dropped, 'collective')}")
     silent = evidence.silent - {evidence.died_first}
     if silent:
-        lines.append(f"{rank_list(silent)} ended without a word: ended by the launcher, or killed")
+        lines.append(f"{rank_list(silent)} ended without an error message: ended by the launcher, or killed")
     lines += evidence.gaps
     if not evidence.world_size and evidence.logs:
-        lines.append("how many ranks the job had is not known but from its groups")
+        lines.append("the number of ranks is known only from the job's groups")
     return lines

@@ -39,16 +39,12 @@ class EmulationWorth:
     def lines(self) -> list[str]:
         total = sum(self.received_bytes.values())
         by_size = sorted(self.received_bytes.items(), key=lambda pair: -pair[1])
-        ways = (
-            ", ".join(f"{size_bytes / total:.1%} {way or 'not known how'}" for way, size_bytes in by_size)
-            if total
-            else ""
-        )
-        waits = self.passed.line() if self.passed is not None else "none: peers were there at once"
+        ways = ", ".join(f"{size_bytes / total:.1%} {way or 'unknown'}" for way, size_bytes in by_size) if total else ""
+        waits = self.passed.line() if self.passed is not None else "none: peers answered at once"
         ran = "ran" if self.passed is None else "ran paced"  # those that were only checked with ran before that
         return [
-            f"what this is worth: {self.ran:,} of {counted(self.world, 'rank')} {ran}; "
-            "what they computed and allocated is real",
+            f"fidelity: {self.ran:,} of {counted(self.world, 'rank')} {ran}; "
+            "their computations and allocations are real",
             *([f"received {say_size(total)}: {ways}"] if total else []),
             f"transfers and waits: {waits}",
             *(f"do not conclude: {doubt}" for doubt in self._doubts()),
@@ -57,7 +53,7 @@ class EmulationWorth:
     def _doubts(self) -> list[str]:
         return [
             *(
-                ["anything about values, the loss among them: what peers sent was synthesized"]
+                ["anything about values, including the loss: the peers' data was synthesized"]
                 if self.made_up_share
                 else []
             ),

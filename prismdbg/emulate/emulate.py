@@ -32,7 +32,7 @@ _BEFORE_RANKS = ("run.json", "config*.json", "environment.json", "inject", "rank
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRun:
     """`is_whole`: its program came to its end; else it was needed for its values only. displaced: in this share of its
-    steps, the median of them, it stood in line for a processor."""
+    steps, the median of them, it waited for a CPU."""
 
     rank: int
     wall_s: float

@@ -130,7 +130,7 @@ class EmulatedRank:
             )
         except OSError as error:
             first = self._program.command[0]
-            hint = "is it executable? a script is started by its interpreter: -- python train.py"
+            hint = "check that it is executable; start a script with its interpreter: -- python train.py"
             if isinstance(error, FileNotFoundError):
                 hint = "give its path, or write: -- python train.py"
             raise UsageError(f"{first} cannot be started: {error.strerror or error}", hint=hint) from error
@@ -178,9 +178,9 @@ class EmulatedRank:
         if not folders:
             raise RankLost(
                 f"rank {self.rank}'s program {how_it_ended(code)} before it issued a collective or a step",
-                hint="its output is above"
+                hint="see its output above"
                 if code
-                else "does it call torch.distributed.init_process_group? its output is above",
+                else "check its output above, and that it calls torch.distributed.init_process_group",
             )
         try:
             log = read_log(folders[-1])
@@ -188,19 +188,19 @@ class EmulatedRank:
             for folder in folders:
                 shutil.rmtree(folder)
             raise RankLost(
-                f"rank {self.rank}'s program {how_it_ended(code)}, and there is no log of it: {error}",
+                f"rank {self.rank}'s program {how_it_ended(code)}, and it left no log: {error}",
                 hint="see above why it was not recorded (a full disk, for example)",
             ) from error
         if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
             raise RankLost(
-                f"rank {self.rank} was recorded only for a part of its run: {lost}",
+                f"rank {self.rank} was recorded only partly: {lost}",
                 hint=f"run prismdbg status {quote(str(self._program.run.path))}",
             )
         reached = log.steps[-1].step if log.steps else 0
         if code:
             raise self._failure(log, folders, f"{how_it_ended(code)} in step {reached}")
         if wanted and reached < wanted:
-            shorter = f"give --steps {reached}" if reached else "leave out --steps: it takes no optimizer step"
+            shorter = f"give --steps {reached}" if reached else "leave out --steps: the program takes no optimizer step"
             raise RankLost(
                 f"rank {self.rank}'s program ended after {reached} of {counted(wanted, 'step')}",
                 hint=f"{shorter}, or let the program run longer",
@@ -211,11 +211,11 @@ class EmulatedRank:
         raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
         look = f"{quote(str(self._program.run.path))} --rank {self.rank}"
         if log.collectives:
-            hint = f"its output is above; step through: prismdbg debug {look}"
+            hint = f"see its output above; step through it: prismdbg debug {look}"
         elif (folders[-1] / RANK_MEMORY).exists():
-            hint = f"its output is above; what it held: prismdbg memory {look}"
+            hint = f"see its output above; show its memory: prismdbg memory {look}"
         else:
-            hint = "its output is above"
+            hint = "see its output above"
             for folder in folders:
                 shutil.rmtree(folder)
         return RankLost(f"rank {self.rank}'s program {how}{raised}", hint=hint)

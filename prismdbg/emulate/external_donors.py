@@ -23,7 +23,7 @@ from prismdbg.simulate.graph.mesh import Mesh
 
 def is_beside(name: str) -> str:
     """A rule: a file of that run's own folder."""
-    return "is no name of a file beside it" if "/" in name or name == ".." else ""
+    return "is not the name of a file in the same folder" if "/" in name or name == ".." else ""
 
 
 def is_float(value: object) -> str:
@@ -62,7 +62,7 @@ def write_external(run: RunFolder, mesh: Mesh, target: Path) -> int:
         found.setdefault(value.key, value)
     if not found:
         raise UsageError(
-            f"{run.path} holds no value that a rank received", hint="record it with --window all, then give it again"
+            f"{run.path} contains no received values", hint="record it with --window all, then use it as donor"
         )
     (target / "0.jsonl").write_text("".join(json.dumps(asdict(value)) + "\n" for value in found.values()))
     return len(found)

@@ -64,8 +64,8 @@ class PaceRequest:
             self.emulate.mesh.axis(axis)
         if 0 < self.emulate.steps < LEAST_STEPS:
             raise UsageError(
-                f"--steps {self.emulate.steps} leaves no whole step after the first, in which a program starts up",
-                hint="give --steps 4 or more, so that peers are paced by a step that others are like",
+                f"--steps {self.emulate.steps} leaves no complete step after the first, in which the program starts up",
+                hint="give --steps 4 or more, so that a typical step sets the peers' pace",
             )
 
 
@@ -74,7 +74,7 @@ class RankPass:
     """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's.
 
     simulated, emulated: what it was made of; `emulated` is None where the log does not tell. displaced: in this share
-    of its time the rank stood in line for a processor, in the median step.
+    of its time the rank waited for a CPU, in the median step.
     """
 
     rank: int
@@ -180,8 +180,8 @@ def _first_graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> Job
         return _graph(request, run, steps)
     except UsageError as error:
         raise UsageError(
-            f"the ranks that ran make no graph of the whole job: {error}",
-            hint="let one rank of each role run: --classes finds them, or name them with --ranks and --alike AXES",
+            f"cannot build the graph of the whole job from the ranks that ran: {error}",
+            hint="run one rank of each role: --classes finds them, or name them with --ranks and --alike AXES",
         ) from error
 
 

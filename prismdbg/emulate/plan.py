@@ -59,7 +59,7 @@ def _probe(request: EmulateRequest, say: Say) -> Probe:
     except PrismError:
         is_kept = bool(RunFolder(folder).rank_folders())  # what is said of the failure leads there
         if is_kept:
-            say(f"kept, to look at what failed; then: prismdbg rm {folder}")
+            say(f"kept for inspection; remove it with: prismdbg rm {folder}")
         raise
     finally:
         if not is_kept:

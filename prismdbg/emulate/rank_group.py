@@ -100,10 +100,10 @@ class RankGroup:
             return
         self._chains.add(axes)
         own_bytes = self.ranks[since.rank].own_bytes
-        each = f", with about {own_bytes >> 20} MiB of its own each" if own_bytes else ""
+        each = f", with about {own_bytes >> 20} MiB of private memory each" if own_bytes else ""
         self._say(
-            f"ranks along {', '.join(axes)} need what their neighbours send: up to {count:,} of them run for it and "
-            f"stand here at once{each}"
+            f"ranks along {', '.join(axes)} need their neighbours' data: up to {count:,} of them run for it, "
+            f" all at once{each}"
         )
 
     def _say_suppliers(self, since: MissingValue) -> None:

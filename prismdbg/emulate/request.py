@@ -53,8 +53,8 @@ class EmulateRequest:
             self.mesh.axis(axis)
         if self.classes is not None and 0 < self.steps < LEAST_STEPS:
             raise UsageError(
-                f"--steps {self.steps} leaves no whole step after the first, in which a program starts up",
-                hint=f"give --steps {LEAST_STEPS} or more, so that classes of ranks can be compared by a step",
+                f"--steps {self.steps} leaves no complete step after the first, in which the program starts up",
+                hint=f"give --steps {LEAST_STEPS} or more, so that a typical step can be compared between ranks",
             )
         for rule in self.rules:
             for axis in rule.axis.split("+") if rule.axis not in ("", WORLD) else ():

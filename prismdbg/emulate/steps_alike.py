@@ -31,8 +31,8 @@ def steps_alike(logs: Sequence[RankLog], between: tuple[int, int] | None = None)
     alike = _alike(whole, calls) if between is None else [s for s in whole if between[0] <= s <= between[1]]
     if not alike:
         raise UsageError(
-            f"rank {logs[0].rank} has no whole step after the first, in which a program starts up",
-            hint="give --steps 4 or more: peers are paced from the step on from which all steps issue the same",
+            f"rank {logs[0].rank} has no complete step after the first, in which the program starts up",
+            hint="give --steps 4 or more: the pace starts at the step after which all steps issue the same calls",
         )
     taken = {step: sum(each[step + 1] - each[step] for each in marks) for step in alike}
     ordered = sorted(alike, key=lambda step: (taken[step], step))

@@ -51,11 +51,11 @@ class Turns:
     def _supply(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
         """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
         if lacks.source < 0:
-            raise _lost(lacks, "nobody can tell which rank sends it")
+            raise _lost(lacks, "the sender is unknown")
         if lacks.key == last:
-            raise _lost(lacks, f"rank {lacks.source} sends something of another size")
+            raise _lost(lacks, f"rank {lacks.source} sends data of another size")
         if lacks.source in waiting:
-            raise _lost(lacks, f"rank {lacks.source} itself stands and waits for rank {lacks.rank}")
+            raise _lost(lacks, f"rank {lacks.source} itself waits for rank {lacks.rank}")
         last = ""
         while lacks.source not in self._ended:
             event = self._step(lacks.source, lacks.key, lacks)
@@ -64,7 +64,7 @@ class Turns:
             if isinstance(event, MissingValue):
                 self._supply(event, last, (*waiting, lacks.source))
                 last = event.key
-        raise _lost(lacks, f"rank {lacks.source}'s program ended, or was past that place, and did not send it")
+        raise _lost(lacks, f"rank {lacks.source}'s program ended or passed this place without sending it")
 
     def _step(self, rank: int, until: str, since: MissingValue | None) -> Event:
         event = self._go(rank, until, since)
@@ -74,8 +74,8 @@ class Turns:
 
 
 def _lost(lacks: MissingValue, why: str) -> RankLost:
-    made_up = "" if lacks.caller else f", or say how it is synthesized: --peers {lacks.axis}:{lacks.collective}=zeros"
+    made_up = "" if lacks.caller else f", or set how it is synthesized: --peers {lacks.axis}:{lacks.collective}=zeros"
     return RankLost(
         f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",
-        hint=f"give an earlier run that has it (--donor RUN){made_up}",
+        hint=f"use an earlier run that has it (--donor RUN){made_up}",
     )

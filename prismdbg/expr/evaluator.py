@@ -113,7 +113,7 @@ class _Evaluation:
             return self._environment.lookup(node.name)
         except KeyError as error:
             hint = str(error.args[1]) if len(error.args) > 1 else ""
-            raise complaint(self._text, node.column, f"there is no name {quoted(node.name)} here", hint=hint) from None
+            raise complaint(self._text, node.column, f"unknown name {quoted(node.name)}", hint=hint) from None
 
     def _logic(self, node: tree.Logic) -> Any:
         result: Any = None
@@ -200,7 +200,7 @@ class _Evaluation:
             return self._environment.attribute(owner, name)
         except UsageError as error:
             if objects.is_a(owner, dict) and objects.contains(name, owner, frozenset()):
-                raise UsageError(f"{name!r} is a key here, not an attribute", hint=f'write ["{name}"]') from error
+                raise UsageError(f"{name!r} is a key, not an attribute", hint=f'write ["{name}"]') from error
             raise
 
 

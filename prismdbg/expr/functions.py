@@ -29,7 +29,7 @@ _ONE = {
     "numel": "number of elements, over all tensors of a list",
     "any": "whether any element is true",
     "all": "whether every element is true",
-    "first_nan": "index of the first NaN, None where there is none",
+    "first_nan": "index of the first NaN, or None",
 }
 
 SIGNATURES: dict[str, Signature] = {

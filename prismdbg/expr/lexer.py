@@ -72,14 +72,14 @@ def _token(text: str, column: int) -> Token:
         return Token(Kind.NAME, name.group(), column)
     if sign := _SIGNS.match(text, column):
         return Token(Kind.SIGN, sign.group(), column)
-    hint = "comparison is ==; nothing can be assigned" if character == "=" else ""
-    raise complaint(text, column, f"{character!r} means nothing here", hint=hint)
+    hint = "use == to compare; assignments are not possible" if character == "=" else ""
+    raise complaint(text, column, f"{character!r} is not valid here", hint=hint)
 
 
 def _quoted(text: str, column: int) -> Token:
     match = _TEXT.match(text, column)
     if match is None:
-        raise complaint(text, column, "this text has no end")
+        raise complaint(text, column, "this string is not closed")
     raw = match.group(1) if match.group(1) is not None else match.group(2)
 
     def escaped(found: re.Match[str]) -> str:

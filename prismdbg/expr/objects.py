@@ -87,14 +87,14 @@ def static_attribute(owner: Any, name: str) -> Any:
     try:
         found = inspect.getattr_static(owner, name)
     except AttributeError:
-        raise UsageError(f"AttributeError: {kind_name(owner)} holds no {name!r}") from None
+        raise UsageError(f"AttributeError: {kind_name(owner)} has no {name!r}") from None
     if exactly(found, _MEMBERS) and not is_a(owner, type):
         return found.__get__(owner, type(owner))
     if exactly(found, _AS_THEY_ARE) or definer(type(found), "__get__") is None or _is_held(owner, name, found):
         return found
     raise UsageError(
         f"{name!r} of a {kind_name(owner)} is computed by the program: it is not run here",
-        hint="print what it is computed from",
+        hint="print the values that it is computed from",
     )
 
 
@@ -152,7 +152,7 @@ def compared(value: Any, kinds: frozenset[type]) -> Any:
 def _require_plain(value: Any, left: list[int]) -> None:
     left[0] -= 1
     if left[0] < 0:
-        raise UsageError(f"this holds more than {MAX_LOOKED} values", hint="compare a part of it")
+        raise UsageError(f"this contains more than {MAX_LOOKED} values", hint="compare a part of it")
     kind = type(value)
     if exactly(value, (list, tuple, set, frozenset, dict)):
         for item in value:
@@ -192,7 +192,7 @@ def _held_at(owner: Any, key: Any) -> Any:
     for held, value in dict.items(owner) if is_a(owner, dict) else ():
         if held is key or (plain and _is_plain(builtin(held)) and builtin(held) == key):
             return value
-    raise UsageError(f"there is no key {shown(key)}", hint=_keys_of(owner))
+    raise UsageError(f"unknown key {shown(key)}", hint=_keys_of(owner))
 
 
 def _is_plain(value: Any) -> bool:
@@ -221,7 +221,7 @@ def contains(value: Any, container: Any, kinds: frozenset[type]) -> bool:
     if kind is range:
         return _is_plain(builtin(value)) and builtin(value) in container
     if not issubclass(kind, CONTAINERS):
-        raise UsageError(f"{kind_name(container)} is nothing to look into")
+        raise UsageError(f"a {kind_name(container)} cannot be indexed")
     value, plain = builtin(value), _is_plain(builtin(value))
     return any(
         held is value or (plain and _is_plain(builtin(held)) and bool(builtin(held) == value))

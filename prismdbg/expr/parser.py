@@ -230,7 +230,7 @@ class _Parser:
             raise complaint(
                 self._text,
                 token.column,
-                f"there is no function {quoted(token.text)}",
+                f"unknown function {quoted(token.text)}",
                 hint="functions: " + " ".join(sorted(SIGNATURES)),
             )
         arguments = self._items(")")

@@ -64,7 +64,9 @@ def _truth(rank: int, iteration_ns: int, entries: Entries) -> Truth:
 def _whole(mesh: Mesh, log: RankLog, step: int) -> RecordedStep:
     found = recorded_step(log, step)
     if found is None or not found.end_ns:
-        raise UsageError(f"step {step} of {mesh.say(log.rank)} is not whole", hint="choose a step that all ranks ended")
+        raise UsageError(
+            f"step {step} of {mesh.say(log.rank)} is not complete", hint="choose a step that all ranks completed"
+        )
     return found
 
 

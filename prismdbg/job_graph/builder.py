@@ -60,7 +60,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
     mesh = request.mesh or _mesh_of(run, emulated)
     folders = {rank_of(folder): folder for folder in run.rank_folders()}  # a later attempt replaces an earlier
     if not folders:
-        raise UsageError(f"{run.path} holds no rank's log", hint="give the folder that record or emulate wrote")
+        raise UsageError(f"{run.path} contains no rank's log", hint="give the folder that `record` or `emulate` wrote")
     logs = {rank: read_log(folder) for rank, folder in folders.items()}
     step = last_whole_step(logs.values()) if request.step is None else request.step
     rank_end.check_whole(mesh, logs, step)
@@ -106,7 +106,7 @@ def never_waited_for(logs: Mapping[int, RankLog], step: int) -> Iterator[str]:
                 ranks.setdefault(f"{call.name}{at}", []).append(rank)
     for what, found in ranks.items():
         who = rank_end.say_ranks(found, "never waits", "never wait")
-        yield f"that what {what} gives is there when it is used: {who} for it, as far as the logs go"
+        yield f"that the result of {what} is ready when it is used: {who} for it in the logs"
 
 
 def _check_step(
@@ -123,8 +123,8 @@ def _check_step(
         of_all(by_rank)
     except UsageError as error:
         raise UsageError(
-            f"in step {step}, before the one that the graph would be of: {error}",
-            hint=f"{error.hint}; --step takes one that is whole",
+            f"in step {step}, before the step of the graph: {error}",
+            hint=f"{error.hint}; or choose a complete step with --step",
         ) from error
 
 
@@ -162,7 +162,7 @@ def iteration_of(
     if recorded is None:
         raise UsageError(
             f"{mesh.say(log.rank)} issued nothing in step {step}: its log ends {rank_end.where_it_ended(log)}",
-            hint="choose a step that all ranks took, or let the program run longer: this rank ends early",
+            hint="choose a step that all ranks executed, or let the program run longer: this rank ends early",
         )
     traced = None if folder is None else traced_in(folder / RANK_MEMORY, log, recorded)
     source = Source(
@@ -174,7 +174,8 @@ def iteration_of(
 def _log_of(logs: Mapping[int, RankLog], base: int, run: RunFolder) -> RankLog:
     if base not in logs:
         raise UsageError(
-            f"{run.path} holds no log of rank {base}, which stands for others", hint="emulate it again, with --classes"
+            f"{run.path} contains no log of rank {base}, which represents others",
+            hint="emulate it again, with --classes",
         )
     return logs[base]
 
@@ -182,5 +183,5 @@ def _log_of(logs: Mapping[int, RankLog], base: int, run: RunFolder) -> RankLog:
 def _mesh_of(run: RunFolder, emulated: object) -> Mesh:
     sizes = emulated.get("mesh") if isinstance(emulated, dict) else None
     if not isinstance(sizes, dict):
-        raise UsageError(f"the mesh of {run.path} is not known", hint="give --mesh, as in --mesh pp=2,dp=4")
+        raise UsageError(f"the mesh of {run.path} is unknown", hint="give --mesh, as in --mesh pp=2,dp=4")
     return Mesh.parse(",".join(f"{name}={size}" for name, size in sizes.items()))

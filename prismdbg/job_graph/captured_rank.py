@@ -81,9 +81,9 @@ def with_captured(graph: JobGraph, request: CapturedRequest, say: Say, mesh: Mes
             if shape_of(entries) != shape_of(before.entries):
                 found = first_difference(entries, before.entries)
                 raise UsageError(
-                    f"captured {mesh.say(rank)} is not of the class it has there, {before.name!r}: "
-                    f"call #{found.number} is {found.one} of the capsule, and {found.other} there",
-                    hint="give the capsule and the run of one program with the same options, and equal steps",
+                    f"captured {mesh.say(rank)} does not match its class {before.name!r} in the run: "
+                    f"call #{found.number} is {found.one} in the capsule and {found.other} in the run",
+                    hint="use a capsule and a run of one program with the same options, and equal steps",
                 )
 
         entries = _entries(capsule, mesh, request, say, check)
@@ -148,12 +148,12 @@ def _chosen(manifest: Manifest, log: RankLog, step: int | None) -> int:
     first, last = whole_steps(manifest, log)
     if first > last:
         raise UsageError(
-            f"the capsule holds no whole step: it goes from {manifest.moment_a} to {manifest.moment_b}",
+            f"the capsule contains no complete step: it goes from {manifest.moment_a} to {manifest.moment_b}",
             hint="capture with a larger --window",
         )
     if step is not None and not first <= step <= last:
         raise UsageError(
-            f"step {step} is not whole in the capsule",
+            f"step {step} is not complete in the capsule",
             hint=f"one of {first} to {last}" if first < last else f"step {first} is",
         )
     return last if step is None else step

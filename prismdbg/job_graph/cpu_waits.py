@@ -1,4 +1,4 @@
-"""Which share of each step an emulated rank stood in line for a processor, from its log."""
+"""Which share of each step an emulated rank waited for a CPU, from its log."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
 
-ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s a rank between them are assumed"
+ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s per rank between them are assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +51,7 @@ def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
     if saved.is_file():
         graph = graph_file.load(saved)
     else:
-        say(f"no {graph_file.FILE_NAME} in {path}: making the graph from the logs")
+        say(f"no {graph_file.FILE_NAME} in {path}: building the graph from the logs")
         graph = _built(path, emulated)
     same = emulated is not None and emulated.mesh.world == graph.mesh.world
     if cluster is None:
@@ -74,7 +74,7 @@ def _built(path: Path, emulated: EmulatedRun | None) -> JobGraph:
         ran = emulated.ran if emulated is not None else ()
         one = f"one rank: prismdbg open {path} --rank {ran[0]}; " if ran else ""
         raise UsageError(
-            f"the logs do not make a graph of all ranks: {error}",
+            f"cannot build a graph of all ranks from the logs: {error}",
             hint=f"{one}all: emulate with --classes, or prismdbg graph build {path} --alike AXES",
         ) from error
 

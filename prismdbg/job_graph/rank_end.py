@@ -13,7 +13,7 @@ from prismdbg.simulate.graph.mesh import Mesh
 
 _LONGEST = 100
 _SHOWN = 4
-_WITHOUT_A_WORD = "left no end in its log, as after a signal"
+_WITHOUT_A_WORD = "has no end in its log, as after a signal"
 
 
 def fault_of(log: RankLog) -> str:
@@ -50,8 +50,10 @@ def check_whole(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> None:
         begun = steps_begun(log)
         if step >= begun and (fault := fault_of(log)):
             raise UsageError(
-                f"step {step} is not whole: {mesh.say(rank)} {fault}, {where_it_ended(log)}",
-                hint=f"its last whole step is {begun - 1}" if begun else "it ended no step: let the job run longer",
+                f"step {step} is not complete: {mesh.say(rank)} {fault}, {where_it_ended(log)}",
+                hint=f"choose an earlier one: its last complete step is {begun - 1}"
+                if begun
+                else "let the job run longer: the rank completed no step",
             )
 
 
@@ -59,8 +61,8 @@ def doubts_of(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> tuple[str, 
     """What must not be concluded from that step, since ranks did not come to their end as the others did."""
     ends = sorted(_ends(logs), key=lambda end: _how_far_a_consequence(logs[end[0]], end[1]))
     found = [f"{mesh.say(rank)} {text}" for rank, text in ends]
-    more = [f"{len(found) - _SHOWN} more did not end well either"] if len(found) > _SHOWN else []
-    return tuple(f"that the job goes on as in step {step}: {text}" for text in [*found[:_SHOWN], *more])
+    more = [f"{len(found) - _SHOWN} more failed or ended early"] if len(found) > _SHOWN else []
+    return tuple(f"that the job continues as in step {step}: {text}" for text in [*found[:_SHOWN], *more])
 
 
 def _how_far_a_consequence(log: RankLog, text: str) -> int:

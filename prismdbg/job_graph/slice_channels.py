@@ -55,7 +55,7 @@ class Channels:
         number = node.source_rank if node.identity.peer < 0 else node.identity.peer
         if not 0 <= number < group.size:
             raise UsageError(
-                f"{self._said(node)}, whose peer is not known", hint="record the job until the message is received"
+                f"{self._said(node)}, whose peer is unknown", hint="record the job until the message is received"
             )
         own, there = (self._mesh.coordinates(rank) for rank in (self._rank, group.ranks[number]))
         differ = [name for name in self._mesh.names if own[name] != there[name]]
@@ -63,7 +63,7 @@ class Channels:
             raise UsageError(
                 f"{self._said(node)}, {'to' if node.op == 'send' else 'from'} {self._mesh.say(group.ranks[number])}: "
                 "no neighbour along one axis",
-                hint="give the mesh the job was started with",
+                hint="give the mesh that the job was started with",
             )
         (axis,) = differ
         away = _the_short_way(there[axis] - own[axis], self._mesh.size(axis))
@@ -98,6 +98,6 @@ def channel_of(group: Group, mesh: Mesh) -> str:
 def _unexplained(group: Group, mesh: Mesh) -> UsageError:
     shown = ", ".join(map(str, group.ranks[:6])) + (", ..." if group.size > 6 else "")
     return UsageError(
-        f"group {group.title!r} (ranks {shown}) lies along no axes of the mesh {mesh}",
-        hint="give the mesh the job was started with; an axis may be split in two",
+        f"group {group.title!r} (ranks {shown}) is not aligned with axes of the mesh {mesh}",
+        hint="give the mesh that the job was started with; an axis can be split in two",
     )

@@ -21,7 +21,7 @@ from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, Entries,
 from prismdbg.simulate.graph.entry_writer import FREE_NAME, EntryWriter
 from prismdbg.simulate.graph.mesh import Mesh
 
-STEP_BEFORE = "in the step before"
+STEP_BEFORE = "in the previous step"
 HELD = "held before the step"
 SMALLEST_PART = 2000  # of the step: what takes less is put together with its neighbours
 
@@ -31,7 +31,7 @@ class Source:
     """What is known beside the calls. Times count as the slice's do.
 
     computed: the provenance of what ran between two calls. from_ns, until_ns: the main thread's begin and end; where
-    `until_ns` is 0, the last completion. before_ns: so long before its begin it is in the step before.
+    `until_ns` is 0, the last completion. before_ns: so long before its begin it is in the previous step.
     traced: the operators; their shares are `split` where the times are those of another run.
     transfers_ns: by record number, those that were recorded, from the last member's issue on; such a call waits for no
     other on its channel.

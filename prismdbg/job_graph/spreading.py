@@ -23,7 +23,7 @@ def spread(mesh: Mesh, recorded: Mapping[int, Entries], alike: Sequence[str]) ->
         if alike and shape_of(recorded[rank]) != shape_of(recorded[first]):
             found = first_difference(recorded[first], recorded[rank])
             raise UsageError(
-                f"{mesh.say(first)} and {mesh.say(rank)} issued other collectives, so ranks are not alike along "
+                f"{mesh.say(first)} and {mesh.say(rank)} issued different collectives, so ranks differ along "
                 f"{', '.join(alike)}: call #{found.number} is {found.one}, and {found.other}",
                 hint="name fewer axes",
             )
@@ -43,7 +43,7 @@ def _check_neighbours(mesh: Mesh, entries: Entries, done_by: int, place: Mapping
         match = _NEIGHBOUR.fullmatch(channel)
         if match is not None and not 0 <= place[match[1]] + int(match[2]) < mesh.size(match[1]):
             raise UsageError(
-                f"{mesh.say(mesh.rank(**place))} has no neighbour at {channel}, so it did not do what "
-                f"{mesh.say(done_by)} did",
-                hint=f"leave {match[1]} out of --alike, and give a rank of each of its roles",
+                f"{mesh.say(mesh.rank(**place))} has no neighbour at {channel}, so it cannot have done the "
+                f"same as {mesh.say(done_by)}",
+                hint=f"leave {match[1]} out of --alike, and add a rank of each role along it",
             )

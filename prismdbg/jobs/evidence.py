@@ -51,7 +51,9 @@ def of_capsule(capsule: Capsule) -> Evidence:
         silent=lost,
         died_first=manifest.rank if lost else None,
         ended_wall_ns=manifest.created_ns,
-        gaps=() if manifest.emulated else (f"a capsule holds the log of its own rank alone, here of {manifest.rank}",),
+        gaps=()
+        if manifest.emulated
+        else (f"a capsule contains only the log of its own rank, here rank {manifest.rank}",),
         emulated=manifest.emulated,
         incidents=(SeenIncident(incident=incident, ranks=(manifest.rank,), attempt=0),),
         stacks=taken.ranks if taken is not None else {},
@@ -116,12 +118,12 @@ def _of_run(path: Path) -> Evidence:
 
 def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
     if not run.run_json.exists():
-        hint = "give the folder that `prismdbg record -o` made, or a capsule"
-        return UsageError(f"{run.path} holds no log", hint=hint)
+        hint = "give the folder that `prismdbg record -o` wrote, or a capsule"
+        return UsageError(f"{run.path} contains no log", hint=hint)
     ended = f", and the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
     return CapsuleError(
-        f"{run.path} holds no log of any rank: none issued a collective or an optimizer step{ended}",
-        hint="read the job's own output; recorded are processes that import torch.distributed",
+        f"{run.path} contains no log of any rank: none issued a collective or an optimizer step{ended}",
+        hint="read the job's own output; only processes that import torch.distributed are recorded",
     )
 
 
@@ -160,7 +162,7 @@ def _emulated(run: RunFolder) -> str:
     try:
         found = read_emulated(run)
     except (UsageError, CapsuleError):
-        return "a world that was not there"
+        return "an emulated job"
     return str(found.mesh) if found is not None else ""
 
 
@@ -169,15 +171,15 @@ def _gaps(run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrup
     if not run.run_json.exists():
         return
     if before := max((attempt_of(folder.name) for folder in run.rank_folders()), default=0):
-        yield f"this is attempt {before + 1}: those before it are not looked at"
+        yield f"this is attempt {before + 1}: earlier attempts are not diagnosed"
     if interrupted:
-        yield "the job was told to end (Ctrl-C, kill, or its scheduler): how its ranks ended then is not looked at"
+        yield "the job was told to end (Ctrl-C, kill, or its scheduler): the ends of its ranks are not diagnosed"
     if not supervisor:
-        yield "what the supervisor saw (supervisor.json) is missing or damaged: who died first is not known"
+        yield "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown"
     elif "exit_code" not in supervisor and not is_running:
-        yield "the supervisor did not see the job's end: who died first is not known"
+        yield "the supervisor did not see the job's end: the rank that died first is unknown"
     if not _json(run.config).get("nan_check", True):
-        yield "NaN and Inf were not looked for: recorded without the trigger nan"
+        yield "NaN and Inf were not checked: recorded without the trigger nan"
 
 
 def _last_attempt(folders: Iterable[Path]) -> list[Path]:

@@ -23,14 +23,14 @@ from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.sizes import size
 
-ASSUMED = "emulated: what its peers sent is synthesized, so what values are is said of this run alone"
+ASSUMED = "emulated: the peers' data is synthesized, so values are valid for this run only"
 
 
 def capsule_of(path: Path, rank: int | None, say: Say) -> Path:
     """`path` itself where it is no run. `UsageError` says what is there instead, and how to come by more."""
     if not RunFolder(path).run_json.is_file():
         if rank is not None:
-            raise UsageError(f"{path} is no run, and --rank chooses a rank of one", hint="leave --rank out")
+            raise UsageError(f"{path} is not a run, and --rank selects a rank of a run", hint="leave --rank out")
         return path
     run = RunFolder.existing(path)
     emulated = read_emulated(run)
@@ -43,13 +43,13 @@ def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
     world.require_ran(rank)
     folder = world.run.latest(rank)
     if still_runs(read_json(folder / "rank.json")):
-        raise UsageError(f"rank {rank} still runs", hint="wait until `prismdbg emulate` has ended")
+        raise UsageError(f"rank {rank} is still running", hint="wait until `prismdbg emulate` has ended")
     path = world.run.capsules / f"{OWN_NAME}{folder.name}"
     if _is_current(path, folder):
         return path
     if path.exists():
         shutil.rmtree(path)  # ours, of an earlier run of this rank
-    say(f"making the capsule of rank {rank} in {path}")
+    say(f"creating the capsule of rank {rank} in {path}")
     return _made(world, rank, folder, path).path
 
 
@@ -59,8 +59,8 @@ def _made(world: EmulatedRun, rank: int, folder: Path, path: Path) -> Capsule:
         raise UsageError(f"rank {rank} issued no collective: there is nothing to replay", hint="run it for more steps")
     if changed := changed_since(log, folder):
         raise CapsuleError(
-            f"{changed} was changed after rank {rank} ran: what would be run now is another program",
-            hint=f"put it back as it was, or run the rank again: {world.command_for(rank)}",
+            f"{changed} was changed after rank {rank} ran: a replay would run another program",
+            hint=f"restore it, or run the rank again: {world.command_for(rank)}",
         )
     path.parent.mkdir(exist_ok=True, mode=0o700)
     parts = Ingredients(
@@ -115,20 +115,20 @@ def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:
         return there[rank]
     folder = run.latest(rank)
     if has_past(run, folder):
-        say(f"rank {rank} has no capsule yet: making one in {run.capsules}")
-        capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="asked for by --rank")))
+        say(f"rank {rank} has no capsule yet: creating one in {run.capsules}")
+        capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="captured on request")))
         say(f"rank {rank}: {capsule.path}, {size(disk_bytes(capsule.path))} (`prismdbg rm` removes it)")
         return capsule.path
     here = os.path.relpath(run.path)
     process = RankProcess(folder)
     if process.is_alive() or process.is_out_of_sight:
         raise UsageError(
-            f"there is no capsule of rank {rank} in {run.capsules}",
+            f"no capsule of rank {rank} in {run.capsules}",
             hint=f"capture it: prismdbg capture {here} --rank {rank} -o CAPSULE",
         )
     raise RankLost(
-        f"rank {rank} has ended, and nothing was kept from which it could be run again",
-        hint="record with --checkpoint-every STEPS or --window all; what happened: prismdbg why",
+        f"rank {rank} has ended, and the run contains too little data to replay it",
+        hint="record with --checkpoint-every STEPS or --window all; for a diagnosis: prismdbg why",
     )
 
 
@@ -150,8 +150,6 @@ def _only(ranks: tuple[int, ...], run: RunFolder) -> int:
         return ranks[0]
     shown = ", ".join(map(str, ranks[:SHOWN])) + (", ..." if len(ranks) > SHOWN else "")
     if ranks:
-        raise UsageError(f"{run.path} holds more than one rank", hint=f"choose one with --rank: {shown}")
+        raise UsageError(f"{run.path} contains more than one rank", hint=f"choose one with --rank: {shown}")
     known = sorted({rank_of(folder) for folder in run.rank_folders()})
-    raise UsageError(
-        f"{run.path} holds no capsule", hint=f"say which rank it is about with --rank, one of {known[:SHOWN]}"
-    )
+    raise UsageError(f"{run.path} contains no capsule", hint=f"select a rank with --rank, one of {known[:SHOWN]}")

@@ -105,7 +105,7 @@ _STAGED: dict[str, Callable[[Collective, _Sizes], Staged]] = {
     "barrier": _nothing,
     "monitored_barrier_": _nothing,
 }
-check_complete(_STAGED, "what gloo allocates for an operator (memory/backend.py)")
+check_complete(_STAGED, "gloo's allocations per operator (memory/backend.py)")
 
 
 def modelled(records: Sequence[Collective], groups: Mapping[str, Group], rank: int) -> BackendModel:

@@ -13,9 +13,9 @@ from prismdbg.memory.live import Live
 from prismdbg.memory.trace import Ints, Site
 from prismdbg.model.frame import Frame, own_frames, source_of
 
-BEFORE = "before A"
+BEFORE = "before start moment"
 BACKEND = "backend"
-_AGES = ((0, "made in this step"), (1, "1 step old"), (9, "2 to 9 steps old"), (99, "10 to 99 steps old"))
+_AGES = ((0, "allocated in this step"), (1, "1 step old"), (9, "2 to 9 steps old"), (99, "10 to 99 steps old"))
 _INNER, _OUTER = 4, 2  # of a deep stack in its label: where a block was made, and which line of the script led there
 _OLDEST = "100 steps or older"
 

@@ -26,20 +26,20 @@ def check_place(path: Path) -> None:
         pass
     except (OSError, ValueError) as error:  # too long, or with a byte that no name has
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{quoted(str(path))} is no name of a file: {why}", hint="give another name") from None
+        raise UsageError(f"{quoted(str(path))} is not a file name: {why}", hint="choose another name") from None
     if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint="give the name of a file")
+        raise UsageError(f"{path} is a directory", hint="choose a file name")
     if not path.parent.is_dir():
-        raise UsageError(f"{path} cannot be written: there is no directory {path.parent}", hint="make it first")
+        raise UsageError(f"{path} cannot be written: no such directory: {path.parent}", hint="create it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{path} cannot be written: not permitted", hint="give another place")
+        raise UsageError(f"{path} cannot be written: permission denied", hint="choose another place")
 
 
 def write_snapshot(trace: MemoryTrace, path: Path) -> None:
     try:
         path.write_bytes(pickle.dumps(snapshot(trace), protocol=_PROTOCOL))
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="give another place") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
 
 
 def snapshot(trace: MemoryTrace) -> dict[str, Any]:

@@ -156,8 +156,8 @@ class MemoryTrace:
         for moment in moments:
             if not self.begin <= moment <= (last if here is not None else Moment(last.step + 1)):
                 raise UsageError(
-                    f"{moment} is not in what was traced: that is {self.begin} to {last}",
-                    hint="give a moment in between" + (", or go on to it first" if here is not None else ""),
+                    f"{moment} is outside the trace, which goes from {self.begin} to {last}",
+                    hint="give a moment of the trace" + (", or run to it first" if here is not None else ""),
                 )
 
     def moment(self, row: int) -> Moment:

@@ -110,14 +110,14 @@ class Schedule:
         try:
             data = json.loads(path.read_text())
             if data.pop("format") != FORMAT:
-                raise ValueError("another format")
+                raise ValueError("unsupported format")
             names = data.pop("columns")
             rows = tuple(_row(dict(zip(names, values, strict=True))) for values in data.pop("rows"))
             channels = tuple(Lane(**channel) for channel in data.pop("channels"))
             streams, families = tuple(data.pop("streams")), tuple(data.pop("families"))
             return cls(rows=rows, channels=channels, streams=streams, families=families, **data)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{path} is no schedule: {error}") from error
+            raise UsageError(f"{path} is not a schedule: {error}") from error
 
 
 def digest(ranks: Iterable[int]) -> str:

@@ -73,7 +73,7 @@ class AgentClient:
 
     def _keep(self, event: Message) -> None:
         if len(self._events) >= MAX_EVENTS:
-            raise RankLost(f"the rank sent more than {MAX_EVENTS} events that nobody asked for")
+            raise RankLost(f"the rank sent more than {MAX_EVENTS} unrequested events")
         self._events.append(event)
 
     def greet(self, timeout_s: float) -> None:
@@ -83,8 +83,8 @@ class AgentClient:
     def _error(self, verb: str, message: Message) -> AgentError:
         text, hint = str(message.get("error", "the agent gave no reason")), str(message.get("hint", ""))
         if text == unknown_verb(verb) and self.hello.age:
-            text = f"the recorder in the rank is {self.hello.age} than this prismdbg: {verb!r} is not there"
-            hint = "what it knows still works; for the rest capture the job again with this version"
+            text = f"the recorder in the rank is {self.hello.age} than this prismdbg: it has no {verb!r}"
+            hint = "use other commands, or capture the job again with this version"
         return AgentError(text, hint=hint, kind=str(message.get("kind", "")))
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:

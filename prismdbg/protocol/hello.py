@@ -41,4 +41,4 @@ class Hello:
 
 def unknown_verb(verb: str) -> str:
     """As an agent of any version answers."""
-    return f"this agent does not know {verb!r}"
+    return f"unknown request to the agent: {verb!r}"

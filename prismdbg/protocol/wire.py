@@ -31,7 +31,7 @@ class Connection:
             self._sock.settimeout(30)
             self._sock.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         except OSError as error:
-            raise RankLost(f"the other end of the agent's socket is gone: {error}") from error
+            raise RankLost(f"the peer of the agent's socket has closed it: {error}") from error
 
     def receive(self, timeout_s: float | None, what: str) -> Message:
         """The next message. `WaitTimeout` names `what` was waited for; `RankLost` when the other end closed.
@@ -42,7 +42,7 @@ class Connection:
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > MAX_LINE_BYTES:
-                raise RankLost("the other end sent a line that is too long")
+                raise RankLost("received a line that is too long")
             spent_s = time.monotonic() - began
             if timeout_s is not None and spent_s > timeout_s:
                 raise WaitTimeout(f"waited {timeout_s:g} s for {what}")
@@ -52,9 +52,9 @@ class Connection:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise RankLost(f"the other end sent something that is not JSON: {error}") from error
+            raise RankLost(f"received invalid JSON: {error}") from error
         if not isinstance(message, dict):
-            raise RankLost("the other end sent something that is not a message")
+            raise RankLost("received JSON that is not a message")
         return message
 
     def _fill(self, left_s: float | None, what: str, timeout_s: float | None) -> None:

@@ -148,7 +148,7 @@ class Measuring:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if count < self._per_node:
             raise CannotMeasure(
-                f"{socket.gethostname()} has {count} GPUs, and {self._per_node} ranks were asked for",
+                f"{socket.gethostname()} has {count} GPUs, but {self._per_node} ranks were requested",
                 f"give --ranks of at most {count}" if count > 1 else "measure over --backend gloo",
             )
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -158,7 +158,9 @@ class Measuring:
         own = self._torch.tensor([self._plan.digest, -self._plan.digest])
         self._dist.all_reduce(own, op=self._dist.ReduceOp.MAX, group=self._all)
         if int(own[0]) != -int(own[1]):
-            raise CannotMeasure("the nodes were given different options", "start it with the same ones on every node")
+            raise CannotMeasure(
+                "the nodes were given different options", "start it with the same options on every node"
+            )
 
     # what is measured
 

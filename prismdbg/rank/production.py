@@ -19,7 +19,7 @@ from prismdbg.rank.tracing import tracer
 
 WATCH_S = 0.25
 LONGEST_LEASE_S = 300.0  # whatever a client asks for
-BUSY_HINT = "another capture of this rank is under way; try again when it is done"
+BUSY_HINT = "try again when the other capture of this rank is done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Park:
     def require(self, holder: Holder | None) -> None:
         """`UsageError` unless the rank is parked, and for this client where it says who it is."""
         if not self.active or (holder is not None and holder != self._holder):
-            raise UsageError("the rank is not parked for this client", hint="ask for park first; its lease may be over")
+            raise UsageError("the rank is not parked for this client", hint="send park first; its lease may have ended")
 
     def close_log(self) -> None:
         """After this nothing of the log is open: a checkpoint taken now holds none of it."""
@@ -108,7 +108,7 @@ class Park:
         """Until this park is over, by its client or by itself. Opens no file before that."""
         while self.active and self._number == number:
             if (gone := holder.is_gone) or time.monotonic() > deadline:
-                self.release("its client is gone" if gone else "the lease ended", holder)
+                self.release("its client has ended" if gone else "the lease ended", holder)
                 return
             time.sleep(WATCH_S)
 

@@ -34,9 +34,12 @@ def answer_text(answer: Answer) -> str:
         case answers.StopTable():
             return _stops(answer)
         case answers.StopSet():
-            return f"stop {answer.stop.number}: {_stop(answer.stop)}" + (" is gone" if answer.gone else "")
+            return f"breakpoint {answer.stop.number}: {_stop(answer.stop)}" + (" is deleted" if answer.gone else "")
         case answers.WatchTable():
-            return "\n".join(watched_text(watched) for watched in answer.watched) or "no watches: watch EXPRESSION"
+            return (
+                "\n".join(watched_text(watched) for watched in answer.watched)
+                or "no watch expressions: watch EXPRESSION"
+            )
         case answers.CheckpointTable():
             return _checkpoints(answer)
         case answers.Wrote():
@@ -88,7 +91,7 @@ def memory_text(answer: answers.Memory) -> str:
         case Curve() as drawn:
             return text.curve_text(curve(drawn.trace, text.curve_points()))
         case _:
-            return "nothing was allocated yet in what is traced"
+            return "the trace has no allocation yet"
 
 
 def _info(answer: answers.Info) -> str:
@@ -102,16 +105,16 @@ def _info(answer: answers.Info) -> str:
 def _stop(stop: StopSpec) -> str:
     notes = [stop.title]
     notes += ["once"] if stop.once else []
-    notes += ["only told"] if stop.log_only else []
-    notes += [f"passing: the next {counted(stop.ignore, 'hit')}"] if stop.ignore else []
+    notes += ["logpoint"] if stop.log_only else []
+    notes += [f"ignores the next {counted(stop.ignore, 'hit')}"] if stop.ignore else []
     return ", ".join(notes)
 
 
 def _stops(answer: answers.StopTable) -> str:
     if not answer.stops:
-        return "no stops: break WHAT (help break)"
+        return "no breakpoints: break WHAT (help break)"
     rows = [[str(stop.number), str(answer.hits.get(stop.number, 0)), _stop(stop)] for stop in answer.stops]
-    return columns(("stop", "hits", "at"), rows, right=("stop", "hits"))
+    return columns(("breakpoint", "hits", "at"), rows, right=("breakpoint", "hits"))
 
 
 def _checkpoints(answer: answers.CheckpointTable) -> str:
@@ -119,7 +122,9 @@ def _checkpoints(answer: answers.CheckpointTable) -> str:
         [str(kept.number), str(kept.moment), size(kept.size_bytes) if kept.number else "", f"{kept.cost_s:.2f} s"]
         for kept in answer.checkpoints
     ]
-    note = f"\nno images here, going back starts at A: {answer.why_none}" if answer.why_none else ""
+    note = (
+        f"\nno checkpoints here, going back replays from the start moment: {answer.why_none}" if answer.why_none else ""
+    )
     return columns(("checkpoint", "moment", "size", "cost"), rows, right=("checkpoint", "size", "cost")) + note
 
 
@@ -134,14 +139,17 @@ def _wrote(answer: answers.Wrote) -> str:
 def _allocated(answer: answers.Allocated) -> str:
     if answer.before:
         block = f"a block of {size(answer.size_bytes)}"
-        return f"as of {answer.asked_at}, {answer.text} lies in {block} that is older than the trace: made before A"
+        return (
+            f"as of {answer.asked_at}, {answer.text} is in {block} that is older than the trace: allocated before the "
+            "start moment"
+        )
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
     block = f"{size(answer.size_bytes)} that {answer.op} allocated at {answer.moment}"
-    return f"as of {answer.asked_at}, {answer.text} lies in {block}{place}"
+    return f"as of {answer.asked_at}, {answer.text} is in {block}{place}"
 
 
 def _originated(answer: answers.Originated) -> str:
-    came = "was born in" if answer.born else "came in with the inputs of"
+    came = "was produced by" if answer.born else "was already in the inputs of"
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
     seen = "" if answer.seen_at == answer.moment else f"; first sent or received at {answer.seen_at}"
     return f"the first {answer.what} {came} {answer.op or 'this collective'}, {answer.moment}{place}{seen}"
@@ -152,7 +160,7 @@ def _differs(answer: answers.Differs) -> str:
         return f"{answer.text}: as recorded, to the last bit ({answer.elements} elements)"
     head = f"{answer.text}: {answer.differing} of {answer.elements} elements differ"
     head += f", by at most {number(answer.largest)}" if answer.largest is not None else ""
-    return head + (f"\nnow less what was recorded:\n{value_text(answer.value)}" if answer.value else "")
+    return head + (f"\ndifference, now minus recorded:\n{value_text(answer.value)}" if answer.value else "")
 
 
 def _usage(verb: Verb) -> str:

@@ -30,7 +30,7 @@ def lines(measurement: Measurement) -> list[str]:
         "",
         console.columns(("operation", "model", "median", "largest", "again"), rows, right=_RIGHT),
         "median, largest: the model's error; of a table, each size guessed from its neighbours.",
-        "again: how far every other measurement and the rest are apart.",
+        "again: how far the odd and the even measurements differ.",
         "",
         "the worst:",
         console.columns(

@@ -23,7 +23,7 @@ BESIDE_CURVE = 12  # columns of the sizes beside it
 MOST_POINTS = 200
 _ROWS = 8
 _LEVELS = " ▁▂▃▄▅▆▇█"
-UNCOUNTED = "what C++ alone held then (buckets of DDP, saved tensors) is in no sum"
+UNCOUNTED = "not included: blocks held only by C++ then (DDP buckets, saved tensors)"
 
 
 def curve_points() -> int:
@@ -46,7 +46,7 @@ def curve_text(curve: Curve) -> str:
     marks[curve.peak_point] = "▲"
     first, last = curve.moment(0), curve.end
     lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
-    least = "" if curve.trace.is_whole else "; the least that there was"
+    least = "" if curve.trace.is_whole else "; lower bound"
     lines.append(" " * (width + 2) + f"{first} to {last}; ┬ a step begins, ▲ the peak{least}")
     return "\n".join(lines)
 
@@ -56,7 +56,7 @@ def peak_text(
 ) -> str:
     rows = [("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}")]
     if peak.allocation is not None:
-        rows.append(("made by", _made_by(peak.allocation)))
+        rows.append(("caused by", _made_by(peak.allocation)))
     rows += _shares(peak.live, peak.backend_bytes, is_least=peak.is_least, counts_backend=peak.counts_backend)
     rows += _modelled(backend)
     rows += _refused(refusals(trace))
@@ -77,8 +77,8 @@ def difference_text(difference: Difference, by: By, top: int) -> str:
     unseen = "at most " if gone.is_least else ""  # a block that is in no sum may have gone, too
     rows = [
         ("growth", unseen + _exact(difference.growth_bytes)),
-        ("came and stayed", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
-        ("went", f"{_least(gone)}{_exact(gone.program_bytes)} in {len(gone)} blocks"),
+        ("allocated, still live", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
+        ("freed", f"{_least(gone)}{_exact(gone.program_bytes)} in {len(gone)} blocks"),
     ]
     return f"{console.pairs(rows)}\n\n{_table(grouped(made, by)[:top])}"
 
@@ -140,9 +140,9 @@ def _shares(live: Live, backend_bytes: int, *, is_least: bool, counts_backend: b
     rows = []
     old = f"{_exact(live.before_bytes)} of it is older than the trace"
     if is_least:
-        rows.append(("before A", f"at least {old}\n{UNCOUNTED}: {_bound(live.trace.uncounted_bytes)}"))
+        rows.append(("before start moment", f"at least {old}\n{UNCOUNTED}: {_bound(live.trace.uncounted_bytes)}"))
     elif live.before_bytes:
-        rows.append(("before A", old))
+        rows.append(("before start moment", old))
     if backend_bytes:
         where = "of it" if counts_backend else "more"
         rows.append(("backend", f"{_exact(backend_bytes)} {where}: the communication backend's own"))
@@ -153,11 +153,13 @@ def _ends(ends: Ends) -> list[tuple[str, str]]:
     """One moment has one sum: what `memory --until`, `memory --at` and the debugger say of it, too."""
     rows = []
     if ends.at_b is not None and ends.stands != ends.b:
-        rows.append(("live at B", f"{_held(ends.at_b)}, as the rank stands at {ends.b}, the capsule's last collective"))
+        rows.append(
+            ("live at end moment", f"{_held(ends.at_b)} at the end moment {ends.b}, the capsule's last collective")
+        )
     if ends.stands is not None:
-        rows.append(("live", f"{_held(ends.last)}, as the rank stands at {ends.stands}"))
+        rows.append(("live", f"{_held(ends.last)} at {ends.stands}, where the rank is stopped"))
     else:
-        rows.append(("live at the end", f"{_held(ends.last)}, after {ends.last_moment}, the last that was traced"))
+        rows.append(("live at end of trace", f"{_held(ends.last)} after {ends.last_moment}, the last traced moment"))
     return rows
 
 
@@ -166,7 +168,7 @@ def _held(live: Live) -> str:
 
 
 def _bound(uncounted_bytes: int | None) -> str:
-    return "nobody knows how much" if uncounted_bytes is None else f"at most {_exact(uncounted_bytes)}"
+    return "amount unknown" if uncounted_bytes is None else f"at most {_exact(uncounted_bytes)}"
 
 
 def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:

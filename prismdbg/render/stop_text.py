@@ -36,8 +36,8 @@ Json = dict[str, Any]
 
 _WHY: dict[str, str] = {
     StopReason.START: "before the first line that follows `import torch`",
-    StopReason.PARKED: "where it was captured; nothing can be looked at before it goes on",
-    StopReason.END_OF_LOG: "the record ends here; from here on peers' answers are synthesized",
+    StopReason.PARKED: "where it was captured; no frame yet: n runs to the next collective",
+    StopReason.END_OF_LOG: "the recording ends here; from here on peers' answers are synthesized",
 }
 _ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
@@ -45,7 +45,7 @@ _ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op"
 def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str:
     """`asked`: the verb, where one brought the rank here; said instead of how it was carried out."""
     call = stop.collective
-    first = "this is where the capsule begins\n" if beginning else ""
+    first = "this is the capsule's start moment\n" if beginning else ""
     if not call:
         return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
@@ -56,14 +56,14 @@ def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str
 
 
 def why(stop: Stopped) -> str:
-    """`stop 1: nan, stop 3: all_reduce on dp`, or why else."""
+    """`breakpoint 1: nan, breakpoint 3: all_reduce on dp`, or another reason."""
     named = zip_longest(stop.stops, stop.titles, fillvalue="")
     return ", ".join(stop_name(number, title) for number, title in named) or stop.reason
 
 
 def stop_name(number: int | str, title: str) -> str:
-    """`stop 3: all_reduce on dp`."""
-    return f"stop {number}: {title}" if title else f"stop {number}"
+    """`breakpoint 3: all_reduce on dp`."""
+    return f"breakpoint {number}: {title}" if title else f"breakpoint {number}"
 
 
 def own_line(frames: Sequence[Frame]) -> str:
@@ -98,7 +98,7 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             rows.append((field.replace("_", " "), text))
     rows.append(("compared", tally_text(tally)))
-    rows.append(("looked at", ", ".join(map(str, visited[-8:]))))
+    rows.append(("visited", ", ".join(map(str, visited[-8:]))))
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 
@@ -108,11 +108,11 @@ def tally_text(tally: Json) -> str:
     if tally.get("object_notes"):
         parts.append(f"{tally['object_notes']} pickled objects that differ")
     again = tally.get("again", 0)
-    parts.append(f"{again} synthesized as when it was emulated" if again else f"{tally['synthesized']} synthesized")
+    parts.append(f"{again} synthesized as in the emulation" if again else f"{tally['synthesized']} synthesized")
     if again and tally["synthesized"]:
         parts.append(f"{tally['synthesized']} otherwise")
     if tally.get("missing"):
-        parts.append(f"{tally['missing']} still to come")
+        parts.append(f"{tally['missing']} still expected")
     return ", ".join(parts)
 
 
@@ -120,11 +120,12 @@ def notice_text(notice: Notice) -> str:
     """What is shown at once; empty for stops and divergences, which are shown with what the rank is asked then."""
     match notice:
         case Synthesized():
-            return f"{notice.moment} {notice.op}: nothing is recorded, the answer is synthesized"
+            return f"{notice.moment} {notice.op}: no recording, the answer is synthesized"
         case Departed():
-            return f"{notice.moment}: here it leaves the record: {headline(notice.story)}; everything later is assumed"
+            what = headline(notice.story)
+            return f"{notice.moment}: the replay leaves the recording: {what}; later values depend on assumed answers"
         case EndOfLog():
-            return f"everything recorded was replayed: {tally_text(notice.tally)}"
+            return f"the whole recording was replayed: {tally_text(notice.tally)}"
         case StateCompared(equal=True):
             return f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})"
         case StateCompared():
@@ -137,14 +138,12 @@ def notice_text(notice: Notice) -> str:
             return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
         case StopFailed():
             name = stop_name(notice.stop, notice.title)
-            return f"{notice.moment} {name}; cannot be decided, the rank goes on: {notice.error}"
+            return f"{notice.moment} {name}; its condition cannot be evaluated, the rank continues: {notice.error}"
         case Unlike():
             what = ", ".join(notice.what)
-            return (
-                f"{notice.moment} is not as it was when it was reached before: {what}. The replay is not deterministic"
-            )
+            return f"{notice.moment} differs from the previous visit: {what}. The replay is not deterministic"
         case Lost():
-            return f"the rank is gone: {notice.why}\nrestart, or any way back, brings it again"
+            return f"the rank is lost: {notice.why}\ntype restart, or any command that goes back, to start it again"
         case CheckpointMade(asked=True):
             return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
         case Said():
@@ -163,7 +162,7 @@ def progress_text(progress: Progress) -> str:
 
 def finished_text(end: Finished) -> str:
     missing = end.tally.get("missing", 0)
-    note = f"\nnever came: {counted(missing, 'recorded collective')}" if missing else ""
+    note = f"\nnot reached: {counted(missing, 'recorded collective')}" if missing else ""
     return f"the program ended with {end.code} after {end.moment}: {tally_text({**end.tally, 'missing': 0})}{note}"
 
 
@@ -197,8 +196,8 @@ def source_lines(source: Json) -> Iterator[str]:
         if length := source.get("length"):
             yield f"{source['filename']} has {counted(length, 'line')}"
             return
-        unknown = "" if "length" in source else ", or has no such line"  # a capsule's rank may be of before
-        yield f"the source of {source['filename'] or 'this place'} is not there{unknown}"
+        unknown = "" if "length" in source else ", or the file has no such line"  # a capsule's rank may be of before
+        yield f"no source for {source['filename'] or 'this place'}{unknown}"
         return
     yield f"{source['filename']}:{source['line']} in {source['function']}"
     for number, text in enumerate(source["lines"], source["first"]):

@@ -23,9 +23,11 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
         lines = list(_in_short(value))
     if hidden := value.get("hidden"):
         names = ", ".join(hidden)
-        lines.append(f"note: the frame has {names}, too; this is the stop's own. Write local.{hidden[0]} for the other")
+        lines.append(
+            f"note: the frame also has {names}; this is the event's own. Write local.{hidden[0]} for the frame's"
+        )
     if value.get("assumed"):
-        lines.append("note: rests on synthesized peers")
+        lines.append("note: depends on synthesized peers")
     return "\n".join(lines)
 
 

@@ -34,9 +34,9 @@ class Daemon:
     def cannot_start(self) -> str | None:
         """Why none can be started here, as a sentence with what to do."""
         if shutil.which("dockerd") is None:
-            return "Docker is not installed: apt-get install docker.io"
+            return "Docker is not installed: run apt-get install docker.io"
         if os.geteuid() != 0:
-            return "only root may start a Docker engine: start it, or join the docker group"
+            return "only root can start a Docker engine: start it, or join the docker group"
         return None
 
     def start(self, answers: Callable[[], bool]) -> None:
@@ -145,7 +145,7 @@ class Daemon:
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
 
 def _started_ticks(pid: int) -> int | None:

@@ -90,7 +90,8 @@ class Engine:
             self._api.timeout = _CALL_S
         if '"error"' in str(answer):
             raise RuntimeFailure(
-                f"Docker could not import the image: {str(answer)[-300:]}", hint="check whether the disk is full"
+                f"Docker could not import the container image: {str(answer)[-300:]}",
+                hint="check whether the disk is full",
             )
 
     @_ours
@@ -229,7 +230,7 @@ def connect(daemon: Daemon, *, may_start: bool = True) -> Engine:
     named = os.environ.get("DOCKER_HOST", "")
     if named and not named.startswith("unix://"):
         raise FacilityError(
-            f"the Docker engine at {named} is not on this machine: it cannot see the capsule",
+            f"the Docker engine at {named} runs on another machine and cannot read the capsule",
             hint="unset DOCKER_HOST, or use --runtime local",
         )
     urls = [named] if named else ["unix:///var/run/docker.sock", daemon.url]

@@ -49,7 +49,7 @@ class DockerRuntime:
 
     def refuses(self, spec: ReplaySpec) -> str | None:
         if spec.environment is None:
-            return "the capsule does not say which installed files the rank ran on: use --runtime local"
+            return "the capsule does not list the installed files of the rank: use --runtime local"
         return None
 
     def start(self, spec: ReplaySpec) -> StartedRank:

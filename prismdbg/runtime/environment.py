@@ -94,8 +94,8 @@ class Environment:
         if changed:
             more = f", and {len(changed) - _SAID_AT_MOST} more" if len(changed) > _SAID_AT_MOST else ""
             raise FacilityError(
-                f"the installed files are not those of the capture: {'; '.join(changed[:_SAID_AT_MOST])}{more}",
-                hint="install the same versions again, or build the capsule's image where it was captured",
+                f"the installed files have changed since the capture: {'; '.join(changed[:_SAID_AT_MOST])}{more}",
+                hint="install the same versions again, or build the container image on the machine of the capture",
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Environment:
         folders = fields.checked("folders", dict[Word, list[Any]])
         files = [file for folder, entries in folders.items() for file in _read(fields, folder, entries)]
         if len({file.path for file in files}) < len(files):
-            fields.fail("folders", "name a file twice")
+            fields.fail("folders", "contain a file twice")
         return of_files(files, extra=fields.texts("extra") if fields.has("extra") else ())
 
 
@@ -148,15 +148,15 @@ def _is_usual(entry: Any) -> bool:
 def _check(fields: Fields, folder: str, entry: Any) -> None:
     kinds = (Word, Count, Count, int, Word)
     if not isinstance(entry, list):
-        fields.fail("folders", f"hold what is no entry in {folder[:80]!r}")
+        fields.fail("folders", f"contain an invalid entry in {folder[:80]!r}")
     if not 4 <= len(entry) <= len(kinds):
-        fields.fail("folders", f"hold an entry of {len(entry)} values in {folder[:80]!r}")
+        fields.fail("folders", f"contain an entry of {len(entry)} values in {folder[:80]!r}")
     for kind, value in zip(kinds, entry, strict=False):
         json_border.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
     name, mode = entry[:2]
     path = f"{folder}/{name}"
     if not rank_path.is_plain(path) or "/" in name or mode > 0o7777:
-        fields.fail("folders", f"hold {path[:80]!r}, which is not a plain absolute path with permissions")
+        fields.fail("folders", f"contain {path[:80]!r}, which is not a plain absolute path with permissions")
 
 
 def of_files(files: Iterable[InstalledFile], *, extra: Iterable[str] = ()) -> Environment:
@@ -170,7 +170,7 @@ def _change(file: InstalledFile) -> str:
     if now == file:
         return ""
     if now.target != file.target:
-        return f"{file.path} is another link"
+        return f"{file.path} is a different link"
     if now.size_bytes != file.size_bytes:
         return f"{file.path} has {now.size_bytes} bytes, had {file.size_bytes}"
-    return f"{file.path} was written again"
+    return f"{file.path} was modified"

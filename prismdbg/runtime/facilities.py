@@ -68,7 +68,7 @@ def _kernel() -> Facility:
 def _torch() -> Facility:
     """By its metadata: importing torch takes seconds, and this side never does."""
     found = importlib.util.find_spec("torch") is not None
-    version = importlib.metadata.version("torch") if found else "not beside this Python"
+    version = importlib.metadata.version("torch") if found else "not installed for this Python"
     return Facility(
         name="torch",
         ok=found,
@@ -83,7 +83,7 @@ def _compiler() -> Facility:
     return Facility(
         name="compiler",
         ok=program is not None,
-        needed_for="building the native recorder, once",
+        needed_for="building the native recorder (once)",
         detail=_first_line([program, "--version"]) if program else "no g++",
         fix="apt-get install g++",
     )
@@ -103,7 +103,7 @@ def _native(cache: Path) -> Facility:
 
 
 def _engine(name: str, find_engine: Callable[[], str]) -> Facility:
-    needed_for = "capsules that start at a live rank's checkpoint"
+    needed_for = "capsules that start at a checkpoint of a live rank"
     try:
         version = find_engine()
     except PrismError as error:
@@ -117,7 +117,7 @@ def _mmdebstrap() -> Facility:
     return Facility(
         name="mmdebstrap",
         ok=program is not None,
-        needed_for="making CRIU from Debian's packages, once",
+        needed_for="building CRIU from Debian packages (once)",
         detail=_first_line([program, "--version"]) if program else "not installed",
         fix="apt-get install mmdebstrap, or build images/criu/Dockerfile",
     )
@@ -132,7 +132,7 @@ def _docker(cache: Path) -> Facility:
     try:
         engine = connect(daemon, may_start=False)
     except PrismError:
-        detail = "installed; prismdbg starts an engine of its own when it needs one"
+        detail = "installed; prismdbg starts its own engine when needed"
         return Facility(name="docker", ok=True, needed_for=needed_for, detail=detail)
     try:
         detail = f"engine {engine.version()} at {engine.url}"
@@ -148,7 +148,9 @@ def _capabilities() -> Facility:
         name="capabilities",
         ok=not lacking,
         needed_for="dumping and restoring checkpoints",
-        detail=f"lacks {', '.join(lacking)}" if lacking else f"user {os.geteuid()} has all that CRIU needs",
+        detail=f"lacks {', '.join(lacking)}"
+        if lacking
+        else f"user {os.geteuid()} has all capabilities that CRIU needs",
         fix="run as root",
     )
 
@@ -161,7 +163,7 @@ def _namespaces() -> Facility:
         ok=not reason,
         needed_for="replays without Docker (--runtime local)",
         detail=reason or ("as root" if os.geteuid() == 0 else "inside a user namespace"),
-        fix="run as root, or let users make namespaces (sysctl user.max_user_namespaces)",
+        fix="run as root, or let users create namespaces (sysctl user.max_user_namespaces)",
     )
 
 
@@ -177,8 +179,8 @@ def _overlay() -> Facility:
     return Facility(
         name="overlayfs",
         ok=not reason,
-        needed_for="throwing away what a replay writes, without Docker",
-        detail=reason or f"an overlay over {lower} can be made",
+        needed_for="discarding the files that a replay writes, without Docker",
+        detail=reason or f"overlay mounts over {lower} work",
         fix="modprobe overlay, or replay with --runtime docker",
     )
 
@@ -204,7 +206,7 @@ def _shared_memory() -> Facility:
         name="shared memory",
         ok=size >= _LEAST_SHM_BYTES,
         needed_for="DataLoader workers",
-        detail=f"/dev/shm holds {size / 2**30:.1f} GiB",
+        detail=f"/dev/shm has {size / 2**30:.1f} GiB",
         fix="mount -o remount,size=2g /dev/shm, or docker run --shm-size",
     )
 
@@ -226,13 +228,13 @@ def _leftovers(cache: Path) -> Iterator[Facility]:
     yield Facility(
         name="old native builds",
         ok=True,
-        needed_for="nothing, once a newer one is there",
+        needed_for="nothing, if a newer build exists",
         detail=describe(superseded_builds(cache), "remove the folders"),
     )
     yield Facility(
         name="environment images",
         ok=True,
-        needed_for="replays in Docker; made again where they lack",
+        needed_for="replays in Docker; rebuilt when needed",
         detail=describe(environment_images(cache), "`prismdbg rm --environments` keeps the newest"),
     )
 

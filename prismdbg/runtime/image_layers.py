@@ -75,7 +75,7 @@ def _leads_to(path: str, links: Mapping[str, str]) -> str:
         else:
             waiting = [*os.path.normpath(Path(done or "/", target)).split("/")[1:], *waiting]
             done = ""
-    raise CapsuleError(f"{path} leads in circles", hint="fetch the capsule again: this copy was altered")
+    raise CapsuleError(f"{path} is a link loop", hint="fetch the capsule again: this copy was altered")
 
 
 def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
@@ -87,7 +87,7 @@ def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
     with Path(file.path).open("rb") as content:
         status = os.fstat(content.fileno())
         if status.st_size != file.size_bytes:
-            raise FacilityError(f"{file.path} changed while the image was made", hint="try again")
+            raise FacilityError(f"{file.path} changed while the container image was built", hint="try again")
         info.mode, info.uid, info.gid, info.size = file.mode, status.st_uid, status.st_gid, file.size_bytes
         _set_time(info, file.mtime_ns)
         tar.addfile(info, content)
@@ -99,7 +99,7 @@ def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[i
     info.size = there.st_size if file.size_bytes is None else file.size_bytes
     if info.size > there.st_size:
         raise FacilityError(
-            f"{source} is shorter than {file.target} was: {there.st_size} of {info.size} bytes",
+            f"{source} is shorter than {file.target} at the capture: {there.st_size} of {info.size} bytes",
             hint="capture the rank again, or fetch the capsule again: it is damaged",
         )
     info.mode, (info.uid, info.gid) = file.mode, owner

@@ -82,7 +82,7 @@ def reached(name: str, limits: Limits) -> LimitReached:
     had = f"; the recorded rank held {limits.recorded_bytes / (1 << 20):.0f}MiB" if limits.recorded_bytes else ""
     return LimitReached(
         f"the replay reached its limit of {_NAMES[name]}: {limits.text(name)}{had if name == 'memory' else ''}",
-        hint=f"give more with {OPTIONS[name]}, if this program may have it",
+        hint=f"raise it with {OPTIONS[name]} if you trust the program",
     )
 
 

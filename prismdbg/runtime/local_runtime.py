@@ -27,7 +27,7 @@ class LocalRuntime:
         if isinstance(spec.origin, ImageOrigin) and os.geteuid() != 0:
             return "restoring a checkpoint needs root: run as root, or capture with --origin start"
         if spec.saving is not None and os.geteuid() != 0:
-            return "images of a rank can only be taken by root"
+            return "only root can take checkpoints of a rank"
         return None
 
     def start(self, spec: ReplaySpec) -> StartedRank:
@@ -61,8 +61,8 @@ def _why_no_namespaces() -> str | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"namespaces could not be tried: {error}; install util-linux"
+        return f"the check for namespaces failed: {error}; install util-linux"
     if ran.returncode == 0:
         return None
     said = ran.stderr.strip().splitlines()[-1:] or ["no reason given"]
-    return f"this machine does not let this user make namespaces ({said[0]}): run as root, or use Docker"
+    return f"this machine does not let this user create namespaces ({said[0]}): run as root, or use Docker"

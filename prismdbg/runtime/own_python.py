@@ -85,7 +85,7 @@ def _make(folder: Path) -> None:
                 raise
     except (OSError, ValueError, subprocess.SubprocessError, py_compile.PyCompileError) as error:
         raise FacilityError(
-            f"the interpreter for the container could not be made: {error}", hint="use --runtime local"
+            f"the interpreter for the container could not be prepared: {error}", hint="use --runtime local"
         ) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -135,7 +135,7 @@ def _copy_libraries(of: list[Path], into: Path) -> str:
             waiting.append(_copied(path, into / Path(name).name))
             loader = Path(name).name if name.startswith("/") else loader
     if not loader:
-        raise ValueError(f"{_program()} names no loader")
+        raise ValueError(f"{_program()} has no dynamic loader")
     return loader
 
 

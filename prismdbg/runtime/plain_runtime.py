@@ -25,13 +25,13 @@ class PlainRuntime:
         if isinstance(spec.origin, ImageOrigin):
             return "a checkpoint needs a container or namespaces: capture with --origin start"
         if spec.saving is not None:
-            return "images can only be taken of a rank in a container or in namespaces"
+            return "checkpoints require a rank in a container or in namespaces"
         if not spec.allow_writes:
-            return "the program's writes would happen again, for real: allow that with --allow-writes"
+            return "the program would really write its files again: allow that with --allow-writes"
         if moved := [bind.target for bind in spec.binds if Path(bind.target) != bind.source]:
-            return f"{moved[0]} cannot be put in place without namespaces: use Docker or run as root"
+            return f"{moved[0]} cannot be mounted without namespaces: use Docker or run as root"
         if spec.uid not in (os.geteuid(), 0):
-            return f"the rank ran as user {spec.uid}: run as that user, or use Docker"
+            return f"the rank ran as user {spec.uid}: run as this user, or use Docker"
         return None
 
     def start(self, spec: ReplaySpec) -> StartedRank:
@@ -40,6 +40,6 @@ class PlainRuntime:
         for file in spec.files:
             if file.source is not None and not Path(file.target).exists():
                 raise RuntimeFailure(
-                    f"{file.target} is not on this machine", hint="use Docker or namespaces, which put it there"
+                    f"{file.target} does not exist on this machine", hint="use Docker or namespaces, which provide it"
                 )
-        return start_process(spec, "a plain process of this machine", Isolation.NONE)
+        return start_process(spec, "a plain process on this machine", Isolation.NONE)

@@ -119,7 +119,7 @@ class RankFolder:
         target = into / name
         if not name or "/" in name or name in (".", ".."):
             raise CapsuleError(
-                f"{name!r} is not the name of a trace", hint="treat the capsule as hostile: its program gave this name"
+                f"{name!r} is not the name of a trace", hint="treat the capsule as hostile: its program chose this name"
             )
         try:
             folder = open_folder(name, self._fd)
@@ -129,7 +129,7 @@ class RankFolder:
             target.mkdir(parents=True, exist_ok=True)
             _copy_files(folder, target)
         except OSError as error:
-            raise CapsuleError(f"what the rank wrote into {name!r} cannot be read: {error}") from error
+            raise CapsuleError(f"the trace {name!r} of the rank cannot be read: {error}") from error
         finally:
             os.close(folder)
         return target
@@ -150,7 +150,7 @@ class RankFolder:
 def _copy_files(folder: int, target: Path) -> None:
     names = sorted(os.listdir(folder))
     if len(names) > MAX_FILES:
-        raise CapsuleError(f"the rank wrote {len(names)} files where a trace has at most {MAX_FILES}")
+        raise CapsuleError(f"the rank wrote {len(names)} files, but a trace has at most {MAX_FILES}")
     left_bytes = MAX_COPIED_BYTES
     newest = {name.partition(".")[0]: name for name in names}
     for name in names:

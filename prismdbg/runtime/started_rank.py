@@ -129,7 +129,7 @@ class StartedRank:
             )
         said = _read(self._spec.control / STARTER_LOG).strip().splitlines()[-1:]
         return RuntimeFailure(
-            f"the starter in {where} ended with {code} and no word" + "".join(f": {line}" for line in said),
+            f"the starter in {where} ended with {code} and no message" + "".join(f": {line}" for line in said),
             hint=f"see {self._spec.session}",
         )
 

@@ -52,11 +52,13 @@ class StarterControl:
                 with sock.makefile("rb") as stream:
                     line = stream.readline(MAX_ANSWER_BYTES)
         except TimeoutError:
-            raise WaitTimeout(f"waited {self._bound_s:g} s for the starter to {verb} image {name}") from None
+            raise WaitTimeout(
+                f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}"
+            ) from None
         except OSError as error:
-            raise RankLost(f"the rank's place is gone: {error}") from error
+            raise RankLost(f"the rank's sandbox does not answer: {error}") from error
         if not line.endswith(b"\n"):
-            raise RankLost(f"the rank's place ended while it was to {verb} image {name}")
+            raise RankLost(f"the rank's sandbox ended during {verb!r} of checkpoint {name}")
         answer = json.loads(line)
         if answer["ok"]:
             return Answer(left=tuple(map(str, answer["left"])), seal=str(answer["seal"]))

@@ -41,5 +41,7 @@ def stream(write: Callable[[tarfile.TarFile], None]) -> Iterator[bytes]:
 
 def _as_ours(error: BaseException) -> BaseException:
     if isinstance(error, OSError):
-        return FacilityError(f"the image could not be made: {error}", hint="try again: a file changed meanwhile")
-    return error if isinstance(error, PrismError) else FacilityError(f"the image could not be made: {error}")
+        return FacilityError(
+            f"the container image could not be built: {error}", hint="try again: a file changed during the build"
+        )
+    return error if isinstance(error, PrismError) else FacilityError(f"the container image could not be built: {error}")

@@ -93,7 +93,7 @@ def require_installed(environment: Environment) -> None:
 
 def not_installed(path: str) -> CapsuleError:
     return CapsuleError(
-        f"the capsule lists {path} as an installed file, but it lies in no installation of this machine",
+        f"the capsule lists {path} as an installed file, but it is in no installation on this machine",
         hint="fetch the capsule again: this copy was altered",
     )
 

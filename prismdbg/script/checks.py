@@ -17,8 +17,8 @@ def check(script: Script) -> None:
     """`UsageError` at the first entry that cannot be carried out."""
     if not (script.expect or script.forbid or script.record or script.back_to):
         raise script.place.complaint(
-            "the script asks for nothing",
-            hint="write one of expect, forbid, record and back_to; `replay` alone compares",
+            "the script has nothing to do",
+            hint="write one of expect, forbid, record and back_to; `replay` without a script only compares",
         )
     stops = {name for name, _ in _named_places(script)}
     for stop in script.stop_at:
@@ -31,11 +31,13 @@ def check(script: Script) -> None:
         _check_forbidden(forbidden)
     for assumed in script.peers:
         if assumed.until is not None and assumed.until <= assumed.since:
-            raise assumed.place.complaint(f"it ends at {assumed.until}, before it begins at {assumed.since}")
+            raise assumed.place.complaint(f"it ends at {assumed.until}, but begins at {assumed.since}")
         if assumed.answer is None and assumed.late is None and not assumed.missing:
-            raise assumed.place.complaint("nothing is assumed of these peers", hint="give answer, late or missing")
+            raise assumed.place.complaint(
+                "this entry assumes nothing about its peers", hint="give answer, late or missing"
+            )
         if assumed.missing and assumed.late is not None:
-            raise assumed.place.complaint("a peer is late or missing, not both")
+            raise assumed.place.complaint("a peer cannot be both late and missing")
     _check_names(script)
 
 
@@ -49,7 +51,7 @@ def _check_stop(stop: StopAt) -> None:
     if stop.op and stop.on is StopKind.COLLECTIVE and stop.op not in LABELS:
         near = difflib.get_close_matches(stop.op, LABELS, 1)
         hint = f"did you mean {near[0]}?" if near else f"collectives: {', '.join(LABELS)}"
-        raise stop.place.complaint(f"there is no collective {stop.op!r}", hint=hint)
+        raise stop.place.complaint(f"unknown collective {stop.op!r}", hint=hint)
     if stop.peer is not None and stop.on is not StopKind.PEER:
         raise stop.place.complaint("the key peer belongs to `on: peer`")
     if stop.value is not None and stop.on is not StopKind.CHANGE:
@@ -64,20 +66,20 @@ def _check_back(past: GoBack) -> None:
 def _check_when(when: When, script: Script, stops: set[str]) -> None:
     place = when.place or script.place
     if when.moment is None and when.text != END and when.text not in stops:
-        known = f"use one of: {', '.join(sorted(stops))}" if stops else "stop_at and back_to name places"
-        raise place.complaint(f"there is no stop and no place {when.text!r}", hint=known)
+        known = f"use one of: {', '.join(sorted(stops))}" if stops else "name places with stop_at or back_to"
+        raise place.complaint(f"unknown breakpoint or place {when.text!r}", hint=known)
     if when.moment is not None and script.run_to is not None and when.moment > script.run_to:
-        raise place.complaint(f"{when.moment} is behind run_to, {script.run_to}")
+        raise place.complaint(f"{when.moment} is after run_to, {script.run_to}")
 
 
 def _check_forbidden(forbidden: Forbid) -> None:
     if forbidden.when is None and forbidden.on not in _SPEAK_FOR_THEMSELVES:
         raise forbidden.place.complaint(
-            f"`on: {forbidden.on}` needs the key when", hint="allow something, or leave it out"
+            f"`on: {forbidden.on}` needs the key when", hint="add when, or leave the entry out"
         )
     if forbidden.on in (StopKind.PEER, StopKind.CHANGE):
         raise forbidden.place.complaint(
-            f"{forbidden.on} cannot be forbidden", hint="write its condition over `collective`"
+            f"{forbidden.on} cannot be forbidden", hint="use `on: collective` with a condition"
         )
 
 
@@ -99,5 +101,7 @@ def _check_different(named: Iterable[tuple[str, Place]]) -> None:
     seen: dict[str, Place] = {}
     for name, place in named:
         if name in seen:
-            raise place.complaint(f"{name!r} is the name of the one at {seen[name]}", hint="give each its own `name`")
+            raise place.complaint(
+                f"{name!r} is already the name of the entry at {seen[name]}", hint="give each its own `name`"
+            )
         seen[name] = place

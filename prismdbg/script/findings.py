@@ -30,7 +30,7 @@ class Ending(StrEnum):
     INCONCLUSIVE = "inconclusive"  # it came to its end, and can be said neither to be identical nor to differ
     LOST = "rank lost"
     TIMEOUT = "out of time"
-    BROKEN = "broken off"  # by an error, or from outside
+    BROKEN = "aborted"  # by an error, or from outside
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class Findings:
             if check.kind == "forbid" or check.hits:
                 check.outcome = Outcome.HELD
             else:
-                check.fail(None, f"it was never looked at: the replay ended at {self.reached} before its place came")
+                check.fail(None, f"it was never checked: the replay ended at {self.reached}, before its place")
 
 
 def _of(kind: str, entry: Expect | Forbid, text: str) -> Finding:

@@ -72,8 +72,8 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
     parts = [_where_it_leaves(run, end, recorded), f"{_went(run)}: {why}"]
     if left is not None:
         parts.append(
-            f"what it sent up to {_shown(run.affected or end)} stands on recorded answers alone"
-            + ("" if on_record else f"; what it does at {decisive} stands on synthesized ones")
+            f"its data up to {_shown(run.affected or end)} depends only on recorded answers"
+            + ("" if on_record else f"; its data at {decisive} depends on synthesized ones")
         )
     return FixVerdict(judgement=judgement, text="; ".join(parts), left=left, affected=run.affected, on_record=on_record)
 
@@ -81,25 +81,25 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
 def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple[Judgement, str]:
     if run.ending is Ending.LOST:
         if incident.kind in MAY_DIE and run.reached >= (incident.moment or end):
-            return Judgement.RECURS, "the rank died, as it did when it was recorded"
+            return Judgement.RECURS, "the rank died, as in the recorded run"
         return Judgement.OTHER, "the rank died"
     if run.raised is not None:
         text = f"{run.raised.kind}: {run.raised.text}".strip()
         if _same_exception(run.raised, incident):
-            return Judgement.RECURS, f"the exception is there again: {text}"
+            return Judgement.RECURS, f"the exception occurs again: {text}"
         return Judgement.OTHER, f"the program raised {text}"
     if run.first_nan is not None:
         again = incident.kind is IncidentKind.NAN
         text = f"a NaN or Inf at {run.first_nan}"
-        return (Judgement.RECURS, f"{text}, as when it was recorded") if again else (Judgement.OTHER, text)
+        return (Judgement.RECURS, f"{text}, as in the recorded run") if again else (Judgement.OTHER, text)
     if run.ending is not Ending.COMPLETE:
         return Judgement.UNKNOWN, str(run.ending)
     if run.exit_code not in (None, 0, known.exit_code):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     if run.reached < min(incident.moment or end, end):
-        return Judgement.UNKNOWN, f"inconclusive, the program ended before {incident.moment or end}, where it happened"
+        return Judgement.UNKNOWN, f"inconclusive, the program ended before the incident at {incident.moment or end}"
     if incident.kind is IncidentKind.HANG and not known.answered:
-        return Judgement.UNKNOWN, "inconclusive, the answer that it hung for is synthesized in every replay"
+        return Judgement.UNKNOWN, "inconclusive, the answer that the hang waited for is synthesized in every replay"
     if incident.kind is IncidentKind.HANG and run.reached <= end:
         return Judgement.UNKNOWN, "inconclusive, it issued no collective after the place where it hung"
     if incident.kind is IncidentKind.HANG:
@@ -118,15 +118,15 @@ def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:
     if run.departed is None and recorded and run.reached < recorded[0]:
         return "the program issued no collective"
     if run.departed is None:
-        return f"the program sends what the recorded one sent, up to {min(run.reached, end)}"
+        return f"identical up to {min(run.reached, end)}"
     left, story = run.departed.moment, run.departed.story
     before = max((moment for moment in recorded if moment < left), default=None)
-    same = f"identical up to {before}" if before is not None else "nothing is as recorded"
+    same = f"identical up to {before}" if before is not None else "different from the first collective on"
     if story.get("assumed"):
-        return f"{same}; from {left} on peers are assumed to send something else"
-    differs = f"from {left} on what it sends differs ({headline(story)})"
+        return f"{same}; from {left} on peers are assumed to send other data"
+    differs = f"from {left} on it sends other data ({headline(story)})"
     if (story.get("expected") or {}).get("sent_nonfinite") and run.first_nan != left:
-        differs += "; recorded there was a NaN or Inf, now there is none, as a fix would have it"
+        differs += "; the recorded NaN or Inf does not occur there, as expected of a fix"
     return f"{same}; {differs}"
 
 

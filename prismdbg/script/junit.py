@@ -79,19 +79,19 @@ def _case(suite: ElementTree.Element, check: Finding, findings: Findings, name: 
         error = ElementTree.SubElement(case, "error", type=str(findings.ending), message=_text(f"not decided: {why}"))
         error.text = _text(f"{_came(findings.reached)}\n{look(findings.reached)}")
     elif check.assumed:
-        ElementTree.SubElement(case, "system-out").text = "rests on the answers of synthesized peers"
+        ElementTree.SubElement(case, "system-out").text = "depends on the answers of synthesized peers"
 
 
 def _came(reached: Moment | None) -> str:
-    return f"the replay came to {reached}" if reached is not None else "the replay did not come to any collective"
+    return f"the replay reached {reached}" if reached is not None else "the replay reached no collective"
 
 
 def _story(check: Finding, look: Look) -> str:
     lines = [f"{check.place}: {check.text}", f"moment: {check.moment or 'none'}", check.message]
-    lines += [f"stop: {check.stop}"] if check.stop else []
+    lines += [f"breakpoint: {check.stop}"] if check.stop else []
     lines += [f"    {name} = {value}" for name, value in check.values.items()]
-    lines += ["rests on the answers of synthesized peers"] * check.assumed
-    return "\n".join([*lines, "look there:", f"    {look(check.moment)}"])
+    lines += ["depends on the answers of synthesized peers"] * check.assumed
+    return "\n".join([*lines, "debug:", f"    {look(check.moment)}"])
 
 
 def _text(text: str) -> str:

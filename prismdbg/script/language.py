@@ -79,17 +79,17 @@ class StopAt:
 
     place: Place
     name: Annotated[Name, "what `at` refers to"]
-    on: Annotated[StopKind, "what it waits for"] = StopKind.COLLECTIVE
+    on: Annotated[StopKind, "the event that it waits for"] = StopKind.COLLECTIVE
     op: Annotated[str, "the operator's name: all_reduce"] = ""
     group: Annotated[str, "the group's name or title: world, dp"] = ""
     seq: Annotated[Count | None, "the sequence number within the group"] = None
-    line: Annotated[SourceLine | None, "where in the program it is issued: train.py:61"] = None
+    line: Annotated[SourceLine | None, "the source line that issues it: train.py:61"] = None
     module: Annotated[str, "the module it is issued in: layers.3.attention"] = ""
     peer: Annotated[Count | None, "the rank that takes part (`on: peer`)"] = None
     value: Annotated[Expression | None, "the expression whose change is waited for (`on: change`)"] = None
     when: Annotated[Expression | None, "a condition over the event: bytes > 1e6 and nan(out)"] = None
-    ignore: Annotated[Count, "so many hits are passed over first"] = ZERO
-    once: Annotated[bool, "only the first hit"] = False
+    ignore: Annotated[Count, "number of hits to ignore first"] = ZERO
+    once: Annotated[bool, "stop only at the first hit"] = False
 
 
 class BackTo(StrEnum):
@@ -107,8 +107,8 @@ class GoBack:
 
     place: Place
     name: Annotated[Name, "what `at` refers to"]
-    to: Annotated[BackTo, "where the first NaN or infinity came from, or what wrote or allocated a value last"]
-    of: Annotated[Expression | None, "the value; of an origin it may be left out: then of all that was sent"] = None
+    to: Annotated[BackTo, "the origin of the first NaN or infinity, or the last write or the allocation of a value"]
+    of: Annotated[Expression | None, "the value; optional for an origin, which then covers all data sent"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +116,11 @@ class Expect:
     """An expression that must be true."""
 
     place: Place
-    that: Annotated[Expression, "what must hold, over the names that a stop has: finite(out), local.loss < 6"]
+    that: Annotated[Expression, "the condition, over the names of the event: finite(out), local.loss < 6"]
     at: Annotated[
-        When, "a moment, the name of a stop (at each hit, and there must be one) or of a place gone back to, or end"
+        When, "a moment, the name of a breakpoint (each hit; at least one required) or of a back_to place, or end"
     ]
-    name: Annotated[str, "what it is called in reports; else the expression"] = ""
+    name: Annotated[str, "its name in reports; default: the expression"] = ""
 
     @property
     def title(self) -> str:
@@ -133,8 +133,8 @@ class Forbid:
 
     place: Place
     on: Annotated[StopKind, "the kind of event"] = StopKind.COLLECTIVE
-    when: Annotated[Expression | None, "the condition; may be left out for exception and nan"] = None
-    name: Annotated[str, "what it is called in reports; else the condition"] = ""
+    when: Annotated[Expression | None, "the condition; optional for exception and nan"] = None
+    name: Annotated[str, "its name in reports; default: the condition"] = ""
 
     @property
     def title(self) -> str:
@@ -146,9 +146,9 @@ class Record:
     """A value for the report."""
 
     place: Place
-    name: Annotated[str, "what it is called in the report"]
-    value: Annotated[Expression, "what is kept, over the names that a stop has: out[0], local.loss"]
-    at: Annotated[When, "a moment, the name of a stop (at each hit) or of a place gone back to, or end"]
+    name: Annotated[str, "its name in the report"]
+    value: Annotated[Expression, "the value, over the names of the event: out[0], local.loss"]
+    at: Annotated[When, "a moment, the name of a breakpoint (each hit) or of a back_to place, or end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +161,13 @@ class Assume:
 
     place: Place
     since: Annotated[Moment, "from this moment on"] = START
-    until: Annotated[Moment | None, "before this moment; else for good"] = None
-    ranks: Annotated[tuple[Count, ...], "which peers; else all"] = ()
+    until: Annotated[Moment | None, "before this moment; default: no end"] = None
+    ranks: Annotated[tuple[Count, ...], "the peers' ranks; default: all"] = ()
     group: Annotated[str, "only in this group: its name or title"] = ""
-    answer: Annotated[Answers | None, "what they send; else what they did"] = None
-    seed: Annotated[Count, "of the noise: the same seed gives the same values"] = ZERO
-    late: Annotated[Seconds | None, "each answer comes so many seconds later"] = None
-    missing: Annotated[bool, "they never come: the collective fails as one that timed out"] = False
+    answer: Annotated[Answers | None, "what they send; default: as recorded"] = None
+    seed: Annotated[Count, "seed of the noise: the same seed gives the same values"] = ZERO
+    late: Annotated[Seconds | None, "delay of each answer, in seconds"] = None
+    missing: Annotated[bool, "they never come: the collective fails with a timeout"] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +175,15 @@ class Script:
     """Expectations about one replay of one rank."""
 
     place: Place
-    time_limit: Annotated[Seconds, "seconds for the whole replay"] = AN_HOUR
-    run_to: Annotated[Moment | None, "where the replay ends; else at the capsule's end"] = None
-    peers: Annotated[tuple[Assume, ...], "what if peers had done something else"] = ()
-    stop_at: Annotated[tuple[StopAt, ...], "named stops"] = ()
-    back_to: Annotated[tuple[GoBack, ...], "named places in the past, looked for from where the replay ends"] = ()
-    expect: Annotated[tuple[Expect, ...], "what must be true"] = ()
-    forbid: Annotated[tuple[Forbid, ...], "what must never happen"] = ()
+    time_limit: Annotated[Seconds, "time limit of the whole replay, in seconds"] = AN_HOUR
+    run_to: Annotated[Moment | None, "where the replay ends; default: the capsule's end moment"] = None
+    peers: Annotated[tuple[Assume, ...], "assumptions about peers that differ from the recording"] = ()
+    stop_at: Annotated[tuple[StopAt, ...], "named breakpoints"] = ()
+    back_to: Annotated[
+        tuple[GoBack, ...], "named places in the past, searched backwards from the end of the replay"
+    ] = ()
+    expect: Annotated[tuple[Expect, ...], "conditions that must be true"] = ()
+    forbid: Annotated[tuple[Forbid, ...], "events that must never happen"] = ()
     record: Annotated[tuple[Record, ...], "values for the report"] = ()
 
 

@@ -47,7 +47,7 @@ class Source:
             raise self._behind(error.position).complaint("this character is not allowed in YAML") from None
         if node is None:
             raise self.place(0, 0).complaint(
-                "the script is empty", hint="run `prismdbg replay --script-schema` for the whole language"
+                "the script is empty", hint="run `prismdbg replay --script-schema` for the complete language"
             )
         return node
 

@@ -141,8 +141,8 @@ class DebuggedRank:
 
     def _over(self) -> WaitTimeout:
         return WaitTimeout(
-            f"the replay did not come to its end in time; it was at {self._reached()}",
-            hint="time_limit in the script, or --timeout, gives it more",
+            f"the replay did not finish in time; it was at {self._reached()}",
+            hint="raise time_limit in the script, or --timeout",
         )
 
     def _reached(self) -> Moment:
@@ -166,5 +166,5 @@ def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:
     if moment > last:
         raise UsageError(
             f"{moment} is after the capsule's end moment, {last}",
-            hint="`run_to` a later moment goes on there, among synthesized peers",
+            hint="set `run_to` to a later moment to go on there, with synthesized peers",
         )

@@ -29,7 +29,7 @@ _TAG = "tag:yaml.org,2002:"
 _NAME = re.compile(r"[^\W\d_][\w .-]{0,79}")
 _SOURCE_LINE = re.compile(r"([^\s:]+):([1-9][0-9]{0,6})")
 _KINDS = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list", yaml.ScalarNode: "a single value"}
-_SCHEMA_HINT = "run `prismdbg replay --script-schema` for the whole language"
+_SCHEMA_HINT = "run `prismdbg replay --script-schema` for the complete language"
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class _Reader:
         known = list(keys(kind))
         near = difflib.get_close_matches(str(name), known, 1) if name is not None else []
         hint = f"did you mean {near[0]!r}?" if near else f"keys here: {', '.join(known)}"
-        raise self._at(node).complaint(f"there is no key {name!r} here" if name else "a key is a word", hint=hint)
+        raise self._at(node).complaint(f"unknown key {name!r} here" if name else "a key is a word", hint=hint)
 
     def _require_all(self, kind: type, given: dict[str, Any], node: yaml.Node) -> None:
         for name, key in keys(kind).items():
@@ -131,7 +131,7 @@ class _Reader:
 
     def _list(self, wanted: Any, node: yaml.Node) -> tuple[Any, ...]:
         if not isinstance(node, yaml.SequenceNode):
-            raise self._unlike(node, "a list (each entry behind a dash)")
+            raise self._unlike(node, "a list (each entry after a dash)")
         if len(node.value) > MAX_ENTRIES:
             raise self._at(node).complaint(f"a list has at most {MAX_ENTRIES} entries")
         return tuple(self._value(wanted, item) for item in node.value)
@@ -140,35 +140,39 @@ class _Reader:
         if not isinstance(node, yaml.ScalarNode):
             raise self._unlike(node, "a single value", "put a text that begins with [ or { in quotes")
         if node.tag == _TAG + "null" and not node.style:
-            raise self._at(node).complaint("there is no value here")
+            raise self._at(node).complaint("a value is missing here")
         return node
 
     def _choice(self, kind: type[StrEnum], node: yaml.ScalarNode) -> StrEnum:
         if node.value not in tuple(kind):
-            raise self._at(node).complaint(f"{node.value!r} is none of {', '.join(kind)}")
+            raise self._at(node).complaint(f"{node.value!r} is not one of {', '.join(kind)}")
         return kind(node.value)
 
     def _text(self, node: yaml.ScalarNode) -> str:
         if node.tag != _TAG + "str":
-            raise self._at(node).complaint(f"wanted a text, {node.value!r} is none to YAML", hint="put it in quotes")
+            raise self._at(node).complaint(
+                f"expected a text, but YAML reads {node.value!r} as another type", hint="put it in quotes"
+            )
         if not node.value.strip():
             raise self._at(node).complaint("the text is empty")
         return str(node.value)
 
     def _flag(self, node: yaml.ScalarNode) -> bool:
         if node.tag != _TAG + "bool" or node.value not in ("true", "false"):
-            raise self._at(node).complaint(f"wanted true or false, not {node.value!r}")
+            raise self._at(node).complaint(f"expected true or false, not {node.value!r}")
         return bool(node.value == "true")
 
     def _count(self, node: yaml.ScalarNode) -> Count:
         if not re.fullmatch("0|[1-9][0-9]{0,17}", node.value) or node.style:
-            raise self._at(node).complaint(f"wanted a whole number from 0, not {node.value!r}")
+            raise self._at(node).complaint(f"expected a whole number from 0, not {node.value!r}")
         return Count(int(node.value))
 
     def _seconds(self, node: yaml.ScalarNode) -> Seconds:
         number = float(node.value) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", node.value) and not node.style else math.nan
         if not 0 < number <= language.MAX_SECONDS:
-            raise self._at(node).complaint(f"wanted a number of seconds, above 0 and up to a week, not {node.value!r}")
+            raise self._at(node).complaint(
+                f"expected a number of seconds, above 0 and up to a week, not {node.value!r}"
+            )
         return Seconds(number)
 
     def _moment(self, node: yaml.ScalarNode) -> Moment:
@@ -188,14 +192,14 @@ class _Reader:
     def _name(self, node: yaml.ScalarNode) -> Name:
         if not _NAME.fullmatch(node.value) or node.value == END:
             raise self._at(node).complaint(
-                f"{node.value!r} is no name", hint=f"begin it with a letter, and do not use {END!r}"
+                f"{node.value!r} is not a name", hint=f"begin it with a letter, and do not use {END!r}"
             )
         return Name(node.value)
 
     def _source_line(self, node: yaml.ScalarNode) -> SourceLine:
         match = _SOURCE_LINE.fullmatch(node.value)
         if match is None:
-            raise self._at(node).complaint(f"{node.value!r} is no place in a program", hint="write train.py:61")
+            raise self._at(node).complaint(f"{node.value!r} is not a line of a program", hint="write train.py:61")
         return SourceLine(match[1], int(match[2]))
 
     def _when(self, node: yaml.ScalarNode) -> When:
@@ -218,5 +222,5 @@ class _Reader:
 
     def _unlike(self, node: yaml.Node, wanted: str, hint: str = _SCHEMA_HINT) -> UsageError:
         if isinstance(node, yaml.ScalarNode) and node.tag == _TAG + "null":
-            return self._at(node).complaint(f"there is nothing here; wanted {wanted}", hint=hint)
-        return self._at(node).complaint(f"wanted {wanted}, found {_KINDS[type(node)]}", hint=hint)
+            return self._at(node).complaint(f"a value is missing here; expected {wanted}", hint=hint)
+        return self._at(node).complaint(f"expected {wanted}, found {_KINDS[type(node)]}", hint=hint)

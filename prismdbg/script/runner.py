@@ -86,7 +86,7 @@ class Runner:
         if isinstance(entry, _Check):
             entry.finding.fail(moment, text)
         elif entry is not None:
-            self._findings.notes.append(f"stop {self._name(number)}: {text}")
+            self._findings.notes.append(f"breakpoint {self._name(number)}: {text}")
 
     def _prepare(self) -> None:
         self._findings.reached = self._rank.begin(traced=self._needs_trace).moment
@@ -135,7 +135,7 @@ class Runner:
         self._findings.places.append(FoundPlace(name=name, to=asked.to, answer=None, why=why))
         for check in self._expects:
             if check.at is not None and _at(name)(check.at):
-                check.finding.fail(None, f"there is no such place: {why}")
+                check.finding.fail(None, f"place not found: {why}")
 
     def _targets(self) -> list[Moment]:
         whens = [*(entry.at for entry in self._script.expect), *(entry.at for entry in self._script.record)]
@@ -199,7 +199,9 @@ class Runner:
             return
         for check in self._expects:
             if check.at is not None and self._moment_of(check.at) == target:
-                check.finding.fail(stand.moment, f"{target} never was: the rank went from {before} to {stand.moment}")
+                check.finding.fail(
+                    stand.moment, f"{target} does not exist in this run: the rank went from {before} to {stand.moment}"
+                )
 
     def _look(self, stand: Stand, due: Due, stop: str = "") -> None:
         """`stop`: the one that it stands at, where one was hit."""

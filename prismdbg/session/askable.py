@@ -29,10 +29,10 @@ def require_written(expression: Expression, value: Json, of_event: frozenset[str
             of_it = f"a name of the program: local.{node.name}"
             if node.name in _TENSORS:
                 of_it = f"of it: who allocated {node.name}[0], origin {node.name}[0]"
-            why = f"{node.name} is this event's own, another one at each"
+            why = f"{node.name} belongs to this event only"
             raise complaint(expression.text, node.column, why, hint=f"{_WRITE}; {of_it}")
     if not _holds_tensor(value):
-        hint = f"{_WRITE}; where any other value changes: break change {text}, then reverse-continue"
+        hint = f"{_WRITE}; to find where another value changes: break change {text}, then reverse-continue"
         raise UsageError(f"{text} is {_what(value)}, not a tensor, nor a list, mapping or module of some", hint=hint)
 
 
@@ -40,12 +40,12 @@ def require_block(expression: Expression, value: Json) -> None:
     """`UsageError` for what lies in no block of memory of its own."""
     text = shortened(expression.text)
     if not isinstance(expression.root, _PATHS):
-        raise UsageError(f"{text} is computed for this answer: it lies in no block of the program's", hint=_BLOCK)
+        raise UsageError(f"{text} is computed for this answer: it is in no block of the program", hint=_BLOCK)
     if value["kind"] != "tensor":
-        hint = f"one of them: who allocated {text}[0]" if value["kind"] == "sequence" else _BLOCK
+        hint = f"name one of them: who allocated {text}[0]" if value["kind"] == "sequence" else _BLOCK
         raise UsageError(f"{text} is {_what(value)}, not a tensor", hint=hint)
     if 0 in value["shape"]:
-        raise UsageError(f"{text} has no elements: it lies nowhere", hint=_BLOCK)
+        raise UsageError(f"{text} has no elements and no memory", hint=_BLOCK)
 
 
 def require_number(expression: Expression, value: Json) -> None:

@@ -63,14 +63,14 @@ def _environment(facts: Facts) -> Iterator[str]:
         if now != recorded:
             yield f"the {title} was {recorded} in the recorded run and is {now} in the replay"
     if facts.missing:
-        yield f"the capsule was made without {_some(facts.missing)}"
+        yield f"the capsule was created without {_some(facts.missing)}"
 
 
 def _random(facts: Facts) -> Iterator[str]:
     if facts.from_start and facts.unknown_seeds:
         yield (
-            f"possible: the capsule does not hold how the random generators of {_some(facts.unknown_seeds)} began; "
-            "a program that does not seed them draws other numbers"
+            f"possible: the capsule lacks the start state of the random generators of "
+            f"{_some(facts.unknown_seeds)}; a program that does not seed them draws other numbers"
         )
     if facts.from_start and (calls := _of(facts, Kind.ENTROPY)):
         yield f"possible: the program draws random numbers that no replay can repeat: {_some(calls)}"

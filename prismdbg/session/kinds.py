@@ -34,7 +34,7 @@ def check_kinds(expression: Expression, names: frozenset[str]) -> None:
             kinds = kind_of(left, names), kind_of(right, names)
             if sign not in _COMPARED or None in kinds or kinds[0] == kinds[1]:
                 continue
-            what = "has no order with" if sign in _ORDERED else "never equals"
+            what = "cannot be ordered against" if sign in _ORDERED else "never equals"
             raise complaint(expression.text, right.column, f"{kinds[0]} {what} {kinds[1]}", hint=_hint(left, right))
 
 

@@ -83,55 +83,57 @@ class Usage:
 
 
 VERBS: dict[Verb, Usage] = {
-    Verb.NEXT: Usage(Takes.NUMBER, "n", "go on to the next collective, or the N-th from here"),
-    Verb.REVERSE_NEXT: Usage(Takes.NUMBER, "rn", "back to the collective before, or the N-th before"),
-    Verb.STEP: Usage(Takes.NUMBER, "s", "go on by one event: an operator, an allocation, a free"),
-    Verb.REVERSE_STEP: Usage(Takes.NUMBER, "rs", "back by one event"),
-    Verb.FINISH: Usage(Takes.NOTHING, "f", "go on to the end of this module, or of this step"),
-    Verb.REVERSE_FINISH: Usage(Takes.NOTHING, "rf", "back to before this module, or this step"),
-    Verb.CONTINUE: Usage(Takes.NOTHING, "c", "go on to a stop, to the end, or to what is not as recorded"),
-    Verb.REVERSE_CONTINUE: Usage(Takes.NOTHING, "rc", "back to the stop that was hit last before here, or to A"),
-    Verb.UNTIL: Usage(Takes.MOMENT, "u", "go on to a moment (12.3 or 12), unless a stop is hit before"),
-    Verb.NEXT_STEP: Usage(Takes.NUMBER, "ns", "go on to the first collective of the next step, or the N-th"),
-    Verb.GOTO: Usage(Takes.MOMENT, "g", "to a moment, forwards or backwards: 12.3 or 12.3.6; stops are passed"),
-    Verb.BACK: Usage(Takes.NUMBER, "", "to the place where you looked before"),
-    Verb.FORWARD: Usage(Takes.NUMBER, "", "to the place where you looked before `back`"),
+    Verb.NEXT: Usage(Takes.NUMBER, "n", "run to the next collective, or to the N-th from here"),
+    Verb.REVERSE_NEXT: Usage(Takes.NUMBER, "rn", "go back to the previous collective, or to the N-th before here"),
+    Verb.STEP: Usage(Takes.NUMBER, "s", "run to the next event: an operator, an allocation or a free"),
+    Verb.REVERSE_STEP: Usage(Takes.NUMBER, "rs", "go back by one event"),
+    Verb.FINISH: Usage(Takes.NOTHING, "f", "run to the end of this module or step"),
+    Verb.REVERSE_FINISH: Usage(Takes.NOTHING, "rf", "go back to the start of this module or step"),
+    Verb.CONTINUE: Usage(Takes.NOTHING, "c", "run to a breakpoint, to the end, or to the first divergence"),
+    Verb.REVERSE_CONTINUE: Usage(Takes.NOTHING, "rc", "go back to the previous breakpoint hit, or to the start moment"),
+    Verb.UNTIL: Usage(Takes.MOMENT, "u", "run to a moment (12.3 or 12), unless a breakpoint is hit first"),
+    Verb.NEXT_STEP: Usage(Takes.NUMBER, "ns", "run to the first collective of the next step, or of the N-th"),
+    Verb.GOTO: Usage(Takes.MOMENT, "g", "go to a moment, forwards or backwards: 12.3 or 12.3.6; ignores breakpoints"),
+    Verb.BACK: Usage(Takes.NUMBER, "", "go to the previous location"),
+    Verb.FORWARD: Usage(Takes.NUMBER, "", "go to the location before `back`"),
     Verb.BREAK: Usage(
         Takes.STOP,
         "b",
-        "stop at: OP, on GROUP, #SEQ, FILE:LINE, in MODULE, exception, nan, divergence, "
+        "set a breakpoint: OP, on GROUP, #SEQ, FILE:LINE, in MODULE, exception, nan, divergence, "
         "peer RANK (point-to-point only), allocation, change EXPRESSION",
     ),
-    Verb.TBREAK: Usage(Takes.STOP, "tb", "as break, but only once"),
-    Verb.CONDITION: Usage(Takes.CONDITION, "cond", "stop N only if this holds, too; alone: whenever"),
-    Verb.IGNORE: Usage(Takes.COUNT, "", "let the next COUNT hits of stop N pass"),
-    Verb.LOG_ONLY: Usage(Takes.ONE, "", "stop N only tells its hits; once more: it stops again"),
-    Verb.DELETE: Usage(Takes.NUMBER, "del", "remove stop N, or all"),
-    Verb.STOPS: Usage(Takes.NOTHING, "", "the stops, with their hits"),
+    Verb.TBREAK: Usage(Takes.STOP, "tb", "set a breakpoint that is deleted at its first hit"),
+    Verb.CONDITION: Usage(Takes.CONDITION, "cond", "set the condition of breakpoint N; without CONDITION: remove it"),
+    Verb.IGNORE: Usage(Takes.COUNT, "", "ignore the next COUNT hits of breakpoint N"),
+    Verb.LOG_ONLY: Usage(Takes.ONE, "", "make breakpoint N a logpoint, or a breakpoint again"),
+    Verb.DELETE: Usage(Takes.NUMBER, "del", "delete breakpoint N, or all"),
+    Verb.STOPS: Usage(Takes.NOTHING, "", "list the breakpoints with their hits"),
     Verb.WATCH: Usage(
-        Takes.WATCH, "", "show a value at every stop; alone: list them. watch! also stops when it changes"
+        Takes.WATCH, "", "show a value at every stop; without EXPRESSION: list. watch! also stops when it changes"
     ),
-    Verb.UNWATCH: Usage(Takes.ONE, "", "no longer show watch N"),
-    Verb.WHO: Usage(Takes.WHO, "", "back to what last wrote a tensor, or allocated its memory"),
-    Verb.ORIGIN: Usage(Takes.ORIGIN, "", "back to where the first NaN or infinity came from, in all or in a value"),
-    Verb.CHECKPOINT: Usage(Takes.NOTHING, "m", "keep an image of the rank as it stands"),
-    Verb.CHECKPOINTS: Usage(Takes.NOTHING, "", "the images, with moment, size and cost"),
-    Verb.RESTART: Usage(Takes.NUMBER, "", "to checkpoint N, or to A; also when the rank is gone"),
-    Verb.INFO: Usage(Takes.NOTHING, "i", "this collective, and what was compared so far"),
-    Verb.WHERE: Usage(Takes.WHERE, "w", "the Python stack (bt and stack, too); where from nan: as origin"),
-    Verb.UP: Usage(Takes.NUMBER, "", "look from the caller's frame"),
-    Verb.DOWN: Usage(Takes.NUMBER, "d", "look from the called frame"),
-    Verb.LIST: Usage(Takes.LINE, "l", "source around this line, or around LINE"),
-    Verb.PRINT: Usage(Takes.EXPRESSION, "p", "a value: print out[0][3:8], print nan(model.head.weight)"),
-    Verb.STATS: Usage(Takes.EXPRESSION, "", "statistics and histogram of a tensor, without its values"),
-    Verb.DIFF: Usage(Takes.EXPRESSION, "", "a tensor of this collective against what was recorded: diff out[0]"),
-    Verb.LOCALS: Usage(Takes.NOTHING, "", "names of this frame"),
-    Verb.PEERS: Usage(Takes.NOTHING, "", "who takes part here, how each is played, when it arrived"),
-    Verb.MEMORY: Usage(Takes.MEMORY, "mem", "live memory here; its peak; a difference; a snapshot for memory_viz"),
-    Verb.TRACE: Usage(
-        Takes.SWITCH, "", "operators, allocations and frees between collectives are traced, or no longer"
+    Verb.UNWATCH: Usage(Takes.ONE, "", "delete watch expression N"),
+    Verb.WHO: Usage(Takes.WHO, "", "go back to the last write of a tensor, or to the allocation of its memory"),
+    Verb.ORIGIN: Usage(
+        Takes.ORIGIN, "", "go back to the origin of the first NaN or infinity, in everything sent or in a value"
     ),
-    Verb.HELP: Usage(Takes.VERB, "h", "this list"),
+    Verb.CHECKPOINT: Usage(Takes.NOTHING, "m", "save a checkpoint of the rank"),
+    Verb.CHECKPOINTS: Usage(Takes.NOTHING, "", "list the checkpoints with moment, size and cost"),
+    Verb.RESTART: Usage(Takes.NUMBER, "", "go to checkpoint N or to the start moment; also after the rank is lost"),
+    Verb.INFO: Usage(Takes.NOTHING, "i", "show this collective, and what was compared so far"),
+    Verb.WHERE: Usage(Takes.WHERE, "w", "show the Python stack (also bt, stack); where from nan: as origin"),
+    Verb.UP: Usage(Takes.NUMBER, "", "select the caller's frame"),
+    Verb.DOWN: Usage(Takes.NUMBER, "d", "select the called frame"),
+    Verb.LIST: Usage(Takes.LINE, "l", "show the source around this line, or around LINE"),
+    Verb.PRINT: Usage(Takes.EXPRESSION, "p", "show a value: print out[0][3:8], print nan(model.head.weight)"),
+    Verb.STATS: Usage(Takes.EXPRESSION, "", "show statistics and a histogram of a tensor, without its values"),
+    Verb.DIFF: Usage(Takes.EXPRESSION, "", "compare a tensor of this collective with the recording: diff out[0]"),
+    Verb.LOCALS: Usage(Takes.NOTHING, "", "show the names of this frame"),
+    Verb.PEERS: Usage(Takes.NOTHING, "", "show the ranks of this collective: how each is played, when it arrived"),
+    Verb.MEMORY: Usage(
+        Takes.MEMORY, "mem", "show live memory here, its peak or a difference, or write a snapshot for memory_viz"
+    ),
+    Verb.TRACE: Usage(Takes.SWITCH, "", "start or stop tracing operators, allocations and frees between collectives"),
+    Verb.HELP: Usage(Takes.VERB, "h", "show this list, or explain one command"),
     Verb.QUIT: Usage(Takes.NOTHING, "q", "end the replay"),
 }
 
@@ -169,7 +171,7 @@ def parse_line(text: str) -> Line:
     verb, argument = verb_of(word.removesuffix("!") if insists else word), argument.strip()
     takes = VERBS[verb].takes
     if takes is Takes.NOTHING and argument:
-        raise UsageError(f"{verb} takes nothing after it", hint=f"write {verb} alone")
+        raise UsageError(f"{verb} takes no arguments", hint=f"write {verb} without arguments")
     if takes in _NEEDED and not argument:
         raise UsageError(f"{verb} takes {takes}", hint=f"{verb}: {VERBS[verb].meaning}")
     if takes is Takes.MOMENT:
@@ -194,7 +196,7 @@ def verb_of(word: str) -> Verb:
     if first is not None and all(verb.startswith(first) for verb in found):
         return first
     if found:
-        raise UsageError(f"{quoted(word)} may be {' or '.join(found)}")
+        raise UsageError(f"{quoted(word)} is ambiguous: {' or '.join(found)}")
     raise UsageError(
         f"unknown command {quoted(word)}{suggestion(word, VERBS)}", hint="type `help` to list all commands"
     )

@@ -223,7 +223,7 @@ def parse_notice(event: Json) -> Notice:
     try:
         return _parse(event)
     except (KeyError, TypeError, ValueError, UsageError) as error:
-        return Said(f"the rank sent an event that is not understood: {event.get('event')!r} ({error})")
+        return Said(f"the rank sent an unknown event: {event.get('event')!r} ({error})")
 
 
 def _parse(event: Json) -> Notice:

@@ -34,7 +34,7 @@ __all__ = ["Ask", "Phase", "Session"]
 
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
-GONE_HINT = "restart, or any way back, brings it again"
+GONE_HINT = "type restart, or any command that goes back, to start it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,9 @@ class Session:
     def until(self, moment: Moment) -> Ask:
         self.require_stop()
         if moment <= self.moment:
-            raise UsageError(f"{moment} is not ahead: the rank is at {self.moment}", hint=f"back to it: goto {moment}")
+            raise UsageError(
+                f"{moment} is before here: the rank is at {self.moment}", hint=f"go back to it: goto {moment}"
+            )
         return self.resume(until=str(moment))
 
     def next_step(self, count: int = 1) -> Ask:
@@ -210,8 +212,8 @@ class Session:
         self._asked_beyond = True
         if not insists:
             raise UsageError(
-                "the record ends here: from here on peers' answers are synthesized, and later values rest on them",
-                hint="type it once more, or continue!, to go on",
+                "the recording ends here: from here on peers' answers are synthesized, and later values depend on them",
+                hint="type it again, or continue!, to go on",
             )
 
     def pause(self) -> Ask:
@@ -235,9 +237,9 @@ class Session:
         self.require_view()
         chosen = self.frame + outwards
         if not self.frames:
-            raise UsageError("there is no Python frame here")
+            raise UsageError("no Python frame here")
         if not 0 <= chosen < len(self.frames):
-            raise UsageError("that is the outermost frame" if outwards > 0 else "that is the innermost frame")
+            raise UsageError("this is the outermost frame" if outwards > 0 else "this is the innermost frame")
         self.frame = chosen
         return self.frames[chosen]
 
@@ -309,7 +311,7 @@ class Session:
         if self.phase is Phase.FINISHED:
             raise UsageError("the program has ended", hint="go back: reverse-next, goto and restart still work")
         if self.phase is Phase.LOST:
-            raise UsageError(f"the rank is gone: {self.lost_because}", hint=GONE_HINT)
+            raise UsageError(f"the rank is lost: {self.lost_because}", hint=GONE_HINT)
 
     def require_stop(self) -> None:
         self.require_alive()
@@ -322,4 +324,6 @@ class Session:
             raise UsageError(standing.text, hint=standing.hint)
         self.require_stop()
         if self.visited[-1].reason == StopReason.PARKED:
-            raise UsageError("the rank is as it was captured; nothing can be looked at yet", hint="go on first: next")
+            raise UsageError(
+                "the rank is where it was captured: no frame yet", hint="type next to run to the next collective"
+            )

@@ -17,8 +17,8 @@ class Standing:
     @property
     def text(self) -> str:
         if not self.frames:
-            return f"rank {self.rank} was captured outside of a collective; its stack was not taken"
-        return f"rank {self.rank} was captured outside of a collective, at {place_of(self.frames)}"
+            return f"rank {self.rank} was captured outside a collective; its stack was not recorded"
+        return f"rank {self.rank} was captured outside a collective, at {place_of(self.frames)}"
 
     @property
     def hint(self) -> str:

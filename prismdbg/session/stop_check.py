@@ -43,12 +43,12 @@ def check(spec: StopSpec, known: Known) -> None:
     """`UsageError` for what can never be hit, or never be decided."""
     _check_parts(spec)
     if spec.line == 0:
-        raise UsageError(f"{spec.file}:0 is no line", hint="count lines from 1")
+        raise UsageError(f"{spec.file}:0 is not a line", hint="count lines from 1")
     if spec.group and not known.has_group(spec.group):
         groups = ", ".join(dict.fromkeys(group.title for group in known.groups))
-        raise UsageError(f"there is no group {quoted(spec.group)} in this capsule", hint=f"groups: {groups}")
+        raise UsageError(f"unknown group {quoted(spec.group)}", hint=f"groups: {groups}")
     if spec.peer is not None and 0 < known.world_size <= spec.peer:
-        raise UsageError(f"there is no rank {spec.peer}", hint=f"ranks: 0 to {known.world_size - 1}")
+        raise UsageError(f"unknown rank {spec.peer}", hint=f"ranks: 0 to {known.world_size - 1}")
     for text in (spec.condition, spec.expression):
         if text:
             check_names(parse(text), spec.kind, known)
@@ -62,7 +62,7 @@ def check_names(expression: Expression, kind: StopKind, known: Known) -> None:
 
 def check_value(expression: Expression, known: Known) -> None:
     """As `check_names`, of what is asked at stops of any kind."""
-    _check(expression, _EVERY_NAME, "a stop", known)
+    _check(expression, _EVERY_NAME, "a breakpoint", known)
     check_kinds(expression, _OF_BOTH)
 
 
@@ -75,7 +75,7 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
         near = difflib.get_close_matches(node.name, sorted(mine), 1)
         if node.name in _EVERY_NAME:
             kinds = ", ".join(kind for kind, names in NAMES.items() if node.name in names)
-            hint = f"{node.name} is known at: {kinds}"
+            hint = f"{node.name} is available at: {kinds}"
         elif near:
             hint = f"did you mean {near[0]}?"
         else:
@@ -83,8 +83,8 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
         raise complaint(
             expression.text,
             node.column,
-            f"neither {whose} nor the program has the name {quoted(node.name)}",
-            hint=f"{hint}; a name of the program: local.NAME",
+            f"unknown name {quoted(node.name)}: neither in {whose} nor in the program",
+            hint=f"{hint}; names of the program: local.NAME",
         )
 
 
@@ -93,18 +93,18 @@ def doubt(spec: StopSpec, known: Known) -> str:
     if spec.condition and (text := doubt_of_op(parse(spec.condition), spec.kind)):
         return text
     if spec.peer is not None and known.peers is not None and spec.peer not in known.peers:
-        others = ", ".join(map(str, sorted(known.peers))) or "none at all"
-        return f"no recorded send or receive is with rank {spec.peer}; there are: {others}"
+        others = ", ".join(map(str, sorted(known.peers))) or "none"
+        return f"no recorded send or receive is with rank {spec.peer}; recorded ranks: {others}"
     if not spec.file or not known.lines:
         return ""
     if not known.has_file(spec.file):
-        return f"no file of the program is called {spec.file}; there are: {', '.join(known.file_names)}"
+        return f"the program has no file {spec.file}; its files: {', '.join(known.file_names)}"
     lines = known.lines_of(spec.file)
     if spec.kind is StopKind.ALLOCATION or spec.line in lines:
         return ""
     listed = ", ".join(map(str, lines[:MAX_LISTED])) + (", ..." if len(lines) > MAX_LISTED else "")
-    there = f"there they come by the lines {listed}" if lines else "none does by any line of that file"
-    return f"no recorded collective comes by {spec.file}:{spec.line}; {there}"
+    there = f"this file issues collectives at lines {listed}" if lines else "this file issues no recorded collective"
+    return f"no recorded collective is issued at {spec.file}:{spec.line}; {there}"
 
 
 def doubt_of_op(expression: Expression, kind: StopKind) -> str:
@@ -117,7 +117,7 @@ def doubt_of_op(expression: Expression, kind: StopKind) -> str:
         for _, other in node.rest:
             if isinstance(other, tree.Literal) and isinstance(other.value, str) and other.value not in LABELS:
                 near = difflib.get_close_matches(other.value, LABELS, 1)
-                return f"no collective is called {quoted(other.value)}" + (f"; {near[0]} is one" if near else "")
+                return f"unknown collective {quoted(other.value)}" + (f"; did you mean {near[0]}?" if near else "")
     return ""
 
 
@@ -127,11 +127,11 @@ def names_help() -> str:
         ("a collective's names", " ".join(sorted(_OF_A_CALL))),
         ("an allocation's", " ".join(sorted(_OF_AN_ALLOCATION))),
         ("an exception's", " ".join(sorted(NAMES[StopKind.EXCEPTION]))),
-        ("the program's", "local.NAME, or NAME alone where the event has no such name: local.loss > 3"),
+        ("the program's", "local.NAME, or only NAME if the event has no such name: local.loss > 3"),
         ("functions", " ".join(sorted(SIGNATURES))),
         ("units", " ".join(UNITS)),
-        ("peer RANK", "sends to that rank of the group and receives from it, nothing else"),
-        ("allocated, total", "what the program holds, in bytes; the rank is traced for that"),
+        ("peer RANK", "only sends to this rank and receives from it"),
+        ("allocated, total", "live bytes of the program; this turns on tracing"),
     ]
     return "\n".join(f"    {name:<22}{text}" for name, text in rows)
 
@@ -143,4 +143,4 @@ def _check_parts(spec: StopSpec) -> None:
             words = {"op": "an operator", "seq": "a sequence number", "file": "a line", "group": "a group"}
             what = words.get(part, f"a {part}")
             hint = "write it as a condition: if ..." if spec.kind is not StopKind.COLLECTIVE else "break peer RANK"
-            raise UsageError(f"a stop at {spec.kind} takes no {what.partition(' ')[2]}", hint=hint)
+            raise UsageError(f"a breakpoint at {spec.kind} takes no {what.partition(' ')[2]}", hint=hint)

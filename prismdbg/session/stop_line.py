@@ -47,12 +47,12 @@ def parse_stop(text: str) -> StopSpec:
     if condition:
         _parse_part(text, condition)
     if not head and not condition:
-        raise UsageError("break takes what to stop at", hint=EXAMPLE)
+        raise UsageError("break needs a place to stop at", hint=EXAMPLE)
     first, _, rest = head.partition(" ")
     kind = _KINDS.get(first)
     if kind is StopKind.CHANGE:
         if not rest.strip():
-            raise UsageError("break change takes an expression", hint="break change model.head.weight")
+            raise UsageError("break change needs an expression", hint="break change model.head.weight")
         _parse_part(text, rest.strip())
         require_change(rest.strip())
         return StopSpec(kind=kind, expression=rest.strip(), condition=condition)
@@ -63,9 +63,7 @@ def parse_stop(text: str) -> StopSpec:
 def require_change(text: str) -> None:
     """`UsageError` for an expression that has one value for ever."""
     if not parse(text).names:
-        raise UsageError(
-            f"{shortened(text)} never changes: there is no name in it", hint="break change model.head.weight"
-        )
+        raise UsageError(f"{shortened(text)} never changes: it contains no name", hint="break change model.head.weight")
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -125,7 +123,7 @@ class _Words:
 
     def _after(self, word: str) -> str:
         if not self._words:
-            raise complaint(self._text, len(self._text), f"something is missing after {quoted(word)}", hint=EXAMPLE)
+            raise complaint(self._text, len(self._text), f"{quoted(word)} needs an argument", hint=EXAMPLE)
         return self._words.pop(0)
 
     def _line(self, text: str) -> int:
@@ -158,8 +156,8 @@ class _Words:
         near = difflib.get_close_matches(word, [*LABELS, *_KINDS], 1)
         hint = f"did you mean {near[0]}?" if near else f"collectives: {' '.join(LABELS)}; {EXAMPLE}"
         if word in _KINDS:
-            hint = f"{word} stands first, and once: break {word}"
-        raise complaint(self._text, max(self._text.find(word), 0), f"there is no collective {quoted(word)}", hint=hint)
+            hint = f"write {word} first and only once: break {word}"
+        raise complaint(self._text, max(self._text.find(word), 0), f"unknown collective {quoted(word)}", hint=hint)
 
 
 def stop_at_once(incident: IncidentKind) -> tuple[str, ...]:

@@ -94,14 +94,14 @@ class StopList:
 
     def add(self, spec: StopSpec) -> StopSpec:
         if len(self._stops) >= MAX_STOPS:
-            raise UsageError(f"there are {MAX_STOPS} stops already", hint="delete some")
+            raise UsageError(f"there are already {MAX_STOPS} breakpoints", hint="delete some")
         numbered = replace(spec, number=self._next)
         self._next += 1
         return self._keep(numbered)
 
     def get(self, number: int) -> StopSpec:
         if number not in self._stops:
-            raise UsageError(f"there is no breakpoint {number}", hint="type `stops` to list them")
+            raise UsageError(f"no breakpoint number {number}", hint="type `stops` to list them")
         return self._stops[number]
 
     def titles(self, numbers: Iterable[int]) -> tuple[str, ...]:

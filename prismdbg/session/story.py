@@ -12,16 +12,16 @@ from prismdbg.session.frames import frames_of, own_frame
 Json = dict[str, Any]
 
 _STRUCTURAL = (
-    "the program took another way than when it was recorded: compare the two lines above, then what decides between "
+    "the program took another path than in the recording: compare the two lines above, then check what decides between "
     "them: changed code, other data or arguments, a rank-dependent branch, unseeded random numbers"
 )
 _VALUES = (
-    "the call is the same, its values are not: what was computed before it differs. Print the inputs; look for "
+    "the call is the same, but its values differ: an earlier computation differs. Print the inputs and check for "
     "changed code, unseeded random numbers, the time of day, other data, another number of threads"
 )
 _EXTRA = (
-    "the program issues a collective that the record does not have here: look for a loop that runs longer, or a "
-    "branch that was not taken when it was recorded"
+    "the program issues a collective that the recording does not have here: check for a loop that runs longer, or "
+    "a branch that was not taken in the recorded run"
 )
 
 
@@ -46,7 +46,7 @@ def causes_lines(event: Json) -> list[str]:
         return []
     lines = ["likely causes:", *(f"  {text}" for text in causes["found"])] if causes["found"] else []
     if causes["not_found"]:
-        lines.append(f"looked for and not found: {', '.join(causes['not_found'])}")
+        lines.append(f"checked and not found: {', '.join(causes['not_found'])}")
     return lines
 
 
@@ -56,7 +56,7 @@ def headline(event: Json) -> str:
         return "peers are assumed to send something else than they did"
     differences = event["differences"]
     if event.get("expected") is None:
-        return f"{event['actual']['profiling_name']} is not in the record; " + "; ".join(
+        return f"{event['actual']['profiling_name']} is not in the recording; " + "; ".join(
             d["expected"] for d in differences
         )
     if all(not d["structural"] for d in differences):

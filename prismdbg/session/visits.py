@@ -35,7 +35,7 @@ class Visits:
         """Where `back` (negative) or `forward` leads."""
         place = self._at + by
         if not 0 <= place < len(self._moments):
-            raise UsageError("there is no visited place further " + ("back" if by < 0 else "forward"))
+            raise UsageError("no visited location further " + ("back" if by < 0 else "forward"))
         return self._moments[place]
 
     def put_back(self, moments: tuple[Moment, ...], at: int) -> None:

@@ -46,7 +46,7 @@ class WatchList:
             if watch.text == text:
                 return watch
         if len(self._watches) >= MAX_WATCHES:
-            raise UsageError(f"there are {MAX_WATCHES} watches already", hint="unwatch some")
+            raise UsageError(f"there are already {MAX_WATCHES} watch expressions", hint="delete some with unwatch")
         watch = Watch(number=self._next, text=text)
         self._watches[self._next] = watch
         self._next += 1
@@ -54,7 +54,7 @@ class WatchList:
 
     def remove(self, number: int) -> Watch:
         if number not in self._watches:
-            raise UsageError(f"there is no watch {number}", hint="type `watch` to list them")
+            raise UsageError(f"no watch expression number {number}", hint="type `watch` to list them")
         return self._watches.pop(number)
 
     def seen(self, watch: Watch, value: dict[str, Any]) -> Watched:

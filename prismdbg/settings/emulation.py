@@ -52,14 +52,12 @@ class Rule:
         match = _RULE.fullmatch(text if "=" in text else f"={text}")
         if match is None or match["policy"] not in set(Policy):
             raise UsageError(
-                f"{text!r} does not say how peers are played",
+                f"{text!r} is not a peer policy",
                 hint=f"write [AXIS][:OP]=POLICY, as in tp:all_reduce=echo; policies: {', '.join(Policy)}",
             )
         op = match["op"] or ""
         if op and op not in LABELS:
-            raise UsageError(
-                f"{text!r}: no collective is called {op!r}", hint=f"give one of: {', '.join(sorted(LABELS))}"
-            )
+            raise UsageError(f"{text!r}: unknown collective {op!r}", hint=f"give one of: {', '.join(sorted(LABELS))}")
         return cls(axis=match["axis"] or "", op=op, policy=Policy(match["policy"]))
 
     def holds(self, axis: str, op: str, axes: tuple[tuple[str, int], ...] = ()) -> bool:

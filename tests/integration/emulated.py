@@ -55,7 +55,7 @@ def emulated(out: Path, world: int, mesh: str, *options: object, program: list[s
 
 def printed(done: subprocess.CompletedProcess[str]) -> str:
     """By the ranks; then follows what the emulation is worth."""
-    return done.stdout.partition("what this is worth:")[0]
+    return done.stdout.partition("fidelity:")[0]
 
 
 def python(name: str, *arguments: object) -> list[str]:

@@ -90,17 +90,17 @@ def test_where_a_rank_stands_that_holds_the_lock(held: Held) -> None:
 
     assert [verdict["kind"] for verdict in meanwhile] == ["stopped"]
     (absent,) = meanwhile[0]["never_came"]
-    assert f"it stands at {culprit.source}, holding the GIL" == absent["did"]
+    assert f"it is at {culprit.source}, holding the GIL" == absent["did"]
     assert absent["stack"][0]["line"] == culprit.source.line
     (incident,) = job.supervisor["incidents"]
-    assert incident["text"].endswith(f"rank 1 stands at {culprit.source}")
+    assert incident["text"].endswith(f"rank 1 is at {culprit.source}")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="drops a capability of root")
 def test_without_the_right_to_trace_the_rank_answers_itself(held: Held) -> None:
     waits, holds = held.unprivileged
     assert waits["taken_by"] == holds["taken_by"] == FROM_AGENT
-    assert "this user may not trace the rank" in waits["problem"]
+    assert "this user is not permitted to trace the rank" in waits["problem"]
     assert waits["source"].startswith(f"{SCRIPT}:{line_of('# gradients')} in average")
     assert holds["source"] == "None" and "its agent: waited 5 s" in holds["problem"]
 
@@ -134,7 +134,7 @@ def test_of_a_healthy_job_nothing_is_said(tmp_path: Path) -> None:
         job.stop()
     assert job.supervisor["interrupted"]["signal"] == signal.SIGINT
     said = prismdbg("why", job.run.path)
-    assert said.out.startswith("nothing wrong in "), said.out
+    assert said.out.startswith("no problem found in "), said.out
 
 
 def test_a_run_without_a_log(tmp_path: Path) -> None:
@@ -142,4 +142,4 @@ def test_a_run_without_a_log(tmp_path: Path) -> None:
         assert job.end().code == 0
     said = prismdbg("why", job.run.path)
     assert said.code == 3 and not said.out
-    assert "holds no log of any rank" in said.err and "the job ended with 0" in said.err
+    assert "contains no log of any rank" in said.err and "the job ended with 0" in said.err

@@ -82,7 +82,7 @@ def test_two_nodes_on_this_machine() -> None:
 class TestWhatGoesWrong:
     @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be GPUs here")
     def test_no_gpu(self) -> None:
-        with pytest.raises(FacilityError, match=r"has 0 GPUs, and 2 ranks|this torch has no backend nccl"):
+        with pytest.raises(FacilityError, match=r"has 0 GPUs, but 2 ranks|this torch has no backend nccl"):
             calibrate(CalibrateRequest(backend="nccl", groups=(2,), bound_s=1), silent)
 
     def test_a_job_that_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,22 +120,22 @@ def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tm
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--ranks", "1"), "a group needs two ranks"),
+        (("--ranks", "1"), "a group needs at least two ranks"),
         (("--sizes", "12 parsecs"), "is not a size"),
-        (("--ranks", ""), "names no rank"),
+        (("--ranks", ""), "contains no rank"),
         (("--ranks", "100000"), "100,000 ranks are too many for this machine"),
-        (("--sizes", ""), "names no size"),
+        (("--sizes", ""), "is not a list of sizes"),
         (("--sizes", "0"), "a message needs a size"),
         (("--sizes", "100TiB"), "messages of 100 TiB among 4 ranks do not fit"),
-        (("--nodes", "2", "--head", "there"), "--head 'there' is no place to meet"),
-        (("--nodes", "2", "--head", "there:0"), "--head 'there:0' is no place to meet"),
-        (("--nodes", "2", "--head", ":29500"), "--head ':29500' is no place to meet"),
+        (("--nodes", "2", "--head", "there"), "--head 'there' is not an address to connect at"),
+        (("--nodes", "2", "--head", "there:0"), "--head 'there:0' is not an address to connect at"),
+        (("--nodes", "2", "--head", ":29500"), "--head ':29500' is not an address to connect at"),
         (("-o", "/proc/c.yaml"), "/proc/c.yaml cannot be written"),
         (("--nodes", "2"), "give --nodes and --head"),
-        (("--node-rank", "1"), "there is no node 1 of 1"),
+        (("--node-rank", "1"), "node 1 does not exist: the nodes are 0 to 0"),
         (("--backend", "mpi"), "'mpi' is not one of"),
         (("-o", "{tmp}/there"), "there exists"),
-        (("-o", "{tmp}/no/folder/c.yaml"), "is no folder"),
+        (("-o", "{tmp}/no/folder/c.yaml"), "is not a folder"),
     ],
 )
 def test_what_makes_no_sense(

@@ -44,7 +44,7 @@ def two_at_once(job: Recording, home: Path, number: int) -> list[Path]:
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(capture, outputs))
     for one in (one for one in said if one.code):
-        assert one.code == 2 and "another capture of this rank is under way" in one.err, one.err
+        assert one.code == 2 and "the other capture of this rank" in one.err, one.err
     made = [output for output, one in zip(outputs, said, strict=True) if one.code == 0]
     assert made == [output for output in outputs if output.exists()]
     assert made, said
@@ -60,7 +60,7 @@ def test_a_capture_that_comes_during_the_dump(tmp_path: Path) -> None:
             first.comes_to("dumping")
             second = prismdbg("capture", job.run.path, "--rank", RANK, "--window", WINDOW, "-o", tmp_path / "second")
             assert first.process.wait(120) == 0
-        assert second.code == 2 and "another capture of this rank is under way" in second.err, second.err
+        assert second.code == 2 and "the other capture of this rank" in second.err, second.err
         (tmp_path / "told" / "last").write_text(str(job.step(0) + 5))
         assert job.end().code == 0
     assert_identical(replay(tmp_path / "first"), tmp_path / "first")

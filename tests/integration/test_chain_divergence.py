@@ -44,8 +44,8 @@ def test_a_divergence_is_told_with_its_story(other_rate: Path, first_difference:
     assert re.search(r"incidents/nan/train\.py:\d+", said.out)
     assert re.search(r"^-> +\d+ +dist\.all_reduce\(mean\)", said.out, re.MULTILINE)
     assert not said.out.startswith("identical")
-    assert "possible: the capsule does not hold how the random generators of random, torch began" in said.out
-    assert "looked for and not found: changed files, another environment" in said.out
+    assert "possible: the capsule lacks the start state of the random generators of random, torch" in said.out
+    assert "checked and not found: changed files, another environment" in said.out
 
 
 def test_the_story_as_json(other_rate: Path, first_difference: str) -> None:

@@ -154,7 +154,7 @@ def _with_member(name: str, kind: bytes, link: str = "") -> Callable[[bytearray]
 
 
 ARCHIVES = {
-    "cut off": lambda packed: os.truncate(packed, packed.stat().st_size // 2),
+    "truncated": lambda packed: os.truncate(packed, packed.stat().st_size // 2),
     "one byte altered": lambda packed: _repacked(packed, lambda data: data.__setitem__(-3000, data[-3000] ^ 1)),
     "a name that leads out": lambda packed: _repacked(packed, _with_member("../../victim", tarfile.REGTYPE)),
     "an absolute name": lambda packed: _repacked(packed, _with_member("/victim", tarfile.REGTYPE)),

@@ -65,7 +65,7 @@ def test_the_rank_is_replayed_to_its_nan(nan: Taken, runtime: str) -> None:
     verdict = replay(nan.capsule, runtime=runtime)
     assert_identical(verdict, nan.capsule)
     assert verdict["moment"] == str(Moment(NAN_STEP, 1))
-    assert any("the NaN is there again, bit for bit" in note for note in verdict["notes"])
+    assert any("the NaN occurs again, bit for bit" in note for note in verdict["notes"])
 
 
 def test_an_exception_is_raised_again(exception_with_checkpoints: Taken) -> None:
@@ -144,17 +144,17 @@ def test_the_line_where_the_culprit_stands_is_told_everywhere(
     job, capsules = hung
     stands = f"{INCIDENTS / 'hang' / 'train.py'}:{_line_of('time.sleep(0.2)')} in wait_for"
     (incident,) = job.supervisor["incidents"]
-    assert incident["text"].endswith(f"rank 2 stands at {stands}")
+    assert incident["text"].endswith(f"rank 2 is at {stands}")
     said = prismdbg("why", job.run.path).out
     assert said.startswith("certain: ranks 0, 1 and 3 wait in all_reduce") and said.count("certain:") == 1, said
-    assert f"rank 2 never came: it stands at {stands}; its last call: rank 2 at 19.2" in said
+    assert f"rank 2 never came: it is at {stands}; its last call: rank 2 at 19.2" in said
     packed = tmp_path / "waiting.tar.zst"
     waiting = next(path for rank, path in capsules.items() if rank != 2)
     assert prismdbg("pack", waiting, "-o", packed).code == 0
     for path in (*capsules.values(), packed):
-        assert f"rank 2 stood at {stands}" in prismdbg("why", path).out
+        assert f"rank 2 was at {stands}" in prismdbg("why", path).out
     for path in (capsules[2], packed):
-        assert f"rank 2 stood at {stands}" in prismdbg("inspect", path).out
+        assert f"rank 2 was at {stands}" in prismdbg("inspect", path).out
 
 
 def _line_of(words: str) -> int:
@@ -170,10 +170,10 @@ def test_the_culprit_is_shown_where_it_stands_and_waited_for_only_when_told(
     said = prismdbg("debug", capsules[2], "--plain", "--runtime", "local", "--timeout", 3, typed=typed)
     at = rf"train.py:{_line_of('time.sleep(0.2)')} in wait_for"
     before, where, following, printed, waited = said.out.split("(prismdbg) ")
-    assert re.search(rf"rank 2 was captured outside of a collective, at .*{at}", before)
+    assert re.search(rf"rank 2 was captured outside a collective, at .*{at}", before)
     assert all(re.search(rf"-> +0  .*{at}", shown) for shown in (before, where))
     for answer in (following, printed):
-        assert "error: rank 2 was captured outside of a collective" in answer
+        assert "error: rank 2 was captured outside a collective" in answer
         assert "no next collective was recorded" in answer
     assert waited.startswith("continue") and said.code == 124
     assert "waited 3 s for the rank's next collective after" in said.err
@@ -202,8 +202,8 @@ def test_a_hang_without_a_past_is_inconclusive_and_it_is_said(
     shown = prismdbg("replay", waiting, "--runtime", runtime)
     assert shown.code == 7
     assert shown.out.startswith("inconclusive: no collective was compared")
-    assert re.search("^un-hung: what the rank waited in at .* got a synthesized answer", shown.err, re.MULTILINE)
-    assert "answers were synthesized: nothing was recorded there; what follows rests on them" in shown.err
+    assert re.search("^hang resolved: the collective at .* got a synthesized answer", shown.err, re.MULTILINE)
+    assert "answers were synthesized: because they were not recorded; later values depend on them" in shown.err
 
 
 def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[int, Path]]) -> None:
@@ -232,7 +232,7 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
         verdict = replay(path)
         assert (verdict["outcome"], verdict["moment"]) == ("identical", str(manifest.moment_b)), verdict
         assert verdict["tally"]["compared"] == len(span(path)) > 1 and verdict["strength"]["whole_steps"] >= 1
-        ends = "it hangs again" if path == never_came else "un-hung: what the rank waited in"
+        ends = "it hangs again" if path == never_came else "hang resolved: the collective"
         assert any(note.startswith(ends) for note in verdict["notes"]), verdict["notes"]
 
 
@@ -258,7 +258,7 @@ def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
     old = altered(capsule, tmp_path / "old", died_with=None)  # as capsules were before this was kept
     verdict = replay(old)
     assert_identical(verdict, old)
-    assert "the rank died here, and how the recorded one died is not known" in verdict["notes"]
+    assert "the rank died here, and how the recorded rank died is unknown" in verdict["notes"]
 
 
 OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
@@ -266,7 +266,7 @@ OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
     ({"GOES_WRONG_AT": "99"}, 7, "inconclusive", "issued a further collective; the recorded one died: exit code 3"),
     ({"GOES_WRONG_WITH": "4"}, 5, "diverged", "not as the recorded one did: exit code 4, not exit code 3"),
     ({"GOES_WRONG_WITH": "SIGSEGV"}, 5, "diverged", "SIGSEGV (exit code 139), not exit code 3"),
-    ({"THREAD_RAISES": "here only"}, 7, "inconclusive", "that the record does not have: ValueError: here only"),
+    ({"THREAD_RAISES": "here only"}, 7, "inconclusive", "that the recording does not have: ValueError: here only"),
 ]
 
 

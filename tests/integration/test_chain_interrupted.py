@@ -40,7 +40,7 @@ class Client:
 
     def comes_to(self, point: str) -> None:
         reached: Callable[[], bool] = {
-            "asked": lambda: self._has_said("the image will take"),
+            "asked": lambda: self._has_said("the checkpoint will take"),
             "dumping": lambda: self._parked() > self._parks,
             "imaged": lambda: self._has_said("image of"),
             "waiting": lambda: self._has_said("waiting for step"),

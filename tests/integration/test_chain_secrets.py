@@ -232,7 +232,7 @@ def test_a_replay_elsewhere_is_told_which_file_to_bring(kept: Kept, tmp_path: Pa
     try:
         said = prismdbg("replay", kept.capsule, "--runtime", "local", "--json")
         netrc = kept.home / ".netrc"
-        assert f"{netrc} is not in this capsule: it holds credentials" in said.json["output"]
+        assert f"{netrc} is not in this capsule: it contains credentials" in said.json["output"]
         assert f"--with-file {netrc}" in said.json["output"] and "--with-file PATH" in said.err
         mine = [word for name in CREDENTIALS for word in ("--with-file", f"{kept.home / name}={away / name}")]
         said = prismdbg("replay", kept.capsule, "--runtime", "local", "--json", *mine)
@@ -270,6 +270,6 @@ def test_raw_memory_of_a_real_process(tmp_path: Path) -> None:
     assert said.code == 1 and "cannot be searched exhaustively" in said.err and not (tmp_path / "shared").exists()
     netrc.rename(tmp_path / "mine")
     said = prismdbg("replay", capsule, "--runtime", "local", "--json")
-    assert said.code != 0 and f"{netrc} is not in this capsule: it holds credentials" in said.out
+    assert said.code != 0 and f"{netrc} is not in this capsule: it contains credentials" in said.out
     said = prismdbg("replay", capsule, "--runtime", "local", "--with-file", f"{netrc}={tmp_path / 'mine'}")
     assert said.code == 0, said.err

@@ -128,7 +128,7 @@ def test_the_workers_that_a_rank_starts_are_no_ranks(start: str, tmp_path: Path)
 def test_a_program_that_starts_its_ranks_itself_is_refused(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 2, "dp=2", program=python("spawned.py", tmp_path / "out"))
     assert done.returncode == 6, done.stderr
-    assert "is no rank. A program that starts its ranks itself" in done.stderr
+    assert "is not a rank. A program that starts its ranks itself" in done.stderr
 
 
 # the log is the one of the real rank
@@ -217,7 +217,7 @@ def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path:
     options = ("--ranks", "0,1", "--donor-bytes", "8")
     done = emulate(tmp_path / "run", 2, "dp=2", *options, program=python("emulated_donor.py"))
     assert done.returncode == 0, done.stderr
-    assert "16 bytes of what rank 0 sent found no room within --donor-bytes" in done.stderr
+    assert "16 bytes sent by rank 0 do not fit into --donor-bytes" in done.stderr
     (sent,) = (note.data["sent"] for note in log_of(tmp_path / "run", 0).notes if note.kind == "synthesized")
     assert sent["beyond_budget_bytes"] == 16 and sent["control_bytes"] >= 16
     (received,) = (c for c in log_of(tmp_path / "run", 1).collectives if c.name == "recv")

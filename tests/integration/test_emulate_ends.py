@@ -71,7 +71,7 @@ def test_a_disk_without_room_leaves_no_folder(tmp_path: Path) -> None:
         left = list(disk.iterdir())
     finally:
         subprocess.run(["umount", disk], check=True)
-    assert done.returncode == 6 and "there is no log of it" in done.stderr and "a full disk" in done.stderr
+    assert done.returncode == 6 and "it left no log" in done.stderr and "a full disk" in done.stderr
     assert left == []
 
 
@@ -108,7 +108,7 @@ def test_what_a_plan_tried_is_kept_where_there_is_something_to_see(tmp_path: Pat
     assert prismdbg("status", advice[1]).code == 0
     assert prismdbg("rm", advice[1]).code == 0
     failed = prismdbg("plan", "--mesh", "dp=4", "--", *python("emulated_steps.py", 0, 0), env=environment)
-    assert failed.code == 6 and "kept, to look" not in failed.err
+    assert failed.code == 6 and "kept for inspection" not in failed.err
     assert list((tmp_path / "tmp").glob("prismdbg*")) == []
 
 
@@ -123,6 +123,6 @@ def test_ranks_that_are_needed_for_their_values_are_counted_before_they_start(tm
     done = emulate(tmp_path / "run", 4, "pp=4", program=[sys.executable, str(PROGRAMS / "gpt_pipeline.py"), "1"])
     assert done.returncode == 0, done.stderr
     talk = done.stderr
-    (counted,) = re.findall(r"ranks along pp need what their neighbours send: up to 4 of them run for it.*", talk)
-    assert re.search(r", with about [1-9]\d* MiB of its own each$", counted)
+    (counted,) = re.findall(r"ranks along pp need their neighbours' data: up to 4 of them run for it.*", talk)
+    assert re.search(r", with about [1-9]\d* MiB of private memory each$", counted)
     assert talk.index("rank 0 (pp=0) of 4") < talk.index(counted) < talk.index("rank 1 (pp=1) of 4, for its values")

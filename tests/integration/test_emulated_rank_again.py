@@ -62,9 +62,9 @@ def test_it_is_debugged_both_ways_with_the_same_bits(run: tuple[Path, str], tmp_
     assert first.out == second.out
     drawn = re.findall(r"^  \[ .*\]$", first.out, re.MULTILINE)
     assert drawn[0] == drawn[1]
-    assert first.out.count("note: rests on synthesized peers") == 4
+    assert first.out.count("note: depends on synthesized peers") == 4
     assert re.search(r"^ +0 +0 +synthesized +unknown$", first.out, re.MULTILINE), "nobody waited for anybody"
-    assert said in first.out and "synthesized as when it was emulated" in first.out
+    assert said in first.out and "synthesized as in the emulation" in first.out
 
 
 def _debugged(path: Path, lines: Path) -> Said:
@@ -78,7 +78,7 @@ def test_what_a_run_says_of_it(run: tuple[Path, str]) -> None:
     refused = prismdbg("debug", path, "--rank", 9)
     assert refused.code == 2 and "rank 9 (pp=0 dp=1 tp=1) did not run, only 1 did" in refused.err
     told = prismdbg("inspect", path, "--rank", 1).out
-    assert "its world was not there: pp=16,dp=64,tp=8" in told
+    assert "emulated, without real peers: pp=16,dp=64,tp=8" in told
 
 
 HOARDS = """

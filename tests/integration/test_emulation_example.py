@@ -98,14 +98,14 @@ def test_the_graph_knows_which_ranks_ran(said: tuple[Path, dict[str, str]]) -> N
     standing = graph.origin.standing_at
     assert standing is not None
     assert set(standing.tolist()) == {Standing.OWN, Standing.CHECKED}
-    assert "ranks did it themselves" in of(texts, "graph simulate runs/gpt ")
+    assert "ranks ran" in of(texts, "graph simulate runs/gpt ")
 
 
 @pytest.mark.parametrize(
     ("program", "code", "named"),
     [
         ("odd", 2, ["rank 0 (dp=0 tp=0) and rank 3 (dp=1 tp=1)", "all_gather", "emulated_classes.py:21"]),
-        ("askew", 2, ["(ranks 0, 3) lies along no axes of the mesh dp=2,tp=2"]),
+        ("askew", 2, ["(ranks 0, 3) is not aligned with axes of the mesh dp=2,tp=2"]),
         ("short", 6, ["rank 0's program ended after 2 of 5 steps"]),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_torch_whose_operators_are_others(bare: Callable[[str], Ended], tmp_pa
     )
     environment = plain_environment(PYTHONPATH=str(theirs))
     recorded = record(faulty("", tmp_path / "met"), tmp_path / "run", native=False, env=environment)
-    check(recorded, bare(""), "stderr", "has another c10d::allreduce_")
+    check(recorded, bare(""), "stderr", "has a different c10d::allreduce_")
     assert recorded.ranks == []
 
 
@@ -262,7 +262,7 @@ def test_somebody_else_fills_the_disk_under_a_mapped_log(
     assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
     log = read_log(small_disk / "run" / "ranks" / "0")
     assert len(log.collectives) == 500 and all(c.state is State.COMPLETED for c in log.collectives)
-    assert sum("what the supervisor sees cannot be kept" in line for line in said_on_stderr(ended)) == 1
+    assert sum("the supervisor's report cannot be written" in line for line in said_on_stderr(ended)) == 1
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -286,7 +286,7 @@ def test_a_log_that_is_cut_under_the_job(options: tuple[str, ...], left_bytes: i
         (folder / "go").touch()
         ended = job.wait()
     assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
-    (line,) = [line for line in said_on_stderr(ended) if "not recorded any more" in line]
+    (line,) = [line for line in said_on_stderr(ended) if "no longer recorded" in line]
     assert "shorter than it was" in line
     assert "killed from outside" not in ended.output, "its log has no end, but that says nothing of the rank's"
 

@@ -133,7 +133,7 @@ class TestVirtualClock:
     def test_it_says_so_and_nothing_of_the_machine_s_processors(self, kind: str, paced: Pace) -> None:
         ran = paced(kind, "virtual")
         assert "on a virtual clock; it and the ranks agree to the nanosecond" in ran.said
-        assert "in line for a processor" not in ran.told and "had the processor" not in ran.told
+        assert "waiting for a CPU" not in ran.told and "had the processor" not in ran.told
 
     def test_a_graph_of_it_simulates_the_same(self, kind: str, paced: Pace) -> None:
         ran = paced(kind, "virtual")
@@ -216,5 +216,5 @@ def test_too_few_ranks_for_a_graph(tmp_path: Path) -> None:
     options = ["--ranks", "0", "--pace", "virtual", "--cluster", tmp_path / "cluster.yaml"]
     done = emulate(tmp_path / "run", 2, "pp=2", *options, program=python("paced.py", "ddp", 3))
     assert done.returncode == 2
-    assert "the ranks that ran make no graph of the whole job" in done.stderr
+    assert "cannot build the graph of the whole job from the ranks that ran" in done.stderr
     assert "--classes" in done.stderr

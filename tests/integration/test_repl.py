@@ -135,7 +135,7 @@ def test_a_walk_through_a_rank(debug: Callable[..., tuple[int, str]]) -> None:
     assert re.search(r"^op +all_reduce$", shown["i"], re.MULTILINE)
     assert re.search(r"-> +\d+ +.*train_ddp\.py:\d+ in main", shown["w"])
     assert shown["print out[0]"].startswith("float32[] cpu")
-    assert shown["print step"].startswith("0\nnote: the frame has step")
+    assert shown["print step"].startswith("0\nnote: the frame also has step")
     assert shown["print local.step"] == "1\n"
     assert shown["print ddp.module.head.weight"].startswith("float32[256, 64] cpu, requires grad")
     assert shown["print nan(out) or not finite(ddp.module.tokens.weight)"] == "False\n"
@@ -143,7 +143,7 @@ def test_a_walk_through_a_rank(debug: Callable[..., tuple[int, str]]) -> None:
     assert re.search(r"^loss +float32\[\] cpu$", shown["locals"], re.MULTILINE)
     assert re.search(r"0 +0 +recorded +unknown\n +1 +1 +this rank +here", shown["peers"])
     assert "in <module>" in shown["up"] and "__main__" in shown["list"]
-    assert "is not ahead" in shown["until 0.1"]
+    assert "is before here" in shown["until 0.1"]
     assert "stopped at 2.1 (until)" in shown["until 2"]
     assert "the program ended with 0 after 3." in shown["continue"]
     assert "0 synthesized" in shown["continue"] and "never came" not in shown["continue"]

@@ -99,4 +99,4 @@ def keep(one: Seat) -> int:
 
 
 def _none() -> None:
-    raise FacilityError("no CRIU works here")
+    raise FacilityError("no usable CRIU")

@@ -52,7 +52,7 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     terminal.keys("m")
     terminal.until(f"at {incident} in ")
     terminal.kill_rank("train.py")
-    terminal.until("the rank is gone")
+    terminal.until("the rank is lost")
     terminal.keys("R")
     terminal.until(f"stopped   {incident} ")
     terminal.keys("N")  # to the collective before, or as far as the capsule goes

@@ -159,7 +159,7 @@ def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) ->
         "replay", nan_from_start.capsule, "--runtime", "local", "-x", "-", typed="next\nprint nowhere\nnext\n"
     )
     assert failing.code == 1
-    assert "there is no name 'nowhere' here" in failing.out and "stopped at 0.2" in failing.out
+    assert "unknown name 'nowhere'" in failing.out and "stopped at 0.2" in failing.out
 
 
 def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken) -> None:
@@ -176,10 +176,10 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--script", CI / "checks.yaml", "-x", "-"), "two ways"),
-        (("--junit", "out.xml"), "give --script"),
+        (("--script", CI / "checks.yaml", "-x", "-"), "cannot be combined"),
+        (("--junit", "out.xml"), "add --script"),
         (("--script", CI / "checks.yaml", "--until", "3"), "run_to"),
-        (("-x", "-", "--json"), "--script gives JSON"),
+        (("-x", "-", "--json"), "use --script instead of -x"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, options: tuple[object, ...], said: str) -> None:

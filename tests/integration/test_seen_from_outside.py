@@ -25,7 +25,7 @@ RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
 over_runtimes = pytest.mark.parametrize("runtime", RUNTIMES)
 TRAIN = INCIDENTS / "nan" / "train.py"
 READS_THE_SCORE = "self.scores[index]"
-BIRTH = r"the first NaN came in with the inputs of (\S+), (\S+) at \S*?([^/\s]+\.py):(\d+) in"
+BIRTH = r"the first NaN was already in the inputs of (\S+), (\S+) at \S*?([^/\s]+\.py):(\d+) in"
 SCRIPT = """
 run_to: {incident}
 back_to:
@@ -65,8 +65,8 @@ def by_lines(nan_with_checkpoints: Taken) -> Callable[[str], Birth]:
         said = prismdbg("debug", capsule, "--runtime", runtime, typed="".join(f"{line}\n" for line in lines))
         assert said.code == 0, said.out + said.err
         answers = dict(part.split("\n", 1) for part in said.out.split("(prismdbg) ")[1:])
-        assert answers["continue"].startswith(f"stopped at {incident} (stop 1: nan)")
-        assert answers["reverse-continue"].startswith(f"stopped at {incident} (stop 1: nan)")
+        assert answers["continue"].startswith(f"stopped at {incident} (breakpoint 1: nan)")
+        assert answers["reverse-continue"].startswith(f"stopped at {incident} (breakpoint 1: nan)")
         birth = birth_in(answers["origin"])
         assert f"stopped at {birth.moment} (origin, event " in answers["origin"]
         assert re.search(rf"^-> +{birth.line} .*{re.escape(READS_THE_SCORE)}", answers["origin"], re.MULTILINE)
@@ -100,9 +100,9 @@ def test_back_to_where_the_nan_was_born_by_keys(
     terminal.start(f"{debug} {nan_with_checkpoints.capsule} --runtime {runtime}", 200, 60)
     terminal.until(" stopped ")
     terminal.keys("c")
-    terminal.until(f" stopped   {incident} stop 1: nan ")
+    terminal.until(f" stopped   {incident} breakpoint 1: nan ")
     terminal.keys("n")
-    terminal.until_gone(f" {incident} stop 1: nan ")
+    terminal.until_gone(f" {incident} breakpoint 1: nan ")
     terminal.until(" stopped ")
     terminal.keys("C")
     terminal.until(f" stopped   {incident} ")
@@ -113,7 +113,7 @@ def test_back_to_where_the_nan_was_born_by_keys(
         f"{birth.file}:{birth.line} ",
         f"▶{birth.line:>5} ",
         READS_THE_SCORE,
-        f"the first NaN came in with the inputs of {birth.op},",
+        f"the first NaN was already in the inputs of {birth.op},",
     ):
         terminal.until(seen)
     terminal.keys("q")
@@ -141,7 +141,7 @@ def test_back_to_where_the_nan_was_born_by_script(
 
 # what a pane shows there, or its frame says, in the order of the key
 PANES = (
-    "No memory trace here", "train.py:61", "frame ", "out[0]", "world, 4 ranks", "1 stop", "type a command",
+    "No memory trace.", "train.py:61", "frame ", "out[0]", "world, 4 ranks", "1 breakpoint", "type a command",
     "╭─ Output ─",
 )  # fmt: skip
 PROMPT = "(prismdbg) "
@@ -192,8 +192,8 @@ def test_the_line_debugger_outlives_its_rank(
     weights = prompt.ask("print sum(ddp.module.head.weight)")
     expected = prompt.ask("next 3")
     terminal.kill_rank("train_ddp.py")
-    assert "the rank is gone" in prompt.ask("next")
-    assert "the rank is gone" in prompt.ask("print out")
+    assert "the rank is lost" in prompt.ask("next")
+    assert "the rank is lost" in prompt.ask("print out")
     back = prompt.ask(f"restart {number[1]}")
     assert here.partition(" (")[0] in back and here.partition("): ")[2] in back
     assert prompt.ask("print sum(ddp.module.head.weight)") == weights
@@ -212,9 +212,9 @@ def test_what_takes_long_is_given_up_by_ctrl_c(terminal: Terminal, nan_from_star
     said = prompt.interrupt()
     stopped = re.search(r"stopped at (\S+) \(paused\)", said)
     assert stopped is not None and Moment.parse(stopped[1]) < incident, said
-    assert f"stopped at {incident} (stop 1: nan)" in prompt.ask("continue")
+    assert f"stopped at {incident} (breakpoint 1: nan)" in prompt.ask("continue")
     terminal.type_line("origin")
-    terminal.until("looking for the first NaN up to")
+    terminal.until("searching for the first NaN up to")
     assert "cancelled at " in prompt.interrupt()
     assert prompt.ask("goto 2.1").startswith("stopped at 2.1")
 
@@ -224,7 +224,7 @@ def test_a_small_terminal_loses_nothing(terminal: Terminal, nan_with_checkpoints
     terminal.start(f"{debug} {nan_with_checkpoints.capsule} --runtime local", 200, 50)
     terminal.until(" stopped ")
     terminal.keys("c")
-    terminal.until(f" stopped   {incident} stop 1: nan ")
+    terminal.until(f" stopped   {incident} breakpoint 1: nan ")
     terminal.keys("u", "k", "k", "+", "+")
     terminal.until(" recorded ─")  # of the place under the cursor, not of the rank
     large = terminal.settled()

@@ -125,15 +125,15 @@ def test_a_fix(repository: Repository, edited: Path) -> None:
     fix, source = fix_of(said), said.json["source"]
     assert (fix["judgement"], fix["left"], fix["affected"], fix["on_record"]) == ("gone", BORN, BORN, True)
     assert source["replaced"] == [str(repository.path / "loss.py")] and source["unmatched"] == ["notes.txt"]
-    assert "recorded there was a NaN or Inf, now there is none" in fix["text"]
+    assert "the recorded NaN or Inf does not occur there" in fix["text"]
     assert "replaced: " in said.err and "notes.txt" in said.err
 
 
 def test_the_program_as_it_was(repository: Repository, edited: Path) -> None:
     said = repository.replayed(edited)
     assert said.code == 1
-    assert "nothing differs from what was captured" in said.err
-    assert f"a NaN or Inf at {BORN}, as when it was recorded" in said.out
+    assert "no file differs from the captured ones" in said.err
+    assert f"a NaN or Inf at {BORN}, as in the recorded run" in said.out
 
 
 def test_a_fix_with_expectations_of_its_own(repository: Repository, edited: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_program_that_leaves_the_record_early_rests_on_assumptions(repository:
     assert said.code == 1, said.out + said.err
     fix = fix_of(said)
     assert (fix["judgement"], fix["left"], fix["on_record"]) == ("recurs", "1.1", False)
-    assert "stands on synthesized ones" in fix["text"]
+    assert "depends on synthesized ones" in fix["text"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_code_that_cannot_run_is_skipped(repository: Repository, edited: Path, n
 
 def test_a_folder_without_the_program(repository: Repository, tmp_path: Path) -> None:
     said = repository.replayed(tmp_path)
-    assert said.code == 2 and "by its relative path" in said.err
+    assert said.code == 2 and "the relative path" in said.err
     assert repository.replayed(tmp_path, "--bisect").code == 125
 
 

@@ -59,9 +59,9 @@ def test_it_ends(shell: Shell, line: str, code: int, out: str, err: str) -> None
         (
             "yes next 2>/dev/null | prismdbg debug $REPLAYED --runtime local | head -9; exit ${PIPESTATUS[1]}",
             0,
-            "stop 1",
+            "breakpoint 1",
         ),
-        ("echo continue | prismdbg debug $REPLAYED --runtime local 2>&-", 0, "(stop 1: nan)"),
+        ("echo continue | prismdbg debug $REPLAYED --runtime local 2>&-", 0, "(breakpoint 1: nan)"),
     ],
     ids=["closed input", "a reader that has enough", "no error output"],
 )

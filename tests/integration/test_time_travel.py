@@ -56,7 +56,7 @@ def test_a_killed_rank_is_brought_back(captured_live: Callable[[str], Taken], ru
         one.debugger.do("restart")
         assert one.at(f"goto {here}") == here
         assert one.bits() == bits
-        assert [text for text in one.spoken if "restoring" in text] == [f"{runtime}: restoring the image"], "once"
+        assert [text for text in one.spoken if "restoring" in text] == [f"{runtime}: restoring the checkpoint"], "once"
 
 
 def test_back_to_where_the_nan_was_born(nan_with_checkpoints: Taken, nan_from_start: Taken) -> None:

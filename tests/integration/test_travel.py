@@ -182,12 +182,12 @@ def test_without_images_the_way_back_is_the_start(
     nan_from_start: Taken, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_criu() -> None:
-        raise FacilityError("no CRIU works here")
+        raise FacilityError("no usable CRIU")
 
     monkeypatch.setattr(bundle, "find", no_criu if runtime == "local" else bundle.find)
     with travelling(nan_from_start, runtime, allow_writes=runtime == "plain") as travel:
         expected = go_on(travel, 3)
-        reason = "no CRIU works here" if runtime == "local" else "container or in namespaces"
+        reason = "no usable CRIU" if runtime == "local" else "container or in namespaces"
         with pytest.raises(FacilityError, match=reason):
             save(travel)
         for _ in range(2):

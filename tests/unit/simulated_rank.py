@@ -88,7 +88,7 @@ class SimulatedRank:
             "locals": lambda _: {"locals": NAMES},
         }
         if verb not in known:
-            raise AgentError(f"this agent does not know {verb!r}")
+            raise AgentError(f"unknown request to the agent: {verb!r}")
         return known[verb](arguments)
 
     def next_event(self, timeout_s: float | None, what: str) -> Json:

@@ -61,11 +61,11 @@ def test_a_kind_of_a_newer_agent_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("says", "words"),
     [
-        ({}, "is older than this prismdbg: 'microscope' is not there"),
-        ({"protocol": 1, "version": "0.0.9"}, "is older (0.0.9) than this prismdbg: 'microscope' is not there"),
+        ({}, "is older than this prismdbg: it has no 'microscope'"),
+        ({"protocol": 1, "version": "0.0.9"}, "is older (0.0.9) than this prismdbg: it has no 'microscope'"),
         ({"protocol": 9, "version": "2.0"}, "is newer (2.0) than this prismdbg"),
         ({"protocol": "nonsense", "version": ["x"]}, "is older than this prismdbg"),
-        (Hello().to_json(), "this agent does not know 'microscope'"),
+        (Hello().to_json(), "unknown request to the agent: 'microscope'"),
     ],
 )
 def test_a_verb_that_the_recorder_of_a_capsule_does_not_know(agent: Agent, says: dict[str, Any], words: str) -> None:

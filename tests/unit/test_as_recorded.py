@@ -139,7 +139,7 @@ class TestTheStepThatWas:
     def test_every_rank_must_have_a_log_and_a_whole_step(self) -> None:
         job = job_of_four()
         job.call()
-        with pytest.raises(UsageError, match=r"step 1 of rank 0 \(dp=0 tp=0\) is not whole"):
+        with pytest.raises(UsageError, match=r"step 1 of rank 0 \(dp=0 tp=0\) is not complete"):
             as_recorded(MESH, job.logs, 1)
         ends(job)
         del job.logs[3]

@@ -77,8 +77,8 @@ def kept(path: Path, lost: range) -> Capsule:
         (range(0), Moment(0, 1), ""),
         (range(1), Moment(0, 2), "not replayable before 0.2"),
         (range(1, 4), Moment(1, 2), "not replayable before 1.2"),
-        (range(5, 6), Moment(1, 4), "not replayable: nothing"),
-        (LOST, Moment(1, 4), "not replayable: nothing"),
+        (range(5, 6), Moment(1, 4), "not replayable: no received data"),
+        (LOST, Moment(1, 4), "not replayable: no received data"),
     ],
 )
 def test_from_where_on_it_can_be_replayed(lost: range, whole_from: Moment, said: str, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_it_is_said_wherever_the_capsule_is_looked_at(tmp_path: Path, capsys: py
 def test_a_replay_of_it_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     capsule = kept(tmp_path, LOST)
     with (
-        pytest.raises(CapsuleError, match="not replayable: nothing of what the rank received is there"),
+        pytest.raises(CapsuleError, match="not replayable: no received data was kept"),
         open_replay(ReplayRequest(capsule=capsule), print),
     ):
         pass

@@ -78,7 +78,7 @@ def grow(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [(Path.touch, ""), (rewrite, "has other content"), (grow, "has 505 bytes, had 500"), (Path.unlink, "is not on")],
+    [(Path.touch, ""), (rewrite, "has changed"), (grow, "has 505 bytes, had 500"), (Path.unlink, "does not exist on")],
 )
 def test_a_bound_file_must_be_the_same(tmp_path: Path, data: Path, change: Callable[[Path], None], says: str) -> None:
     capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
@@ -126,7 +126,7 @@ def test_a_large_file_is_none_of_credentials(tmp_path: Path, data: Path, path: s
     index = json_border.read(capsule.path / layout.FILES_INDEX).value
     index["files"][0]["path"] = path
     (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
-    with pytest.raises(CapsuleError, match="a file of credentials"):
+    with pytest.raises(CapsuleError, match="a file with credentials"):
         read_files(capsule)
 
 
@@ -137,7 +137,7 @@ def test_a_large_file_does_not_lead_to_one_of_credentials(tmp_path: Path, data: 
     (data / "large").rename(secret)
     (data / "large").symlink_to(secret)
     (file,) = read_files(capsule)
-    assert "leads to a file of credentials" in changed(file)
+    assert "points to a file with credentials" in changed(file)
 
 
 def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:

@@ -197,7 +197,7 @@ def test_only_files_and_folders(packed: Path, place: Path, kind: bytes) -> None:
     items = members(packed)
     hostile = member("prismdbg/x", type=kind, linkname="../../secret")
     error = refuse(archive([*items, hostile]), place)
-    assert "neither a plain file nor a folder" in str(error)
+    assert "neither a regular file nor a folder" in str(error)
 
 
 def test_a_link_and_a_file_through_it(packed: Path, place: Path) -> None:
@@ -242,8 +242,8 @@ def test_every_missing_member_is_named(packed: Path, place: Path) -> None:
 def test_a_member_of_another_content_or_size(packed: Path, place: Path) -> None:
     items = members(packed)
     info, data = items[-1]
-    assert "other content" in str(refuse(archive([*items[:-1], (info, b"X" * len(data))]), place))
-    assert "not what its manifest says" in str(refuse(archive([*items[:-1], member(info.name, data + b"x")]), place))
+    assert "does not match its manifest" in str(refuse(archive([*items[:-1], (info, b"X" * len(data))]), place))
+    assert "does not match its manifest" in str(refuse(archive([*items[:-1], member(info.name, data + b"x")]), place))
 
 
 def test_the_manifest_comes_first(packed: Path, place: Path) -> None:
@@ -263,12 +263,12 @@ def test_a_member_of_a_huge_size(packed: Path, place: Path, size: int) -> None:
     entry = {"size_bytes": size, "sha256": "0" * 64}
     named = with_manifest(members(packed), lambda m: m["files"].update({"prismdbg/huge": entry}))
     error = refuse(archive([*named, member("prismdbg/huge", size=size)], tail=bytes(4096)), place)
-    assert "are allowed here" in str(error)
+    assert "the limit is" in str(error)
 
 
 def test_a_limit_on_the_total(packed: Path, place: Path) -> None:
     shutil.copy(packed, place.parent / "bad.tar.zst")
-    with pytest.raises(CapsuleError, match="100 are allowed here"):
+    with pytest.raises(CapsuleError, match="the limit is 100"):
         pack.unpack(place.parent / "bad.tar.zst", place / "capsule", Limits(total_bytes=100))
 
 
@@ -277,7 +277,7 @@ def test_a_bomb(packed: Path, place: Path) -> None:
     data = bytes(32 << 20)
     tar = archive(with_extra(members(packed), "prismdbg/bomb", data))
     error = refuse(tar, place, Limits(ratio=100, floor_bytes=1 << 20))
-    assert "out of all proportion" in str(error)
+    assert "suspiciously" in str(error)
 
 
 def test_mostly_zeros_are_no_bomb(packed: Path, tmp_path: Path) -> None:
@@ -307,11 +307,11 @@ def test_too_many_members(packed: Path, place: Path, monkeypatch: pytest.MonkeyP
 def test_more_after_the_end(packed: Path, place: Path) -> None:
     items = members(packed)
     for tail in (bytes(1024) + b"x", bytes(1024) + archive(items), bytes(100_000)):
-        assert "goes on after its end" in str(refuse(archive(items, tail), place))
+        assert "continues after its end" in str(refuse(archive(items, tail), place))
 
 
 def test_no_end(packed: Path, place: Path) -> None:
-    assert "is cut off" in str(refuse(archive(members(packed), tail=b""), place))
+    assert "is truncated" in str(refuse(archive(members(packed), tail=b""), place))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def link(path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.dump", EVENTS, PAYLOADS, layout.RANK, "checkpoint/pages-1.img"])
 @pytest.mark.parametrize(
     ("harm", "says"),
-    [(flip, "other content"), (cut, "bytes, wanted"), (Path.unlink, "is missing"), (link, "link or a special file")],
+    [(flip, "has changed"), (cut, "bytes, wanted"), (Path.unlink, "is missing"), (link, "link or a special file")],
 )
 def test_a_harmed_file_is_named(tmp_path: Path, name: str, harm: Callable[[Path], None], says: str) -> None:
     capsule = make_capsule(tmp_path / "capsule", IMAGE)
@@ -83,7 +83,7 @@ def test_a_harmed_file_is_named(tmp_path: Path, name: str, harm: Callable[[Path]
 def test_an_extra_file_is_named(tmp_path: Path, name: str) -> None:
     capsule = make_capsule(tmp_path / "capsule")
     (capsule.path / name).write_text("x")
-    assert faults(capsule.path) == [f"'{name}': is there, and the manifest does not name it"]
+    assert faults(capsule.path) == [f"'{name}': is not listed in the manifest"]
 
 
 def test_an_extra_link_is_not_followed(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_extra_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("x")
     (capsule.path / "prismdbg" / "more").symlink_to(tmp_path / "outside")
-    assert faults(capsule.path) == ["'prismdbg/more': is there, and the manifest does not name it"]
+    assert faults(capsule.path) == ["'prismdbg/more': is not listed in the manifest"]
 
 
 def rewrite_manifest(capsule: Capsule, **fields: object) -> None:
@@ -102,9 +102,9 @@ def rewrite_manifest(capsule: Capsule, **fields: object) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"rank": 1}, "is of rank 0, wanted 1"),
+        ({"rank": 1}, "is of rank 0, expected 1"),
         ({"moment_b": "5.1"}, "ends at 2.2, before 5.1"),
-        ({"origin": "image", "contains_raw_memory": True}, "is empty, and the origin is a checkpoint"),
+        ({"origin": "image", "contains_raw_memory": True}, "is empty, but the origin is a checkpoint"),
         ({"format": 2, "oldest_reader": 2}, "needs a reader of format 2"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_manifest_that_says_more_than_is_there(tmp_path: Path, fields: dict[st
 def test_an_image_where_none_should_be(tmp_path: Path) -> None:
     capsule = make_capsule(tmp_path / "capsule", IMAGE)
     rewrite_manifest(capsule, origin="start")
-    assert any("holds an image" in fault for fault in faults(capsule.path))
+    assert any("contains a checkpoint" in fault for fault in faults(capsule.path))
 
 
 @pytest.mark.parametrize("name", ["config.dump", "spec.dump", layout.RANK])
@@ -150,7 +150,7 @@ def test_a_missing_payload(tmp_path: Path) -> None:
 
     later = replace(MANIFEST, moment_b=Moment(2, 3))
     assert faults(with_log(tmp_path / "capsule", write, later)) == [
-        "prismdbg/log: lacks what 1 collective received: 2.3"
+        "prismdbg/log: lacks the data that 1 collective received: 2.3"
     ]
 
 
@@ -159,7 +159,9 @@ def test_a_payload_file_that_is_too_short(tmp_path: Path) -> None:
         write_training(folder)
         cut(folder / "payload.00000.seg")
 
-    assert faults(with_log(tmp_path / "capsule", write)) == ["prismdbg/log: lacks what 1 collective received: 2.2"]
+    assert faults(with_log(tmp_path / "capsule", write)) == [
+        "prismdbg/log: lacks the data that 1 collective received: 2.2"
+    ]
 
 
 def test_no_payload_is_needed_before_replayable_from(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_rank_of_another_user(
 @pytest.mark.parametrize("pid", [NO_SUCH_PID, ALIVE], ids=["ended", "alive"])
 def test_from_the_start_without_what_it_received(pid: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(run_folder(tmp_path, pid=pid), capsys, ExitCode.BAD_CAPSULE, "--origin", "start")
-    assert "cannot be replayed from the program's start: what it received was not all kept" in said
+    assert "cannot be replayed from the program's start: not all of the received data was kept" in said
     assert "record with --window all, or capture a checkpoint" in said
 
 
@@ -104,7 +104,7 @@ def test_a_rank_that_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_rank_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_folder(tmp_path)
     assert main.run(["capture", str(run.path), "--rank", "3", "-o", str(tmp_path / "x")]) == ExitCode.USAGE
-    assert "holds nothing of rank 3" in capsys.readouterr().err
+    assert "contains no data of rank 3" in capsys.readouterr().err
 
 
 def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,9 +49,9 @@ def test_the_first_error_that_is_not_noise_decides(log: str, line: str) -> None:
         ("Can't bind inet socket (id 3): Cannot assign requested address", "address"),
         ("Unable to restore capabilities: -1", "edited copy"),
         ("Can't get 1:16 opt: Operation not supported", "too old"),
-        ("Can't open file usr/lib/x.so on restore: No such file or directory", "not there"),
+        ("Can't open file usr/lib/x.so on restore: No such file or directory", "does not exist"),
         ("Unknown shit 600 (anon_inode:[io_uring])", "io_uring, which CRIU cannot save"),
-        ("something that nobody has seen yet", "whole log"),
+        ("something that nobody has seen yet", "complete log"),
     ],
 )
 def test_known_failures_say_what_to_do(line: str, word: str) -> None:

@@ -137,7 +137,7 @@ def test_what_every_second_or_eighth_rank_does_is_not_taken_to_be_what_all_do(ev
     def beginning(at: Place) -> list[tuple[str, str]]:
         return [("all_reduce", "dp"), *([("gather", "dp")] * (2 if not at["dp"] else at["dp"] % every == 0))]
 
-    with pytest.raises(UsageError, match="were taken to be alike and are not") as caught:
+    with pytest.raises(UsageError, match="were assumed to be alike but differ") as caught:
         Job(Mesh.parse(f"dp={size}"), beginning).find()
     assert "split the axis in the mesh" in caught.value.hint
 

@@ -172,7 +172,7 @@ def test_a_capsule_in_which_nothing_can_happen_again_judges_no_commit(
     assert main.run([*asked, "--bisect"]) == ExitCode.NO_VERDICT
     assert "every commit would be good" in capsys.readouterr().err
     assert main.run(asked) == ExitCode.USAGE  # no file of it is the program's
-    assert "by its relative path" in capsys.readouterr().err
+    assert "the relative path" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify", "--help"], ["--version"]])
@@ -224,7 +224,7 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "rank      0 of 2",
         "incident  nan at 2.2: all_reduce in world",
         "from      0.1 to 2.2",
-        "origin    image, holds the rank's raw memory",
+        "origin    image, contains the rank's raw memory",
         "groups    world: 0 1 (gloo)",
         "versions  torch 2.13.0",
         "note      made by a test",
@@ -312,15 +312,15 @@ def test_ranks(text: str, named: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "names no rank"),
-        (",", "names no rank"),
-        ("all", "does not name ranks"),
-        ("-1", "does not name ranks"),
-        ("1-", "does not name ranks"),
-        ("²", "does not name ranks"),
-        ("٣", "does not name ranks"),
-        ("999999999999", "does not name ranks"),
-        ("3-1", "goes backwards: write 1-3"),
+        ("", "contains no rank"),
+        (",", "contains no rank"),
+        ("all", "is not a list of ranks"),
+        ("-1", "is not a list of ranks"),
+        ("1-", "is not a list of ranks"),
+        ("²", "is not a list of ranks"),
+        ("٣", "is not a list of ranks"),
+        ("999999999999", "is not a list of ranks"),
+        ("3-1", "is in descending order: write 1-3"),
         ("0-9999999", "names more than 65,536 ranks"),
     ],
 )
@@ -371,7 +371,7 @@ def test_what_is_no_time_to_wait_is_wrong_usage(
 ) -> None:
     more = ["--rank=0", f"-o{tmp_path}/capsule"] if command == "capture" else []
     assert main.run([command, str(tmp_path), f"--timeout={text}", *more]) == ExitCode.USAGE
-    assert "is not a time to wait: write 600" in capsys.readouterr().err
+    assert "is not a duration: write 600" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

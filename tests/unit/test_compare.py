@@ -153,7 +153,9 @@ def test_a_hang_that_a_synthesized_peer_answered_is_inconclusive(
     verdict = judged(tmp_path, monkeypatch, answered, end, in_flight=(6,), past=7)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.summary.startswith("inconclusive: no collective was compared")
-    assert "un-hung: what the rank waited in at 2.2 got a synthesized answer, and it went on to 3.1" in verdict.notes
+    assert (
+        "hang resolved: the collective at 2.2 got a synthesized answer, and the program went on to 3.1" in verdict.notes
+    )
 
 
 def hung_training(*arguments: Any, **more: Any) -> TinyLog:
@@ -215,11 +217,11 @@ def test_a_death_counts_only_at_the_recorded_place(
     monkeypatch.setitem(RANK, "died_with", died_with)
     verdict = judged(tmp_path, monkeypatch, *events, gone=True, incident=died, past=past)
     assert (verdict.outcome, verdict.exit_code) == (outcome, 137)
-    assert "its process ended without a last word: SIGKILL (exit code 137)" in verdict.notes
+    assert "its process ended without an error message: SIGKILL (exit code 137)" in verdict.notes
     same = outcome is Outcome.IDENTICAL
     known = died_with is not None
     assert ("the rank died here, as it did when it was recorded" in verdict.notes) is (same and known)
-    unknown = "the rank died here, and how the recorded one died is not known"
+    unknown = "the rank died here, and how the recorded rank died is unknown"
     assert (unknown in verdict.notes) is (same and not known)
 
 
@@ -248,7 +250,7 @@ def test_the_recorded_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     finished = {"event": "finished", "code": code, "moment": "2.2", "tally": ALL}
     verdict = judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0)
     assert verdict.outcome is outcome
-    looked = any(note.startswith("looked for and not found: changed files") for note in verdict.notes)
+    looked = any(note.startswith("checked and not found: changed files") for note in verdict.notes)
     assert looked is (outcome is Outcome.DIVERGED)
 
 

@@ -89,7 +89,7 @@ class TestWhatIsAHang:
         (report,) = after(job, 31)
 
         assert report.ranks == (0,)
-        assert "every rank that is known to take part has issued it" in report.text
+        assert "every known rank of the group has issued it" in report.text
 
     def test_only_the_cause_is_reported(self) -> None:
         (report,) = after(chain_of_waits(), 31)

@@ -49,20 +49,19 @@ def test_a_rank_that_sends_nothing_but_zeros_from_some_step_on() -> None:
     [hint] = hints(trained(lambda rank, step: ZEROS if rank == 1 and step >= 3 else 100 * rank + step))
     assert (hint.ranks, hint.certainty, str(hint.moment), hint.steps) == ((1,), Certainty.HINT, "3.1", 9)
     assert hint.text == (
-        "rank 1 sends nothing but zeros in all_reduce of group world, 9 steps long from 3.1 on "
-        "at /job/train.py:42 in main"
+        "rank 1 sends only zeros in all_reduce of group world, 9 steps long from 3.1 on at /job/train.py:42 in main"
     )
     json.dumps(hint.to_json())
 
 
 def test_all_ranks_send_zeros() -> None:
     [hint] = hints(trained(lambda rank, step: ZEROS))
-    assert hint.ranks == (0, 1, 2) and "send nothing but zeros" in hint.text
+    assert hint.ranks == (0, 1, 2) and "send only zeros" in hint.text
 
 
 def test_a_group_whose_members_send_the_same_bits() -> None:
     [hint] = hints(trained(lambda rank, step: 1000 + step))
-    assert hint.ranks == (0, 1, 2) and "send the same bits" in hint.text
+    assert hint.ranks == (0, 1, 2) and "send identical bits" in hint.text
 
 
 @pytest.mark.parametrize(

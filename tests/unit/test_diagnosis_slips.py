@@ -63,7 +63,7 @@ def test_the_first_place_where_they_differ_comes_first() -> None:
     assert (first.ranks, first.sequence, first.shift, first.certainty) == ((1,), 9, 1, Certainty.CERTAIN)
     assert str(first.moment) == "5.1"
     assert first.text == (
-        "rank 1 is out of step with the others from group world #9 on: it seems to have left out 1 call before it"
+        "rank 1 is out of step with the others from group world #9 on: it seems to have skipped 1 call before it"
     )
     assert [call.rank for call in first.calls] == [1, 0, 2]
     assert first.later == 13

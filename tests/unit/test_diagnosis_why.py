@@ -48,8 +48,8 @@ def test_of_emulated_ranks_nothing_is_said_of_values_and_of_waiting() -> None:
     found = diagnose(evidence(job, without=frozenset({3}), emulated="dp=4"))
     assert found.verdicts == ()
     assert found.missing == (
-        "3 of 4 ranks of dp=4 ran, each alone: of the others nothing is said",
-        "what peers sent was synthesized: nothing is said of values, nor of who waited for whom (`prismdbg graph`)",
+        "3 of 4 ranks of dp=4 ran, each among virtual peers: the diagnosis does not cover the others",
+        "the peers' data was synthesized: the diagnosis does not cover values or waits (see `prismdbg graph`)",
     )
 
 
@@ -96,7 +96,7 @@ class TestStopped:
 
         stopped = only(diagnose(evidence(job, ended_after_ns=2 * MINUTE_NS)), Stopped)
 
-        assert stopped.text.startswith("ranks 0 and 1 gave up in all_reduce, group world #1, 1.1 for 60.0 s")
+        assert stopped.text.startswith("ranks 0 and 1 timed out in all_reduce, group world #1, 1.1 for 60.0 s")
 
     def test_only_the_cause_of_a_chain(self) -> None:
         stopped = only(diagnose(evidence(chain_of_waits())), Stopped)
@@ -129,7 +129,7 @@ class TestStopped:
         stopped = only(diagnose(evidence(job, ended_after_ns=2 * MILLISECOND_NS)), Stopped)
 
         assert stopped.certainty is Certainty.HINT
-        assert "it may only be what the ranks did when the job ended" in stopped.lines[-1]
+        assert "this may only be the state at the end of the job" in stopped.lines[-1]
 
     def test_while_the_job_runs_a_short_wait_is_nothing(self) -> None:
         job = Job(4)
@@ -151,7 +151,7 @@ class TestPartialEvidence:
         assert stopped.absent == ()
         assert stopped.stall.unknown == (2,)
         assert stopped.certainty is not Certainty.CERTAIN
-        assert diagnosis.missing == ("no log of rank 2: not recorded, or no collective was issued",)
+        assert diagnosis.missing == ("no log of rank 2: not recorded, or it issued no collective",)
 
     def test_a_log_that_breaks_off_is_not_held_to_what_it_lacks(self) -> None:
         job = Job(2)
@@ -247,7 +247,7 @@ class TestFailures:
         diagnosis = diagnose(evidence(job, silent=frozenset({0, 1, 2}), died_first=2))
 
         assert only(diagnosis, Died).certainty is Certainty.CERTAIN
-        assert diagnosis.missing == ("ranks 0 and 1 ended without a word: ended by the launcher, or killed",)
+        assert diagnosis.missing == ("ranks 0 and 1 ended without an error message: ended by the launcher, or killed",)
 
 
 class TestNonfinite:
@@ -345,15 +345,15 @@ class TestMismatches:
         assert mismatch.ranks == (1,)
         assert [call.rank for call in mismatch.calls] == [1, 0, 2]
         assert mismatch.text == (
-            "rank 1 called something else in group world #1: "
-            "all_gather_into_tensor in place of all_reduce (COLLECTIVE_TYPE_MISMATCH)"
+            "rank 1 issued a different call in group world #1: "
+            "all_gather_into_tensor instead of all_reduce (COLLECTIVE_TYPE_MISMATCH)"
         )
 
     @pytest.mark.parametrize(
         ("tensors", "state", "difference"),
         [
-            (Tensors(shape=(5,)), MatchState.SIZE_OR_SYNTAX_MISMATCH, "input elements 5 in place of 4"),
-            (Tensors(dtype="float16"), MatchState.COLLECTIVE_DTYPE_MISMATCH, "float16 in place of float32"),
+            (Tensors(shape=(5,)), MatchState.SIZE_OR_SYNTAX_MISMATCH, "input elements 5 instead of 4"),
+            (Tensors(dtype="float16"), MatchState.COLLECTIVE_DTYPE_MISMATCH, "float16 instead of float32"),
         ],
     )
     def test_other_tensors(self, tensors: Tensors, state: MatchState, difference: str) -> None:
@@ -370,7 +370,7 @@ class TestMismatches:
         job.call("broadcast_", root=0, without={2})
         job.call("broadcast_", root=1, only={2})
 
-        assert self.mismatch(job).difference == "root 1 in place of 0"
+        assert self.mismatch(job).difference == "root 1 instead of 0"
 
     def test_two_ranks_disagree_and_nobody_is_blamed(self) -> None:
         job = Job(2)
@@ -395,7 +395,7 @@ class TestMismatches:
         assert mismatch.meeting.seq == 1
         assert mismatch.shift == 1
         assert mismatch.later == 4
-        assert "rank 1 seems to have left out a call: what follows matches again" in mismatch.lines
+        assert "rank 1 seems to have skipped a call: later calls match again" in mismatch.lines
 
     def test_a_call_too_many(self) -> None:
         job = Job(3)
@@ -503,8 +503,8 @@ class TestDelays:
         assert (
             delay.text == "the others waited for rank 2 in 6 collectives of group world, from 14.1 on: 1.2 s of 1.3 s"
         )
-        assert delay.lines[0].startswith("it came late to this for the first time: rank 2 at 14.1: ")
-        assert delay.lines[1].startswith("what took it so long comes after: rank 2 at 13.3: ")
+        assert delay.lines[0].startswith("it first came late to: rank 2 at 14.1: ")
+        assert delay.lines[1].startswith("its delay begins after: rank 2 at 13.3: ")
         json.dumps(delay.to_json())
 
     def test_one_late_start_is_none(self) -> None:

@@ -23,10 +23,10 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
     [
         (replace(QUIET, changed_files=("/job/snapshot.pt",)), "files were changed after the rank read them: /job/snap"),
         (replace(QUIET, now={"number of threads": "8"}), "the number of threads was 1 in the recorded run and is 8 in"),
-        (replace(QUIET, missing=("variable DB_PW",)), "the capsule was made without variable DB_PW"),
+        (replace(QUIET, missing=("variable DB_PW",)), "the capsule was created without variable DB_PW"),
         (
             replace(QUIET, unknown_seeds=("torch",)),
-            "possible: the capsule does not hold how the random generators of to",
+            "possible: the capsule lacks the start state of the random generators of to",
         ),
         (replace(QUIET, calls=call("uuid.uuid4", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid4"),
         (replace(QUIET, calls=call("time.time", Kind.TIME)), "possible: the program reads the time, which is not"),
@@ -113,5 +113,5 @@ def test_the_story_tells_them() -> None:
     event: dict[str, Any] = {"moment": "1.1", "expected": None, "actual": called, "differences": []}
     causes = {"found": ["the time"], "not_found": ["changed files", "another environment"]}
     told = render_story({**event, "causes": causes})
-    assert "likely causes:\n  the time\nlooked for and not found: changed files, another environment\n" in told
+    assert "likely causes:\n  the time\nchecked and not found: changed files, another environment\n" in told
     assert "likely causes" not in render_story(event)

@@ -24,7 +24,7 @@ REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), wor
         ({"world": 65}, "does not multiply to the world: 4 x 8 x 2 = 64", "a world of 64"),
         ({"ranks": (0, 64)}, "rank 64 is not in the mesh", "0 to 63"),
         ({"classes": ("pp", "cp")}, "axis 'cp' is not in the mesh", "give one of: pp, dp, tp"),
-        ({"classes": (), "steps": 1}, "--steps 1 leaves no whole step", "--steps 2 or more"),
+        ({"classes": (), "steps": 1}, "--steps 1 leaves no complete step", "--steps 2 or more"),
         ({"command": (*TORCHRUN, "--nproc-per-node", "6", "x.py")}, "does not fill nodes", "divides --world"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_plan_without_a_probe_says_what_the_mesh_says(capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert code == 0
     assert "ranks that run here" in said and " 8  certain  ranks differ along pp" in said
-    assert "?  unknown  no rank was tried" in said
+    assert "?  unknown  no trial run" in said
     missing = ["plan", "--no-probe", *mesh, "--cluster", str(tmp_path / "none.yaml"), "--", "python", "train.py"]
     assert main.run(missing) == 2
     assert "none.yaml" in capsys.readouterr().err
@@ -64,7 +64,7 @@ def test_a_plan_without_a_probe_says_what_the_mesh_says(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--alike", "cp"], "axis 'cp' is not in the mesh"), (["--steps", "1"], "--steps 1 leaves no whole step")],
+    [(["--alike", "cp"], "axis 'cp' is not in the mesh"), (["--steps", "1"], "--steps 1 leaves no complete step")],
 )
 def test_what_cannot_be_paced_is_refused_before_anything_runs(
     options: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

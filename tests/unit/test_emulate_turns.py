@@ -97,8 +97,8 @@ def test_each_stage_of_a_pipeline_is_started_once() -> None:
     ("programs", "why"),
     [
         ({0: [], 5: [("recv", "a", 0)]}, "rank 0's program ended"),
-        ({5: [("recv", "a", -1)]}, "nobody can tell"),
-        ({0: [("recv", "b", 5)], 5: [("recv", "a", 0)]}, "rank 5 itself stands and waits for rank 0"),
+        ({5: [("recv", "a", -1)]}, "the sender is unknown"),
+        ({0: [("recv", "b", 5)], 5: [("recv", "a", 0)]}, "rank 5 itself waits for rank 0"),
     ],
 )
 def test_a_value_that_does_not_come_is_an_error_that_names_all(programs: dict[int, Program], why: str) -> None:
@@ -133,5 +133,5 @@ def test_an_object_is_not_offered_to_be_made_up() -> None:
 
 def test_a_value_that_nobody_sends_blames_nobody() -> None:
     """As under the policy `donor` where no run was given: what all make together has no key and no sender."""
-    with pytest.raises(RankLost, match="nobody can tell which rank sends it"):
+    with pytest.raises(RankLost, match="the sender is unknown"):
         Turns(Job({0: [("recv", "", -1)]}).go).complete(0)

@@ -80,7 +80,7 @@ def test_noise_like_a_donors_needs_its_statistics() -> None:
     filling.noise([then], filling.seed_of(7, 3, WHERE), mean, deviation)
     answered(Played("recv_", [now], []), made_up.NOISE_LIKE, note)
     assert torch.equal(then, now)
-    with pytest.raises(CapsuleError, match="what noise"):
+    with pytest.raises(CapsuleError, match="the noise"):
         answered(Played("recv_", [now], []), made_up.NOISE_LIKE)
 
 

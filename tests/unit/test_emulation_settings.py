@@ -155,7 +155,7 @@ def test_a_launcher_that_would_start_another_job_is_refused(options: tuple[str, 
 
 @pytest.mark.parametrize("value", ["0", "-8", "eight", "", "²"])
 def test_a_number_of_processes_that_is_none(value: str) -> None:
-    with pytest.raises(UsageError, match=r"torchrun's --nproc-per-node .* is no number"):
+    with pytest.raises(UsageError, match=r"torchrun's --nproc-per-node .* is not a number"):
         launched(f"--nproc-per-node={value}")
 
 

@@ -56,7 +56,7 @@ def test_a_rank_whose_recording_ended_is_silent_only_where_it_failed(
     how: dict[str, int], silent: set[int], tmp_path: Path
 ) -> None:
     rank_folder(tmp_path, "0").note("exit", code=0)
-    rank_folder(tmp_path, "1").note("lost", text="events are not recorded any more: No space left on device")
+    rank_folder(tmp_path, "1").note("lost", text="events are no longer recorded: No space left on device")
     supervisor(tmp_path, exit_code=1, deaths=["1"], how_they_died=[{"rank": "1", "wall_ns": 9, "signal": None, **how}])
 
     assert gather(tmp_path).silent == silent
@@ -103,7 +103,7 @@ def test_of_deaths_seen_at_once_the_first_is_likely(tmp_path: Path) -> None:
     assert (evidence.interrupted, evidence.died_first, evidence.deaths_seen_late) == (False, 1, True)
     (verdict,) = [verdict for verdict in diagnose(evidence).verdicts if isinstance(verdict, Died)]
     assert (verdict.ranks, verdict.certainty) == ((1,), Certainty.LIKELY)
-    assert "its death was seen late" in "\n".join(verdict.lines)
+    assert "its death was noticed late" in "\n".join(verdict.lines)
 
 
 def test_deaths_seen_one_after_the_other_are_certain(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_only_the_last_attempt_counts(tmp_path: Path) -> None:
 
     assert list(evidence.logs) == [0]
     assert len(evidence.logs[0].collectives) == 1
-    assert "no log of rank 1: not recorded, or no collective was issued" in diagnose(evidence).missing
+    assert "no log of rank 1: not recorded, or it issued no collective" in diagnose(evidence).missing
 
 
 def test_a_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_what_stands_in_json_files_may_be_missing_or_broken(tmp_path: Path) -> N
 
 
 def test_a_folder_without_logs(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no log"):
+    with pytest.raises(UsageError, match="contains no log"):
         gather(tmp_path)
 
 
@@ -200,7 +200,7 @@ def test_a_run_without_a_log_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     supervisor(tmp_path, exit_code=3)
 
-    with pytest.raises(CapsuleError, match=r"holds no log of any rank: .* and the job ended with 3") as raised:
+    with pytest.raises(CapsuleError, match=r"contains no log of any rank: .* and the job ended with 3") as raised:
         gather(tmp_path)
 
     assert raised.value.hint
@@ -258,11 +258,11 @@ def test_what_is_missing_in_a_run_folder_is_named(tmp_path: Path) -> None:
     diagnosis = diagnose(gather(tmp_path))
 
     assert diagnosis.missing == (
-        "rank 1 was not to be recorded (--ranks)",
-        "no log of rank 2: not recorded, or no collective was issued",
-        "rank 0 ended without a word: ended by the launcher, or killed",
-        "what the supervisor saw (supervisor.json) is missing or damaged: who died first is not known",
-        "NaN and Inf were not looked for: recorded without the trigger nan",
+        "rank 1 was not selected for recording (--ranks)",
+        "no log of rank 2: not recorded, or it issued no collective",
+        "rank 0 ended without an error message: ended by the launcher, or killed",
+        "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown",
+        "NaN and Inf were not checked: recorded without the trigger nan",
     )
     assert diagnosis.ranks == (0,)
 
@@ -276,10 +276,10 @@ def test_a_supervisor_that_did_not_see_the_end(tmp_path: Path) -> None:
     diagnosis = diagnose(gather(tmp_path))
 
     assert diagnosis.missing == (
-        "this is attempt 2: those before it are not looked at",
-        "the supervisor did not see the job's end: who died first is not known",
+        "this is attempt 2: earlier attempts are not diagnosed",
+        "the supervisor did not see the job's end: the rank that died first is unknown",
     )
-    assert diagnosis.summary == "nothing wrong in what there is of rank 0"
+    assert diagnosis.summary == "no problem found in the available logs of rank 0"
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -298,6 +298,6 @@ def test_a_capsule_says_what_its_own_log_and_the_stacks_say(packed: bool, tmp_pa
     found = diagnose(gather(path))
 
     assert [verdict.text for verdict in found.verdicts] == [f"hang: {hang.text}"]
-    assert found.verdicts[0].lines == (f"rank 1 stood at {frame}, holding the GIL",)
-    assert found.missing[0] == "a capsule holds the log of its own rank alone, here of 0"
+    assert found.verdicts[0].lines == (f"rank 1 was at {frame}, holding the GIL",)
+    assert found.missing[0] == "a capsule contains only the log of its own rank, here rank 0"
     assert found.ranks == (0,)

@@ -113,17 +113,17 @@ def test_edges(text: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
-        ("max(nothing) > 1", 0, "max of nothing"),
+        ("max(nothing) > 1", 0, "max of no values"),
         ("nan(far)", 0, "cannot be read"),
-        ("nan(text)", 0, "holds no numbers"),
+        ("nan(text)", 0, "contains no numbers"),
         ("count > 2GB and numbers > 1", 16, ""),
         ("whole[9]", 5, "IndexError"),
-        ("whole @ whole", 6, "means nothing here"),
+        ("whole @ whole", 6, "is not valid here"),
         ("2XiB", 1, "unknown unit"),
         ("1e999", 0, "too large"),
-        ("'open", 0, "has no end"),
+        ("'open", 0, "not closed"),
         ("large ** large", 6, "too large"),
-        ("named['b']", 5, "no key"),
+        ("named['b']", 5, "unknown key"),
     ],
 )
 def test_refused_where_it_is_wrong(text: str, column: int, words: str) -> None:

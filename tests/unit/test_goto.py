@@ -49,7 +49,7 @@ def said(told: Told) -> list[str]:
 @pytest.mark.parametrize("moment", ["3.4", "99.1", "99"])
 def test_beyond_the_record_is_refused_and_the_rank_stays(debugger: Debugger, moment: str) -> None:
     debugger.do("next 2")
-    with pytest.raises(UsageError, match=r"after the capsule's end moment; it goes from 0\.0 to 3\.3"):
+    with pytest.raises(UsageError, match=r"after the capsule's end moment; this replay goes from 0\.0 to 3\.3"):
         debugger.do(f"goto {moment}")
     assert str(debugger.session.moment) == "0.2"
 
@@ -57,7 +57,7 @@ def test_beyond_the_record_is_refused_and_the_rank_stays(debugger: Debugger, mom
 def test_where_there_is_no_such_moment_it_is_said_where_the_rank_stands(debugger: Debugger, told: Told) -> None:
     debugger.do("goto 1.999")
     assert str(debugger.session.moment) == "2.1"
-    assert said(told) == ["there is no 1.999 in this run: the rank stands at 2.1, the first place after it"]
+    assert said(told) == ["this run has no moment 1.999: the rank is at 2.1, the first one after it"]
 
 
 @pytest.mark.parametrize("line", ["goto 2", "2", "goto 2.1"])
@@ -77,7 +77,9 @@ def test_where_the_rank_stands_when_it_is_restored_is_a_place_to_go_to() -> None
         assert isinstance(answer, answers.Arrived) and answer.stop is not None
         assert answer.beginning == (answer.stop.reason == "parked") == (str(answer.moment) == "0.2")
         assert rank.returns == returns, line
-    with pytest.raises(UsageError, match=r"0\.1 is before the capsule's start moment; it goes from 0\.3 to 3\.3"):
+    with pytest.raises(
+        UsageError, match=r"0\.1 is before the capsule's start moment; this replay goes from 0\.3 to 3\.3"
+    ):
         made.do("goto 0.1")
 
 

@@ -203,17 +203,17 @@ class TestAnEmulationsWorth:
 
         assert worth.made_up_share == 0.75
         assert worth.lines() == [
-            "what this is worth: 2 of 8,192 ranks ran; what they computed and allocated is real",
+            "fidelity: 2 of 8,192 ranks ran; their computations and allocations are real",
             "received 1 kB: 75.0% echo, 25.0% donor",
-            "transfers and waits: none: peers were there at once",
-            "do not conclude: anything about values, the loss among them: what peers sent was synthesized",
+            "transfers and waits: none: peers answered at once",
+            "do not conclude: anything about values, including the loss: the peers' data was synthesized",
             "do not conclude: how long a step takes: `--pace`, or `prismdbg graph simulate`",
         ]
 
     def test_paced_and_with_real_values(self, tmp_path: Path) -> None:
         passed = passes_of(tmp_path, has_converged=True)
         lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
-        assert lines[0].startswith("what this is worth: 1 of 2 ranks ran paced; ")  # others only had to be checked with
+        assert lines[0].startswith("fidelity: 1 of 2 ranks ran paced; ")  # others only had to be checked with
         assert lines[2:] == [
             "transfers and waits: as the simulation says, on a wall clock; it and the ranks agree to 1.00%, at worst "
             "rank 1's iteration, simulated less emulated, is +10.00% of an iteration"
@@ -225,7 +225,7 @@ class TestAnEmulationsWorth:
         lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
         assert lines[2] == (
             "transfers and waits: as the simulation says, on a wall clock, but the two have not converged: after 2 "
-            "passes rank 1's iteration, simulated less emulated, is +10.00% of an iteration; 1.00% was asked for"
+            "passes rank 1's iteration, simulated less emulated, is +10.00% of an iteration; 1.00% was requested"
         )
         assert lines[3] == f"do not conclude: {passed.doubts()[0]}"
         assert len(EmulationWorth(ran=1, world=2, received_bytes={}).lines()) == 3

@@ -87,9 +87,9 @@ def test_frames_further_out() -> None:
     assert evaluate_at(stop, "outer", 1)["value"] == "seen from outside"
     assert evaluate_at(stop, "outer", 0)["value"] == "seen from outside", "as in a stop's condition"
     assert evaluate_at(stop, "local.outer", 0)["value"] == "seen from outside"
-    with pytest.raises(UsageError, match="no name 'otter'"):
+    with pytest.raises(UsageError, match="unknown name 'otter'"):
         evaluate_at(stop, "otter", 0)
-    with pytest.raises(UsageError, match="no name 'allocated'") as refused:
+    with pytest.raises(UsageError, match="unknown name 'allocated'") as refused:
         evaluate_at(stop, "allocated > 2GiB")
     assert "trace on" in refused.value.hint
     for number in (-1, 10_000):
@@ -222,9 +222,9 @@ def test_functions(text: str, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("max([])", "max of nothing"),
-        ("nan(s)", "a str holds no numbers"),
-        ("shape(s)", "no tensor"),
+        ("max([])", "max of no values"),
+        ("nan(s)", "a str contains no numbers"),
+        ("shape(s)", "not a tensor"),
         ("y and 1", "ambiguous"),
         ("big[:, None] * big[None, :]", "elements"),
         ("nan(meta)", "cannot be read"),
@@ -309,7 +309,7 @@ def test_the_programs_own_dict_of_locals_is_left_alone() -> None:
 
 def test_a_defaultdict_does_not_grow() -> None:
     table: defaultdict[str, int] = defaultdict(int)
-    with pytest.raises(UsageError, match="no key"):
+    with pytest.raises(UsageError, match="unknown key"):
         look("t['x']", t=table)
     assert not table
 

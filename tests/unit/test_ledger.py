@@ -47,7 +47,7 @@ def test_no_more_capsules_than_were_asked_for_and_it_is_said_once(tmp_path: Path
     assert ledger.has_room()
     ledger.capsule(entry, make_capsule(tmp_path / "a"))
     assert not ledger.has_room() and not ledger.has_room()
-    assert said[2:] == ["no further capsule is made: 1 is the most that are kept; raise --keep"]
+    assert said[2:] == ["no further capsule is created: the limit is 1; raise --keep"]
 
 
 def test_evidence_that_cannot_be_replayed_is_no_capsule(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_folder_that_takes_nothing_is_said_once(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "gone" / "supervisor.json", 7, 1, said.append)
     ledger.problem("one")
     ledger.problem("two")
-    assert [text.startswith("what the supervisor sees cannot be kept") for text in said] == [False, True, False]
+    assert [text.startswith("the supervisor's report cannot be written") for text in said] == [False, True, False]
 
 
 class Captures:

@@ -66,7 +66,7 @@ class PlayedRank:
         if verb == "quit":
             raise RankLost("the connection closed")
         if verb not in self.answers:
-            raise AgentError(f"this agent does not know {verb!r}", hint="verbs: ...")
+            raise AgentError(f"unknown request to the agent: {verb!r}", hint="verbs: ...")
         return self.answers[verb](arguments)
 
     def next_event(self, timeout_s: float | None, what: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def test_mistakes_are_said_and_cost_nothing() -> None:
     rank = PlayedRank([stopped("0.1")])
     code, text = drive(rank, "dance", "next", "p x.__class__", "peers", "until 0.1")
     assert code == 0
-    for words in ("unknown command 'dance'", "private", "does not know 'peers'", "is not ahead"):
+    for words in ("unknown command 'dance'", "private", "unknown request to the agent: 'peers'", "is before here"):
         assert words in text
 
 
@@ -162,7 +162,7 @@ DIVERGED = {
     "moment": "0.4",
     "expected": None,
     "actual": {**CALL, "frames": FRAMES},
-    "differences": [{"field": "call", "expected": "2 recorded collectives still to come", "structural": True}],
+    "differences": [{"field": "call", "expected": "2 recorded collectives still expected", "structural": True}],
     "history": [],
 }
 
@@ -191,8 +191,8 @@ def test_a_rank_that_vanishes() -> None:
 
     code, text = drive(PlayedRank([None]), "c", "next", "quit", program=Program())
     assert code == 6
-    assert "| Segmentation fault" in text and "the rank is gone: its process ended with 139" in text
-    assert "error: the rank is gone" in text
+    assert "| Segmentation fault" in text and "the rank is lost: its process ended with 139" in text
+    assert "error: the rank is lost" in text
 
 
 def test_running_out_of_time_ends_it_or_gives_the_prompt_back() -> None:
@@ -238,7 +238,7 @@ def test_an_interrupt_asks_the_rank_to_stop_and_a_second_one_lets_it_run() -> No
     rank = Interrupted([stopped("0.9", "paused")])
     rank.interrupts = 2
     _, text = drive(rank, "c", "info", "c", bound_s=5.0)
-    assert "the rank runs on" in text and "running after 0.0" in text and "stopped at 0.9 (paused)" in text
+    assert "the rank is still running" in text and "running after 0.0" in text and "stopped at 0.9 (paused)" in text
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -392,14 +392,14 @@ def test_an_answer_that_cannot_be_shown_is_a_defect_and_the_session_goes_on() ->
     rank = PlayedRank([stopped("0.1")], [FINISHED])
     rank.answers["evaluate"] = lambda _: {"value": {"nonsense": 1}}
     code, text = drive(rank, "next", "p out", "continue")
-    assert "error: KeyError: 'kind'" in text and "defect of prismdbg" in text
+    assert "error: KeyError: 'kind'" in text and "bug in prismdbg" in text
     assert "the program ended with 0" in text and code == 0
 
 
 def test_what_was_asked_is_said_at_the_stop() -> None:
     rank = PlayedRank([stopped("0.3", "until")], [stopped("0.4", "until") | {"stops": [2]}])
     _, text = drive(rank, "next-step", "until 9")
-    assert "stopped at 0.3 (next-step)" in text and "stopped at 0.4 (stop 2)" in text
+    assert "stopped at 0.3 (next-step)" in text and "stopped at 0.4 (breakpoint 2)" in text
 
 
 def test_a_stop_says_what_it_is_also_when_it_is_gone() -> None:
@@ -420,13 +420,16 @@ def test_a_stop_says_what_it_is_also_when_it_is_gone() -> None:
         "c",
     )
     _, text = drive(rank, *lines)
-    both = "stop 1: all_reduce if bytes > 4, stop 2: if step == 0 and collective == 4"
+    both = "breakpoint 1: all_reduce if bytes > 4, breakpoint 2: if step == 0 and collective == 4"
     assert f"stopped at 0.4 ({both}): all_reduce on group 0" in text
     assert f"stopped       {both}" in text
-    assert "0.2 stop 3: on 0; hit by all_reduce on group 0" in text
-    assert "0.2 stop 2: if step == 0 and collective == 4; cannot be decided, the rank goes on: no name 'lost'" in text
+    assert "0.2 breakpoint 3: on 0; hit by all_reduce on group 0" in text
+    assert (
+        "0.2 breakpoint 2: if step == 0 and collective == 4; its condition cannot be evaluated, the rank continues: "
+        "no name 'lost'" in text
+    )
     assert "\n   1  " not in text, "it was to hit once"
-    assert "stopped at 0.5 (stop 9)" in text, "none of ours"
+    assert "stopped at 0.5 (breakpoint 9)" in text, "none of ours"
 
 
 def test_locals_are_the_frames_alone() -> None:
@@ -452,8 +455,8 @@ def test_a_line_behind_the_file_is_not_a_missing_file() -> None:
     rank.answers["source"] = lambda _: {"filename": "/job/train.py", "line": 7, "first": 9, "lines": [], "length": 8}
     assert "/job/train.py has 8 lines\n" in drive(rank, "next", "list 99999")[1]
     older = {"filename": "/job/train.py", "line": 7, "first": 9, "lines": []}
-    assert "is not there, or has no such line" in next(source_lines(older))
-    assert next(source_lines({**older, "length": 0})).endswith("is not there")
+    assert "or the file has no such line" in next(source_lines(older))
+    assert next(source_lines({**older, "length": 0})).startswith("no source for")
 
 
 def test_a_long_mapping_is_a_line_for_each_of_the_first_keys() -> None:

@@ -236,8 +236,8 @@ def test_what_failed_and_what_never_ended(tmp_path: Path) -> None:
     ("field", "value", "says"),
     [
         ("magic", b"ELF_LOG1", "is not a prismdbg log"),
-        ("version", 2, "log format 2; this prismdbg reads 1"),
-        ("index", 5, "says it is segment 5"),
+        ("version", 2, "log format 2; this version reads 1"),
+        ("index", 5, "has segment number 5"),
     ],
 )
 def test_a_wrong_header_is_named(tmp_path: Path, field: str, value: object, says: str) -> None:

@@ -163,7 +163,7 @@ def test_ages_are_counted_in_steps(builder: TraceBuilder) -> None:
         builder.allocate(step + 1)
     ages = {entry.label: entry.size_bytes for entry in grouped(live_at(open_trace(builder.write())), By.AGE)}
     assert ages == {
-        "made in this step": 101,
+        "allocated in this step": 101,
         "1 step old": 100,
         "10 to 99 steps old": 91,
         "100 steps or older": 1,
@@ -323,10 +323,10 @@ def test_a_million_records_are_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--at", "99.1"], "99.1 is not in what was traced: that is 0.0 to 1.0.1"),
-        (["--diff", "1", "99.1"], "99.1 is not in what was traced"),
+        (["--at", "99.1"], "99.1 is outside the trace, which goes from 0.0 to 1.0.1"),
+        (["--diff", "1", "99.1"], "99.1 is outside the trace"),
         (["--diff", "1", "0.1"], "1.0 is later than 0.1"),
-        (["--export", "/nowhere/at/all"], "there is no directory /nowhere/at"),
+        (["--export", "/nowhere/at/all"], "no such directory: /nowhere/at"),
     ],
 )
 def test_the_command_refuses_in_one_line(
@@ -396,11 +396,11 @@ def test_what_a_captured_rank_held_is_known_in_part(
         assert main.run(["memory", str(folder), *options]) == ExitCode.OK
         return " ".join(capsys.readouterr().out.split())
 
-    uncounted = "(buckets of DDP, saved tensors) is in no sum: at most 900 bytes"
+    uncounted = "(DDP buckets, saved tensors): at most 900 bytes"
     shown = said()
     assert "peak at least 180 bytes at 4.1" in shown and uncounted in shown
-    assert "the least that there was" in shown
-    assert "live at the end at least 80 bytes, after 4.2, the last that was traced" in shown
+    assert "lower bound" in shown
+    assert "live at end of trace at least 80 bytes after 4.2, the last traced moment" in shown
     shown = said("--at", "4.1")
     assert (
         "live at least 150 bytes at 4.1" in shown
@@ -408,7 +408,7 @@ def test_what_a_captured_rank_held_is_known_in_part(
         and uncounted in shown
     )
     shown = said("--diff", "4.1", "5")
-    assert "growth at most -70 bytes" in shown and "went at least 100 bytes" in shown
+    assert "growth at most -70 bytes" in shown and "freed at least 100 bytes" in shown
     peak_json = json.loads(said("--json"))
     assert (peak_json["is_least"], peak_json["uncounted_bytes"]) == (True, 900)
     made_inside = json.loads(said("--json", "--made-inside"))
@@ -419,7 +419,7 @@ def test_the_debugger_says_it_too(tmp_path: Path) -> None:
     trace = open_trace(of_a_captured_rank(tmp_path / "trace", None))
     for shown in (live_at(trace, Moment(4, 2)), peak(trace)):
         text = answer_text(answers.Memory(answer=shown, by="op", moment=Moment(4, 2)))
-        assert "at least 180 bytes" in text and "is in no sum: nobody knows how much" in text
+        assert "at least 180 bytes" in text and "(DDP buckets, saved tensors): amount unknown" in text
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ class TestFile:
     @pytest.mark.parametrize("text", ["", "{}", '{"format": 7}', "[]"])
     def test_what_is_none(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "s.json").write_text(text)
-        with pytest.raises(UsageError, match="is no schedule"):
+        with pytest.raises(UsageError, match="is not a schedule"):
             Schedule.load(tmp_path / "s.json")
 
 
@@ -258,6 +258,6 @@ class TestStepsThatAreAlike:
         assert (found.first, found.last, found.typical) == (2, 4, 4)
 
     def test_none(self) -> None:
-        with pytest.raises(UsageError, match="no whole step after the first") as caught:
+        with pytest.raises(UsageError, match="no complete step after the first") as caught:
             steps_alike([Job(2).logs[0]])
         assert "--steps" in caught.value.hint

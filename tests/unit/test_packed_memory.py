@@ -99,7 +99,7 @@ def test_nothing_is_replayed_for_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     capsule = capsule_of(tmp_path)
     assert main.run(["memory", str(capsule.path)]) == ExitCode.OK
     shown = capsys.readouterr()
-    assert "as it was recorded" in shown.err and "900 B" in shown.out
+    assert "as recorded" in shown.err and "900 B" in shown.out
 
 
 def test_one_moment_has_one_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,8 +107,8 @@ def test_one_moment_has_one_sum(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsule = capsule_of(tmp_path, Moment(1, 1))
     assert main.run(["memory", str(capsule.path)]) == ExitCode.OK
     shown = " ".join(capsys.readouterr().out.split())
-    assert "live at B 300 bytes, as the rank stands at 1.1, the capsule's last collective" in shown
-    assert "live at the end 500 bytes, after 1.1, the last that was traced" in shown
+    assert "live at end moment 300 bytes at the end moment 1.1, the capsule's last collective" in shown
+    assert "live at end of trace 500 bytes after 1.1, the last traced moment" in shown
     assert "0.1 to 1.1;" in shown, "the curve's last point reaches to the end"
     assert main.run(["memory", str(capsule.path), "--at", "1.1", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["program_bytes"] == 300
@@ -131,7 +131,7 @@ def test_the_debugger_reads_it_without_running_the_rank_again(tmp_path: Path) ->
     peak = debugger.do("memory peak")
     assert isinstance(peak, Memory) and (peak.answer.size_bytes, peak.answer.moment) == (100, Moment(0, 1))
     assert not rank.traced and rank.returns == []
-    assert ["as it was recorded" in said.text for said in told if isinstance(said, notices.Said)] == [True]
+    assert ["as recorded" in said.text for said in told if isinstance(said, notices.Said)] == [True]
     assert debugger.memory_place().folder == packed_trace(capsule)
     debugger.do("goto 2.1")
     assert debugger.memory_place().folder == packed_trace(capsule)

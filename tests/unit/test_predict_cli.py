@@ -87,14 +87,14 @@ def test_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say what changes"),
-        (("--slow-rank", "3"), "an equals sign"),
+        ((), "specify a change"),
+        (("--slow-rank", "3"), "write NAME=VALUE"),
         (("--slow-rank", "3=fast"), "is not a factor"),
         (("--slow-rank", "x=2"), "'x' is not a rank"),
         (("--delay", "3=5"), "'5' has no unit"),
         (("--slow-rank", "8=2"), "rank 8 is not in the mesh"),
-        (("--order", "tp,pp"), "does not name each axis"),
-        (("--kernel", "gemm=2"), "no computation is called 'gemm'"),
+        (("--order", "tp,pp"), "does not contain each axis"),
+        (("--kernel", "gemm=2"), "no computation has the name 'gemm'"),
     ],
 )
 def test_a_change_that_makes_no_sense(
@@ -133,7 +133,7 @@ def test_a_gpt_that_nobody_ran(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert any("nothing ran" in doubt for doubt in found["fidelity"]["doubts"])
 
     code, _, err = ask(capsys, "gpt", "-o", tmp_path / "no.npz", "--mesh", "pp=3,ep=2", *shape)
-    assert (code, "axis 'ep' means nothing" in err) == (ExitCode.USAGE, True)
+    assert (code, "this model has no axis 'ep'" in err) == (ExitCode.USAGE, True)
     assert not (tmp_path / "no.npz").exists()
 
 
@@ -170,7 +170,7 @@ def test_no_values_without_what_they_are_worth(
         assert side["fidelity"]["shares"] and side["fidelity"]["doubts"]
     assert json.dumps(found).count('"iteration_ns"') == len(of_sides)
     if name == "what-if":
-        assert any("nobody ran it" in doubt for doubt in of_sides[1]["fidelity"]["doubts"])
+        assert any("nothing ran" in doubt for doubt in of_sides[1]["fidelity"]["doubts"])
 
 
 def test_what_has_not_converged_is_said_with_every_result(
@@ -225,15 +225,15 @@ def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (CLUSTER.replace("spans: job", "spans: node"), "no tier spans the job", "give the last one spans: job"),
         (
             CLUSTER.replace("latency", "speed"),
-            "line 3: tiers.all.speed: is not known here",
+            "line 3: tiers.all.speed: is not a key of this mapping",
             "give one of: spans, latency",
         ),
         (CLUSTER.replace("1 us", "2000000000 s"), "'2000000000 s' is longer than a month", ""),
         (CLUSTER.replace("10 GB/s", "1 B/s"), "bytes over all would take", "its bandwidth of 1 B/s"),
-        (CLUSTER.replace("spans: job", "spans: rack"), "'rack' is nothing that links span", "write node, job, or"),
+        (CLUSTER.replace("spans: job", "spans: rack"), "'rack' is not a span of links", "write node, job, or"),
         (CLUSTER.replace("  all", "\tall"), "cluster.yaml is not YAML", "examples/emulation/cluster.yaml is one"),
-        (CLUSTER + "slower: {compute: {5-2: 2}}\n", "'5-2' goes backwards", "write 64-127"),
-        (CLUSTER + "slower: {links: {0-99999999: 2}}\n", "names too many ranks", "write 64-127"),
+        (CLUSTER + "slower: {compute: {5-2: 2}}\n", "'5-2' is in descending order", "write 64-127"),
+        (CLUSTER + "slower: {links: {0-99999999: 2}}\n", "contains too many ranks", "write 64-127"),
         (CLUSTER + "slower: {compute: {99: 2}}\n", "rank 99 is not in the mesh", "give a rank from 0 to 7"),
         (None, "cannot be read", "give a YAML file"),
     ],
@@ -281,5 +281,5 @@ def test_a_file_on_what_is_read_only(
 
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = ask(capsys, "simulate", tmp_path)
-    assert (code, f"make it: prismdbg graph build {tmp_path}" in err) == (ExitCode.USAGE, True)
+    assert (code, f"build it: prismdbg graph build {tmp_path}" in err) == (ExitCode.USAGE, True)
     assert ask(capsys, "simulate", run_folder / "cluster.yaml")[0] == ExitCode.BAD_CAPSULE

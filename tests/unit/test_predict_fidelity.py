@@ -65,15 +65,15 @@ class TestWhoRan:
         assert fidelity.time_share(Provenance.MODELLED, "communication") == 1.0, "a transfer's time is the model's"
         assert fidelity.bytes_share(Provenance.REAL, "communication") == 0.25
         text = "\n".join(fidelity.lines())
-        assert "1 of 4 ranks did it themselves; 2 stand in by a class of which a second member agreed" in text
-        assert "that 1 of 4 ranks do the same as those that ran: the mesh says so" in text
+        assert "1 of 4 ranks ran; 2 represented by a class with a second member that agreed" in text
+        assert "that 1 of 4 ranks do the same as those that ran: only the mesh implies it" in text
 
     def test_stretching_adds_ranks_nobody_ran(self) -> None:
         graph = replace(job("dp=2,tp=2", reducing()), origin=Origin(source=Source.EMULATED)).stretched("dp", 8)
         fidelity = simulate(graph, ideal()).fidelity
 
         assert fidelity.ran == Ran(own=4, checked=0, assumed=12)
-        assert any("along dp 2 to 8: what a real job would split anew" in doubt for doubt in fidelity.doubts)
+        assert any("along dp 2 to 8: they are unchanged" in doubt for doubt in fidelity.doubts)
         own = graph.origin.standing_at
         assert own is not None and own.reshape(8, 2)[:2].max() == Standing.OWN < own.reshape(8, 2)[2:].min()
 
@@ -84,9 +84,9 @@ class TestWhoRan:
     @pytest.mark.parametrize(
         ("source", "said"),
         [
-            (Source.EMULATED, "the loss among them: what peers sent was synthesized"),
+            (Source.EMULATED, "including the loss: the peers' data was synthesized"),
             (Source.RECORDED, "nothing was computed, only timed"),
-            (Source.ARITHMETIC, "the graph follows from arithmetic, nothing ran"),
+            (Source.ARITHMETIC, "the graph is calculated, nothing ran"),
         ],
     )
     def test_values_are_never_claimed(self, source: Source, said: str) -> None:
@@ -99,13 +99,13 @@ class TestTheClusterModel:
         return "\n".join(simulate(graph, cluster).fidelity.doubts)
 
     def test_how_far_it_was_off_where_it_was_measured(self) -> None:
-        assert "closer than 4.2 %: so far is the model of all_reduce off" in self.doubts(
+        assert "closer than 4.2 %: this is the largest error of the model of all_reduce" in self.doubts(
             job("dp=4", reducing()), MEASURED
         )
 
     @pytest.mark.parametrize(("mesh", "size_bytes"), [("dp=8", 1000), ("dp=4", 8000), ("dp=2", 100)])
     def test_groups_and_sizes_that_were_not_measured(self, mesh: str, size_bytes: int) -> None:
-        said = "much from 100% of the communication's time: of groups or sizes beyond what was measured"
+        said = "much from 100% of the communication's time: its groups or sizes were not measured"
         assert said in self.doubts(job(mesh, reducing(size_bytes)), MEASURED)
         assert said not in self.doubts(job("dp=4", reducing()), MEASURED)
 
@@ -114,7 +114,7 @@ class TestTheClusterModel:
         call = writer.collective("all_reduce", "dp", 1000, blocking=False)
         writer.compute(10)
         writer.wait(call)
-        said = "slow each other: the cluster file says nothing of it"
+        said = "slow each other down: the cluster file has no values for it"
         assert said in self.doubts(job("dp=2", writer), MEASURED)
         assert said not in self.doubts(job("dp=2", writer), replace(MEASURED, compute_overlap_ppm=1_200_000))
         assert said not in self.doubts(job("dp=2", reducing()), MEASURED)
@@ -155,7 +155,7 @@ class TestKnownErrors:
         graph = self.graph(*self.TRUTHS)
         changed = simulate(graph, ideal(), Changes(delays=(Delay(rank=0, delay_ns=5),))).fidelity
 
-        assert not changed.errors and any("nobody ran it" in doubt for doubt in changed.doubts)
+        assert not changed.errors and any("nothing ran" in doubt for doubt in changed.doubts)
         for other in (graph.stretched("dp", 4), graph.reordered(["dp"])):
             assert not simulate(other, ideal()).fidelity.errors
 

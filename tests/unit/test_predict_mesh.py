@@ -66,7 +66,7 @@ class TestBadMeshes:
             MESH.rank(tp=8)
 
     def test_an_order_without_an_axis(self) -> None:
-        with pytest.raises(UsageError, match="does not name each axis"):
+        with pytest.raises(UsageError, match="does not contain each axis"):
             MESH.reordered(["pp", "tp"])
 
 
@@ -93,13 +93,13 @@ class TestChannels:
         ("text", "said"),
         [
             ("ep", "axis 'ep' is not in the mesh"),
-            ("pp+16", "each rank itself"),
+            ("pp+16", "the rank itself"),
             ("pp[0,16]", "pp has size 16"),
             ("pp[0-16]", "pp has size 16"),
-            ("pp[3-]", "'3-' is no coordinate"),
+            ("pp[3-]", "'3-' is not a coordinate"),
             ("dp,tp[0]", "coordinates of several axes"),
             ("tp,tp", "an axis twice"),
-            ("4711?", "names no ranks"),
+            ("4711?", "is not a set of ranks"),
         ],
     )
     def test_a_group_the_mesh_does_not_explain(self, text: str, said: str) -> None:

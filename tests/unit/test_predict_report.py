@@ -87,7 +87,7 @@ class TestCharts:
         assert "BBBBBBBB" in first and "bbbbbbb" in first and charts.IDLE in first
         assert second.startswith(f"stage 1 {charts.IDLE * 3}")
         assert len(first) == len(second) == columns
-        beside = ["computes", "shows", "waits", "memory"]
+        beside = ["computes", "exposed", "waits", "memory"]
         assert scale.split() == ["0", *charts.duration(timeline.iteration_ns).split(), *beside]
         assert first.endswith(" 8.0 MiB") and timeline.graph.classes[0].entries.peak_bytes() == 8_388_608
         assert "lower case where it is odd" in legend
@@ -140,7 +140,7 @@ class TestPerfetto:
         trace = json.loads((tmp_path / "trace.json").read_text())
 
         names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
-        assert names[0] == "stage 0: rank 0 (pp=0 dp=0 tp=0), stands for 4 ranks"
+        assert names[0] == "stage 0: rank 0 (pp=0 dp=0 tp=0), represents 4 ranks"
         assert names[16 + 6] == "rank 6 (pp=1 dp=1 tp=0)"
         assert len(names) == len(slow.teams) + 1
         computed = sum(e["dur"] for e in trace["traceEvents"] if e["pid"] == 22 and e.get("cat") == "compute")

@@ -272,9 +272,9 @@ class TestWhatIf:
         [
             (Changes(compute_ppm={64: 2}), "rank 64 is not in the mesh"),
             (Changes(link_ppm={-1: 2}), "rank -1 is not in the mesh"),
-            (Changes(kernel_ppm={"gemm": 2}), "no computation is called 'gemm'"),
+            (Changes(kernel_ppm={"gemm": 2}), "no computation has the name 'gemm'"),
             (Changes(tier_ppm={"ib": 2}), "no tier 'ib'"),
-            (Changes(delays=(Delay(rank=0, entry=1, delay_ns=1),)), "entry 1 computes nothing"),
+            (Changes(delays=(Delay(rank=0, entry=1, delay_ns=1),)), "entry 1 is not a computation"),
         ],
     )
     def test_what_is_not_there_cannot_change(self, changes: Changes, said: str) -> None:
@@ -312,7 +312,7 @@ class TestWhatTheResultSaysOfItself:
         assert simulate(graph, ideal(), keep=Keep.FIRST).of(0).rank == 0
         with pytest.raises(UsageError, match=r"rank 1 \(dp=1\) was not kept"):
             simulate(graph, ideal(), keep=Keep.FIRST).of(1)
-        with pytest.raises(UsageError, match="noted no critical path"):
+        with pytest.raises(UsageError, match="has no critical path"):
             critical_path(simulate(graph, ideal()))
 
 

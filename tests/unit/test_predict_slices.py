@@ -141,7 +141,7 @@ class TestGroups:
 
     @pytest.mark.parametrize("ranks", [(0, 3), (0, 1, 2)])
     def test_what_the_mesh_does_not_explain(self, ranks: tuple[int, ...]) -> None:
-        with pytest.raises(UsageError, match="lies along no axes of the mesh dp=2,tp=2") as caught:
+        with pytest.raises(UsageError, match="is not aligned with axes of the mesh dp=2,tp=2") as caught:
             channel_of(Group(name="g", ranks=ranks, desc="mesh_odd"), MESH)
         assert "group 'odd'" in str(caught.value)
 
@@ -153,7 +153,7 @@ class TestGroups:
             entries_of(build_slice(job.logs[3], Moment(0), Moment(9)), MESH)
         assert str(caught.value) == (
             "rank 3 (dp=1 tp=1) issues all_reduce (0.1) at /job/train.py:42 in main on a group that the mesh lacks: "
-            "group 'odd' (ranks 0, 3) lies along no axes of the mesh dp=2,tp=2"
+            "group 'odd' (ranks 0, 3) is not aligned with axes of the mesh dp=2,tp=2"
         )
 
     def test_groups_of_the_same_ranks_are_told_apart_whoever_uses_which_first(self) -> None:
@@ -270,7 +270,7 @@ class TestStepsThatAreNotWhole:
             job.next_step(rank)
         job.exits()
         with pytest.raises(
-            UsageError, match=r"^in step 1, before the one .*: rank 2 never issues all_reduce .* at /job/"
+            UsageError, match=r"^in step 1, before the step of the graph: rank 2 never issues all_reduce .* at /job/"
         ):
             built(job)
         assert len(built(job, 2).classes) == 1
@@ -298,7 +298,7 @@ class TestStepsThatAreNotWhole:
         [
             ("raises", "failed with ValueError: no, in step 2, after all_reduce at /job/train.py:42 in main"),
             ("code", "ended with code 7, in step 2"),
-            ("killed", "left no end in its log, as after a signal, in step 2"),
+            ("killed", "has no end in its log, as after a signal, in step 2"),
             ("memory", "ran out of memory with OutOfMemoryError: too much, in step 2"),
         ],
     )
@@ -314,11 +314,11 @@ class TestStepsThatAreNotWhole:
                 job.note(rank, "exit", code=7 if rank == 2 else 0)
         graph = built(job)
         (doubt,) = graph.origin.doubts
-        assert doubt.startswith(f"that the job goes on as in step 1: rank 2 (dp=1 tp=0) {said}")
+        assert doubt.startswith(f"that the job continues as in step 1: rank 2 (dp=1 tp=0) {said}")
         assert f"do not conclude: {doubt}" in simulate(graph, ideal()).fidelity.lines()
-        with pytest.raises(UsageError, match=r"^step 2 is not whole: rank 2 \(dp=1 tp=0\) ") as caught:
+        with pytest.raises(UsageError, match=r"^step 2 is not complete: rank 2 \(dp=1 tp=0\) ") as caught:
             built(job, 2)
-        assert said in str(caught.value) and caught.value.hint == "its last whole step is 1"
+        assert said in str(caught.value) and caught.value.hint == "choose an earlier one: its last complete step is 1"
 
     @pytest.mark.parametrize(("first", "how"), [(1, "raises"), (3, "killed")])
     def test_who_died_first_is_told_first(self, built: Callable[..., JobGraph], first: int, how: str) -> None:
@@ -338,7 +338,7 @@ class TestStepsThatAreNotWhole:
         assert (
             ": rank 0 " in doubts[-1] and "Connection closed by peer" in doubts[-1] and "..., in step 2" in doubts[-1]
         )
-        with pytest.raises(UsageError, match=rf"^step 2 is not whole: rank {first} "):
+        with pytest.raises(UsageError, match=rf"^step 2 is not complete: rank {first} "):
             built(job, 2)
 
     def test_ranks_that_go_on_without_another(self, built: Callable[..., JobGraph]) -> None:
@@ -360,7 +360,7 @@ class TestStepsThatAreNotWhole:
         for rank in job.ranks:
             job.next_step(rank)
         job.exits()
-        with pytest.raises(UsageError, match="none can go on") as caught:
+        with pytest.raises(UsageError, match="deadlock") as caught:
             built(job)
         assert "rank 0 (dp=0 tp=0)" in str(caught.value) and "rank 3 (dp=1 tp=1)" in str(caught.value)
         assert str(caught.value).count("at /job/train.py:42 in main") >= 2
@@ -380,8 +380,8 @@ class TestStepsThatAreNotWhole:
         job.exits()
         (doubt,) = built(job).origin.doubts
         assert doubt == (
-            "that what all_reduce at /job/train.py:42 in main gives is there when it is used: rank 1 never waits for "
-            "it, as far as the logs go"
+            "that the result of all_reduce at /job/train.py:42 in main is ready when it is used: rank 1 never waits "
+            "for it in the logs"
         )
 
 
@@ -416,13 +416,13 @@ class TestOfARun:
         ):
             builder.build_graph(GraphRequest(run=run, step=7))
         (run / "run.json").write_text("{}")
-        with pytest.raises(UsageError, match=r"the mesh of .* is not known"):
+        with pytest.raises(UsageError, match=r"the mesh of .* is unknown"):
             builder.build_graph(GraphRequest(run=run))
 
     def test_ranks_that_are_not_alike_do_not_stand_for_others(self) -> None:
         by_rank = slices_by_rank(recorded(), MESH)
         odd: dict[int, Entries] = {0: by_rank[0], 1: entries_of(_renamed(recorded()[1]), MESH)}
-        with pytest.raises(UsageError, match=r"rank 0 .* and rank 1 .* issued other collectives"):
+        with pytest.raises(UsageError, match=r"rank 0 .* and rank 1 .* issued different collectives"):
             builder.spread(MESH, odd, ["tp"])
         with pytest.raises(UsageError, match="axis 'ep'"):
             builder.spread(MESH, odd, ["ep"])

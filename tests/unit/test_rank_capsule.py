@@ -62,7 +62,7 @@ def of(path: Path, rank: int | None) -> Path:
 def test_a_capsule_is_itself_and_has_one_rank(tmp_path: Path) -> None:
     capsule = make_capsule(tmp_path / "capsule").path
     assert of(capsule, None) == capsule
-    with pytest.raises(UsageError, match="--rank chooses"):
+    with pytest.raises(UsageError, match="--rank selects"):
         of(capsule, 0)
 
 
@@ -80,10 +80,10 @@ def test_of_a_recorded_run_it_is_the_newest_capsule_of_the_rank(tmp_path: Path) 
 def test_of_what_was_not_kept_it_says_how_to_keep_it(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", 0)
     (run.ranks / "0" / fmt.payload_segment(0)).unlink()
-    with pytest.raises(RankLost, match="nothing was kept") as caught:
+    with pytest.raises(RankLost, match="too little data") as caught:
         of(run.path, 0)
     assert "--checkpoint-every" in caught.value.hint
-    with pytest.raises(UsageError, match="nothing of rank 5"):
+    with pytest.raises(UsageError, match="no data of rank 5"):
         of(run.path, 5)
 
 
@@ -115,7 +115,10 @@ def test_who_ran_for_its_class_is_named(tmp_path: Path) -> None:
 def test_what_a_run_with_emulated_ranks_says_of_itself(tmp_path: Path) -> None:
     run = emulated(tmp_path / "run", 0, 9).run
     lines = report(run.path)
-    assert lines[-3] == "emulated: 2 of 32 ranks of pp=4,dp=8 (0, 9), each alone; what peers sent was synthesized"
+    assert (
+        lines[-3]
+        == "emulated: 2 of 32 ranks of pp=4,dp=8 (0, 9), each among virtual peers; the peers' data was synthesized"
+    )
     assert f"prismdbg debug {run.path} --rank 0" in lines[-2]
     assert "--classes" in lines[-1] and "--alike" in lines[-1]  # nothing stands for the other 30
     assert not any("supervisor" in line for line in lines)

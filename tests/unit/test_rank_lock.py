@@ -28,7 +28,7 @@ def test_one_at_a_time_and_the_next_one_waits(tmp_path: Path) -> None:
     with alone_with_rank(path):
         with pytest.raises(UsageError, match="being captured") as refused, alone_with_rank(path, bound_s=0.05):
             pass
-        assert "another capture of this rank is under way" in refused.value.hint
+        assert "the other capture of this rank" in refused.value.hint
         with alone_with_rank(tmp_path / "1.sock", bound_s=0):
             pass
     with alone_with_rank(path, bound_s=0):

@@ -33,7 +33,7 @@ def run(code: str, *files: str) -> str:
 )
 def test_reading_it_says_so_by_name(reading: str) -> None:
     said = run(reading)
-    assert "RedactedVariable: the environment variable API_KEY is not in this capsule: it looked like a secret" in said
+    assert "RedactedVariable: the environment variable API_KEY is not in this capsule: it may be a secret" in said
 
 
 def test_also_as_bytes() -> None:
@@ -79,7 +79,7 @@ def netrc(tmp_path: Path) -> Path:
 )
 def test_reading_a_file_of_credentials_says_how_to_bring_it(reading: str, netrc: Path) -> None:
     said = run(f"PATH = {str(netrc)!r}\n{reading}", str(netrc))
-    assert f"RedactedFile: {netrc} is not in this capsule: it holds credentials" in said
+    assert f"RedactedFile: {netrc} is not in this capsule: it contains credentials" in said
     assert f"--with-file {netrc}" in said
 
 

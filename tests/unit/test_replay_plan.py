@@ -22,14 +22,14 @@ def test_where_the_rank_knew_it(path: str) -> None:
 )
 def test_nothing_that_the_starter_runs_is_covered(path: Path) -> None:
     """The rank's own folder would lie there, and what the rank left in it would be run at the next start."""
-    with pytest.raises(CapsuleError, match="would cover"):
+    with pytest.raises(CapsuleError, match="would hide"):
         bind_target(str(path), [TRUSTED])
 
 
 def test_nor_by_another_name(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "link").symlink_to("cache")
-    with pytest.raises(CapsuleError, match="would cover"):
+    with pytest.raises(CapsuleError, match="would hide"):
         bind_target(str(tmp_path / "link" / "starter-python"), [tmp_path / "cache"])
 
 

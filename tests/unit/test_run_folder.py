@@ -41,7 +41,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_one_that_cannot_be_made_is_an_error_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="run cannot be made: Not a directory"):
+    with pytest.raises(UsageError, match="run cannot be created: Not a directory"):
         RunFolder.new(tmp_path / "file" / "run")
 
 
@@ -50,4 +50,4 @@ def test_an_emulation_that_was_interrupted_does_not_blame_the_job(tmp_path: Path
     emulated = {"world": 8, "mesh": {"dp": 8}, "ranks": [0], "classes": None, "steps": 0, "peers": [], "seed": 0}
     write_json(run.run_json, {"command": ["python", "train.py"], "emulated": emulated})
     (line,) = report(run.path)
-    assert "none came to its end" in line
+    assert "no rank finished" in line

@@ -109,7 +109,7 @@ def test_a_large_file_that_lies_where_the_rank_knows_it_is_bound(tmp_path: Path)
 
 def test_an_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
-    assert "not on this machine" in str(DockerRuntime(Daemon(Path("/nowhere"))).available())
+    assert "runs on another machine" in str(DockerRuntime(Daemon(Path("/nowhere"))).available())
 
 
 def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
@@ -122,7 +122,7 @@ def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
         (spec("image"), "--origin start"),
         (spec("start", allow_writes=False), "--allow-writes"),
         (spec("start", saving=SAVING), "container or in namespaces"),
-        (spec("start", binds=(Bind(source=Path("/a"), target="/b"),)), "/b cannot be put in place"),
+        (spec("start", binds=(Bind(source=Path("/a"), target="/b"),)), "/b cannot be mounted"),
         (spec("start", uid=os.geteuid() + 77), f"user {os.geteuid() + 77}"),
     ],
 )

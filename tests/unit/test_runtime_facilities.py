@@ -10,7 +10,7 @@ from prismdbg.runtime.facilities import Facility, facilities
 
 
 def no_criu() -> str:
-    raise FacilityError("no CRIU works here: none is installed", hint="build one")
+    raise FacilityError("no usable CRIU: none is installed", hint="build one")
 
 
 def probe(cache: Path, **more: object) -> dict[str, Facility]:
@@ -33,7 +33,7 @@ def test_each_has_what_a_reader_needs(tmp_path: Path) -> None:
 def test_criu_s_reason_and_fix_are_its_own(tmp_path: Path) -> None:
     criu = probe(tmp_path, find_engine=no_criu)["criu"]
     assert not criu.ok
-    assert (criu.detail, criu.fix) == ("no CRIU works here: none is installed", "build one")
+    assert (criu.detail, criu.fix) == ("no usable CRIU: none is installed", "build one")
     assert probe(tmp_path)["criu"].detail == "4.2.1, passed a dump and a restore"
 
 

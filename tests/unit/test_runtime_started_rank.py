@@ -154,7 +154,7 @@ def test_a_start_that_fails_removes_the_place(
 
 def test_a_starter_that_ends_without_a_word_is_told_with_its_last_line(tmp_path: Path) -> None:
     (control(tmp_path) / "starter.log").write_text("Traceback\nSyntaxError: old python\n")
-    with pytest.raises(RuntimeFailure, match="ended with 1 and no word: SyntaxError: old python"):
+    with pytest.raises(RuntimeFailure, match="ended with 1 and no message: SyntaxError: old python"):
         started(tmp_path, FakePlace(code=1)).until_running()
 
 

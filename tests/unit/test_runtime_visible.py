@@ -97,5 +97,5 @@ def test_links_are_followed_to_where_a_container_would_unpack() -> None:
     links = {"/data": "/session", "/a/b": "../session/x"}
     assert _leads_to("/data/file", links) == "/session/file/"
     assert _leads_to("/a/b/c", links) == "/session/x/c/"
-    with pytest.raises(CapsuleError, match="circles"):
+    with pytest.raises(CapsuleError, match="link loop"):
         _leads_to("/x/y", {"/x": "/x"})

@@ -66,8 +66,8 @@ def test_a_machine_that_had_something_else_to_do_is_said() -> None:
     calm, busy = (figures(MESH, chosen((0,)), 4, replace(PROBE, displaced=share)) for share in (0.0, 0.79))
     said = {figure.what: figure.why for figure in busy}
     assert values(calm) == values(busy)
-    assert said["one step of one rank"] == "rank 0, 79% of a step in line for a processor"
-    assert said["time"].endswith("79% of a step in line for a processor")
+    assert said["one step of one rank"] == "rank 0, 79% of a step waiting for a CPU"
+    assert said["time"].endswith("79% of a step waiting for a CPU")
     assert not any("in line" in figure.why for figure in calm)
 
 

@@ -169,9 +169,9 @@ def test_a_fix_at_the_incident_rests_on_the_record() -> None:
     said = fixed(departed=departed("19.1", 1), affected=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.GONE, True)
     assert said.text == (
-        "identical up to 18.1; from 19.1 on what it sends differs (all_reduce sends other values than it did); "
-        "recorded there was a NaN or Inf, now there is none, as a fix would have it; went on with synthesized peers "
-        "to 19.2: no exception, no NaN; what it sent up to 19.1 stands on recorded answers alone"
+        "identical up to 18.1; from 19.1 on it sends other data (all_reduce sends other values than it did); "
+        "the recorded NaN or Inf does not occur there, as expected of a fix; went on with synthesized peers "
+        "to 19.2: no exception, no NaN; its data up to 19.1 depends only on recorded answers"
     )
 
 
@@ -179,7 +179,7 @@ def test_a_program_that_leaves_earlier_is_judged_on_assumed_peers_and_that_is_sa
     said = fixed(departed=departed("3.1"), affected=Moment(3, 1))
     assert (said.judgement, said.on_record) == (Judgement.GONE, False)
     assert said.text.endswith(
-        "up to 3.1 stands on recorded answers alone; what it does at 19.1 stands on synthesized ones"
+        "up to 3.1 depends only on recorded answers; its data at 19.1 depends on synthesized ones"
     )
 
 
@@ -191,10 +191,7 @@ def test_a_run_that_ends_before_the_incident_is_judged_as_far_as_it_went() -> No
 def test_the_incident_again() -> None:
     said = fixed(first_nan=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.RECURS, True)
-    assert said.text == (
-        "the program sends what the recorded one sent, up to 19.1; it went to 19.2: a NaN or Inf at 19.1, as when it "
-        "was recorded"
-    )
+    assert said.text == ("identical up to 19.1; it went to 19.2: a NaN or Inf at 19.1, as in the recorded run")
 
 
 def test_a_program_that_does_not_come_to_a_collective() -> None:
@@ -255,4 +252,4 @@ def test_a_value_in_one_line(value: dict[str, Any], line: str, says: bool | None
 def test_a_replay_that_came_nowhere_says_so() -> None:
     findings = Findings(checks=[finding(Outcome.UNDECIDED)], ending=Ending.TIMEOUT, reached=None)
     text = parsed(findings).findtext(".//error") or ""
-    assert text.startswith("the replay did not come to any collective\n") and "None" not in text
+    assert text.startswith("the replay reached no collective\n") and "None" not in text

@@ -67,7 +67,7 @@ class FakeRank:
     def find(self, asked: GoBack) -> Found:
         """Everything came from 1.2."""
         if asked.of is not None and asked.of.text == "nowhere":
-            raise UsageError("there is no NaN and no infinity in nowhere up to 3.2")
+            raise UsageError("no NaN or infinity in nowhere up to 3.2")
         self.at = 1
         frames = (Frame("/v/site-packages/torch/x.py", 9, "f"), Frame("/job/train.py", 28, "item"))
         answer = Originated(
@@ -142,12 +142,12 @@ def test_what_was_never_looked_at_failed() -> None:
     ):
         found = only(carried_out(text))
         assert (found.outcome, found.hits) == (Outcome.FAILED, 0)
-        assert "never looked at: the replay ended at 3.2" in found.message
+        assert "never checked: the replay ended at 3.2" in found.message
 
 
 def test_a_moment_that_never_was() -> None:
     found = only(carried_out("expect:\n - {that: loss > 0, at: 1.7}\n"))
-    assert found.message == "1.7 never was: the rank went from 0.0 to 2.1"
+    assert found.message == "1.7 does not exist in this run: the rank went from 0.0 to 2.1"
 
 
 def test_a_check_at_the_end_is_at_b_or_where_the_script_ends() -> None:
@@ -174,7 +174,7 @@ def test_an_exception_is_no_place_of_a_collective() -> None:
     assert (forbidden.outcome, forbidden.moment) == (Outcome.FAILED, Moment(2, 1))
     assert list(forbidden.values) == ["exception"]
     assert conditional.outcome is Outcome.HELD
-    assert expected.message == "2.1 never was: the rank went from 0.0 to 2.2"
+    assert expected.message == "2.1 does not exist in this run: the rank went from 0.0 to 2.2"
 
 
 def test_values_are_recorded_at_each_hit() -> None:
@@ -185,8 +185,8 @@ def test_values_are_recorded_at_each_hit() -> None:
 def test_an_expression_without_a_value() -> None:
     findings = carried_out("expect:\n - {that: lost > 3, at: 1.2}\nrecord:\n - {name: r, value: lost, at: 1.2}\n")
     assert only(findings).outcome is Outcome.FAILED
-    assert "there is no name 'lost' here" in only(findings).message
-    assert findings.records[0].value is None and "no name 'lost'" in findings.records[0].text
+    assert "unknown name 'lost'" in only(findings).message
+    assert findings.records[0].value is None and "unknown name 'lost'" in findings.records[0].text
 
 
 def test_a_value_that_is_neither_true_nor_false() -> None:
@@ -253,7 +253,7 @@ def test_a_condition_without_a_value_is_not_taken_for_no() -> None:
     runner.run()
     runner.condition_failed(11, Moment(1, 1), "there is no name x")
     runner.condition_failed(12, Moment(1, 1), "there is no name y")
-    assert findings.notes == ["stop s (if loss > 99): its condition has no value at 1.1: there is no name x"]
+    assert findings.notes == ["breakpoint s (if loss > 99): its condition has no value at 1.1: there is no name x"]
     assert only(findings).outcome is Outcome.FAILED
 
 
@@ -280,13 +280,13 @@ def test_at_its_end_the_rank_goes_back_and_is_looked_at_there() -> None:
         "why": "",
     }  # fmt: skip
     assert born.text == "1.2 aten::div.Tensor train.py:28"
-    assert no.to_json()["moment"] is None and no.text.startswith("there is no NaN")
+    assert no.to_json()["moment"] is None and no.text.startswith("no NaN or infinity")
 
 
 def test_an_expectation_at_a_place_that_is_not_there_failed() -> None:
     found = only(carried_out(BACK + "expect:\n - {that: loss > 0, at: no}\n"))
     assert (found.outcome, found.moment, found.hits) == (Outcome.FAILED, None, 0)
-    assert found.message == "there is no such place: there is no NaN and no infinity in nowhere up to 3.2"
+    assert found.message == "place not found: no NaN or infinity in nowhere up to 3.2"
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,10 @@ def nonsense(path: Path) -> None:
     [
         (flip, "the signature of"),
         (cut, "the signature of"),
-        (resigned, "is signed by none of"),
-        (nonsense, "is signed by none of"),
+        (resigned, "is not signed by any signer in"),
+        (nonsense, "is not signed by any signer in"),
         (lambda path: sealed.signature_path(path).unlink(), "is not signed"),
-        (lambda path: sealed.signature_path(path).write_bytes(bytes(70_000)), "is no signature"),
+        (lambda path: sealed.signature_path(path).write_bytes(bytes(70_000)), "is not a signature"),
     ],
 )
 @pytest.mark.parametrize("command", ["unpack", "inspect", "verify", "replay", "debug", "why", "open"])
@@ -148,7 +148,7 @@ def test_a_signature_made_for_something_else_does_not_count(
         patch.setattr(sealed, "NAMESPACE", "git")
         sealed.signature_path(copy).write_bytes(sealed.sign(copy, keys / "alice"))
     for signers in (None, keys / "signers"):
-        with pytest.raises(CapsuleError, match="does not hold"):
+        with pytest.raises(CapsuleError, match="is not valid"):
             pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / "alice.age", signers=signers))
 
 
@@ -167,7 +167,7 @@ def test_a_signature_that_does_not_hold_is_an_error_also_where_none_is_required(
     copy: Path, keys: Path, tmp_path: Path
 ) -> None:
     flip(copy)
-    with pytest.raises(CapsuleError, match=r"the signature of .* does not hold"):
+    with pytest.raises(CapsuleError, match=r"the signature of .* is not valid"):
         pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / "alice.age"))
 
 
@@ -194,7 +194,7 @@ def test_without_the_right_key(copy: Path, keys: Path, tmp_path: Path) -> None:
     for other in ("mallory.age", "mallory"):
         with pytest.raises(CapsuleError, match="cannot be decrypted with"):
             pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / other))
-    with pytest.raises(UsageError, match="no key that can decrypt"):
+    with pytest.raises(UsageError, match="not a key that can decrypt"):
         pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / "signers"))
     with pytest.raises(UsageError, match="cannot be read"):
         pack.read_manifest(copy, Keys(identity=keys / "nothing"))
@@ -213,10 +213,10 @@ def test_a_folder_is_signed_by_nobody(packed: Path, keys: Path) -> None:
 def test_wrong_recipients_and_keys_leave_nothing(packed: Path, tmp_path: Path, keys: Path) -> None:
     folder = packed.parent / "capsule"
     for seal, says in (
-        (Seal(recipients=("age1nonsense",)), "is no recipient"),
-        (Seal(recipients=("ssh-ed25519 nonsense",)), "is no recipient"),
+        (Seal(recipients=("age1nonsense",)), "is not a recipient"),
+        (Seal(recipients=("ssh-ed25519 nonsense",)), "is not a recipient"),
         (Seal(recipients=(str(tmp_path / "none"),)), "cannot be read"),
-        (Seal(key=tmp_path / "none"), "is no key file"),
+        (Seal(key=tmp_path / "none"), "is not a key file"),
         (Seal(key=keys / "signers"), "cannot sign"),
     ):
         with pytest.raises(UsageError, match=says):
@@ -227,7 +227,7 @@ def test_wrong_recipients_and_keys_leave_nothing(packed: Path, tmp_path: Path, k
 def test_a_capsule_that_breaks_while_it_is_encrypted_leaves_nothing(tmp_path: Path, keys: Path) -> None:
     capsule = make_capsule(tmp_path / "capsule")
     flip(capsule.path / "prismdbg" / "rank.json")
-    with pytest.raises(CapsuleError, match="is not what the manifest says"):
+    with pytest.raises(CapsuleError, match="does not match the manifest"):
         pack.pack(capsule.path, tmp_path / "out.age", seal=Seal(recipients=(recipient(keys / "alice.age"),)))
     assert [path.name for path in tmp_path.iterdir()] == ["capsule"]
 

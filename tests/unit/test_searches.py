@@ -33,7 +33,7 @@ class Named(SimulatedRank):
 
     def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> dict[str, Any]:
         if verb == "evaluate" and "nosuch" in arguments["expression"]:
-            raise AgentError("there is no name 'nosuch' here")
+            raise AgentError("unknown name 'nosuch'")
         if verb == "stops":  # a search's are not hit by anything here
             arguments["stops"] = []
         return SOURCE if verb == "source" else super().ask(verb, timeout_s=timeout_s, **arguments)
@@ -52,23 +52,23 @@ def typed(*lines: str) -> str:
 def test_a_name_that_is_not_there_is_the_answer_and_the_rank_stands_where_it_stood() -> None:
     text = typed("goto 2.1", "origin nosuch")
     said = text[text.index("error:") :]
-    assert said.startswith("error: there is no name 'nosuch' here")
+    assert said.startswith("error: unknown name 'nosuch'")
     assert "stopped at 2.1 (as before): broadcast" in said and "all_reduce(x)" in said
 
 
 @pytest.mark.parametrize(
     ("question", "why", "hint"),
     [
-        ("who wrote nosuch", "there is no name 'nosuch' here", ""),
-        ("who wrote step", "step is this event's own, another one at each", "local.step"),
-        ("who wrote out[0]", "out is this event's own", "who allocated out[0], origin out[0]"),
-        ("who wrote x + step", "step is this event's own", "model.head.weight"),
-        ("who wrote allocated", "allocated is this event's own", "local.allocated"),
+        ("who wrote nosuch", "unknown name 'nosuch'", ""),
+        ("who wrote step", "step belongs to this event only", "local.step"),
+        ("who wrote out[0]", "out belongs to this event only", "who allocated out[0], origin out[0]"),
+        ("who wrote x + step", "step belongs to this event only", "model.head.weight"),
+        ("who wrote allocated", "allocated belongs to this event only", "local.allocated"),
         ("who wrote 5", "5 is an int, not a tensor", "break change 5"),
         ("who wrote local.step", "local.step is an int, not a tensor", "reverse-continue"),
         ("who allocated step", "step is an int, not a tensor", "one tensor: model.head.weight, out[0]"),
         ("who allocated x + x", "x + x is computed for this answer", "one tensor"),
-        ("who allocated nosuch", "there is no name 'nosuch' here", ""),
+        ("who allocated nosuch", "unknown name 'nosuch'", ""),
         ("origin step", "step is an int, which is never NaN or infinite", "origin takes nothing"),
         ("origin 5", "5 is an int, which is never NaN or infinite", "loss"),
     ],
@@ -142,7 +142,7 @@ def test_what_a_question_can_be_about(value: dict[str, Any], written: str, block
 
 def test_what_is_not_found_leaves_the_rank_where_it_stood() -> None:
     text = typed("goto 2.1", "who wrote x")
-    assert "error: x was not written between the capsule's beginning and 2.1" in text
+    assert "error: x was not written between the start moment and 2.1" in text
     assert text.count("stopped at 2.1") == 2
 
 
@@ -172,7 +172,7 @@ def test_the_moment_asked_about_is_said() -> None:
     vague = answers.Wrote(**stands, moment=Moment(3, 1), after=Moment(2, 9), op="", exact=False)
     assert answer_text(vague) == "as of 3.2, loss was last written between 2.9 and 3.1, /job/data.py:25 in item"
     old = answers.Allocated(**stands, moment=Moment(0), op="", size_bytes=4, before=True)
-    assert answer_text(old).startswith("as of 3.2, loss lies in a block of 4 B that is older than the trace")
+    assert answer_text(old).startswith("as of 3.2, loss is in a block of 4 B that is older than the trace")
 
 
 SLICE, SELECT, MUL = ("aten::slice", DATA), ("aten::select", DATA), ("aten::select", TRAIN)

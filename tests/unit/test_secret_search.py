@@ -110,7 +110,7 @@ def test_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     data.write_bytes(b"\0" + f"api_key: {SECRET}".encode())
     found = report(capsule_of(tmp_path / "capsule", files=(settings, program, data)))
     assert [finding.place for finding in found.kept] == [f"file {settings}:2"]
-    assert found.unsearched == (f"file {data}: it is no text",)
+    assert found.unsearched == (f"file {data}: it is not a text file",)
 
 
 def test_short_secrets_in_files_keep_a_capsule_from_being_shared(

@@ -38,5 +38,5 @@ def test_what_a_killed_client_left_is_removed_and_what_lives_is_not(bases: tuple
 def test_a_base_that_is_a_link_is_not_trusted(bases: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     bases[0].symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FacilityError, match="belongs to somebody else"), folders.session_folder():
+    with pytest.raises(FacilityError, match="belongs to another user"), folders.session_folder():
         pass

@@ -41,7 +41,7 @@ def test_lines(text: str, line: Line) -> None:
     [
         ("", "unknown command ''"),
         ("dance", "unknown command 'dance'"),
-        ("loc 3", "takes nothing"),
+        ("loc 3", "takes no arguments"),
         ("next two", "number from 1"),
         ("next 0", "number from 1"),
         ("next -3", "number from 1"),
@@ -50,7 +50,7 @@ def test_lines(text: str, line: Line) -> None:
         ("until", "takes MOMENT"),
         ("until tomorrow", "not a moment"),
         ("print", "takes EXPRESSION"),
-        ("quit now", "takes nothing"),
+        ("quit now", "takes no arguments"),
         ("print " + "x" * 5000, "at most"),
     ],
 )

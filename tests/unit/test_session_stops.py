@@ -51,20 +51,20 @@ def test_what_is_typed_after_break(text: str, spec: StopSpec) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "what to stop at"),
-        ("all_redcue", "there is no collective 'all_redcue'"),
+        ("", "a place to stop at"),
+        ("all_redcue", "unknown collective 'all_redcue'"),
         ("all_reduce if bytes >", "ends too early"),
-        ("all_reduce on", "missing after 'on'"),
+        ("all_reduce on", "'on' needs an argument"),
         ("peer you", "is not a rank"),
-        ("peer", "missing after 'peer'"),
+        ("peer", "'peer' needs an argument"),
         ("nan if", "condition is missing after if"),
         ("if", "condition is missing after if"),
         ("#one", "not a sequence number"),
         ("on dp on tp", "given twice"),
-        ("change", "takes an expression"),
+        ("change", "needs an expression"),
         ("change x.__class__", "private"),
         ("12.x", "not a moment"),
-        ("if eval(x)", "no function 'eval'"),
+        ("if eval(x)", "unknown function 'eval'"),
     ],
 )
 def test_a_wrong_stop_is_refused_when_it_is_typed(text: str, words: str) -> None:
@@ -111,7 +111,7 @@ def test_numbers_are_given_once() -> None:
     first = stops.add(parse_stop("nan"))
     stops.remove(first.number)
     assert stops.add(parse_stop("nan")).number == 2
-    with pytest.raises(UsageError, match="no breakpoint 1"):
+    with pytest.raises(UsageError, match="no breakpoint number 1"):
         stops.get(1)
 
 

@@ -71,7 +71,7 @@ def test_another_call_stands_beside_the_recorded_one() -> None:
     assert row(text, "op").split() == ["op", "all_reduce", "broadcast", "<-"]
     assert row(text, "inputs").split("  ")[1:] and "<-" not in row(text, "inputs")
     assert "/job/train.py:70 in main" in row(text, "line") and "/job/train.py:80 in main" in row(text, "line")
-    assert "another way" in text.splitlines()[-1]
+    assert "another path" in text.splitlines()[-1]
 
 
 def test_columns_are_aligned() -> None:
@@ -98,9 +98,9 @@ def test_other_values_are_told_apart_from_another_call() -> None:
 
 
 def test_a_call_that_the_record_does_not_have() -> None:
-    extra = {"field": "call", "expected": "3 recorded collectives still to come", "actual": "x", "structural": True}
+    extra = {"field": "call", "expected": "3 recorded collectives still expected", "actual": "x", "structural": True}
     told = event(expected=None, differences=[extra])
-    assert headline(told) == "broadcast is not in the record; 3 recorded collectives still to come"
+    assert headline(told) == "broadcast is not in the recording; 3 recorded collectives still expected"
     assert "runs longer" in render_story(told)
 
 

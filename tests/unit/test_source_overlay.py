@@ -56,7 +56,7 @@ def test_the_folder_stands_for_one_the_program_knew(
 ) -> None:
     mine = folder(tmp_path / "mine", files)
     if seen_as is None:
-        with pytest.raises(NothingMatches, match="by its relative path"):
+        with pytest.raises(NothingMatches, match="the relative path"):
             make_overlay(capsule, mine)
         return
     assert str(make_overlay(capsule, mine).seen_as) == seen_as

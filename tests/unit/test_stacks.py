@@ -103,12 +103,12 @@ def test_where_ranks_stand_in_words() -> None:
     assert stands_at(holds) == f"{LOAD}, in {GET}, holding the GIL"
     assert stack_line(holds) == f"called from {MAIN}"
     assert list(standing_lines({0: rank(0, thread(MAIN)), 2: rank(2, problem="py-spy is not installed")})) == [
-        f"rank 0 stood at {MAIN}",
-        "where rank 2 stood is not known: py-spy is not installed",
+        f"rank 0 was at {MAIN}",
+        "the position of rank 2 is unknown: py-spy is not installed",
     ]
 
 
 def test_who_came_to_the_hang() -> None:
     assert [HANG.arrived(n) for n in range(5)] == [
-        "waits", "never came, last at 4.2 train.py:37 in average", "waits", "never came, nor to any before", ""
+        "waits", "never came, last at 4.2 train.py:37 in average", "waits", "never came; it issued no collective", ""
     ]  # fmt: skip

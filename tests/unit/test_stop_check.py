@@ -43,8 +43,8 @@ def test_what_there_is_may_be_stopped_at(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('all_reduce if op == "allreduce"', "called 'allreduce'; all_reduce is one"),
-        ('nan if step > 3 and op != "xyz"', "called 'xyz'"),
+        ('all_reduce if op == "allreduce"', "unknown collective 'allreduce'; did you mean all_reduce?"),
+        ('nan if step > 3 and op != "xyz"', "unknown collective 'xyz'"),
         ('if op == "all_reduce" or op == "broadcast"', ""),
         ('allocation if op == "aten::mm"', ""),
     ],
@@ -56,20 +56,20 @@ def test_an_operator_that_no_collective_is_called_by_is_doubted(text: str, words
 def test_a_peer_that_nothing_is_sent_to_nor_received_from_is_doubted() -> None:
     assert doubt(parse_stop("peer 1"), KNOWN) == "", "of an older capsule nobody says so"
     assert doubt(parse_stop("peer 1"), replace(KNOWN, peers=frozenset([1, 2]))) == ""
-    assert "with rank 3; there are: 1, 2" in doubt(parse_stop("peer 3"), replace(KNOWN, peers=frozenset([1, 2])))
-    assert "with rank 3; there are: none" in doubt(parse_stop("peer 3"), replace(KNOWN, peers=frozenset()))
+    assert "with rank 3; recorded ranks: 1, 2" in doubt(parse_stop("peer 3"), replace(KNOWN, peers=frozenset([1, 2])))
+    assert "with rank 3; recorded ranks: none" in doubt(parse_stop("peer 3"), replace(KNOWN, peers=frozenset()))
 
 
 @pytest.mark.parametrize(
     ("text", "words", "hint"),
     [
-        ("if byts > 3", "has the name 'byts'", "did you mean bytes?; a name of the program: local.NAME"),
+        ("if byts > 3", "unknown name 'byts'", "did you mean bytes?; names of the program: local.NAME"),
         ("nan if step > 3 and frobnicate", "'frobnicate'", "names here"),
-        ("if reason == 'x'", "'reason'", "known at: allocation"),
+        ("if reason == 'x'", "'reason'", "available at: allocation"),
         ("change modle.w", "'modle'", "did you mean module?"),
-        ("all_reduce on nosuch", "no group 'nosuch'", "groups: world, tp"),
-        ("on dp", "no group 'dp'", "groups: world, tp"),
-        ("peer 4", "no rank 4", "0 to 3"),
+        ("all_reduce on nosuch", "unknown group 'nosuch'", "groups: world, tp"),
+        ("on dp", "unknown group 'dp'", "groups: world, tp"),
+        ("peer 4", "unknown rank 4", "0 to 3"),
         ("allocation on tp", "takes no group", "if"),
         ("exception train.py:57", "takes no line", "if"),
         ("all_reduce peer 3", "takes no peer", "break peer RANK"),
@@ -98,11 +98,11 @@ def test_nothing_is_said_against_what_is_not_known() -> None:
     ("text", "words"),
     [
         ("train.py:57", ""),
-        ("train.py:9999", "by the lines 57, 61"),
-        ("model.py:3", "none does by any line"),
-        ("nosuch.py:3", "there are: model.py, train.py"),
+        ("train.py:9999", "at lines 57, 61"),
+        ("model.py:3", "issues no recorded collective"),
+        ("nosuch.py:3", "its files: model.py, train.py"),
         ("allocation model.py:3", ""),
-        ("allocation nosuch.py:3", "there are: model.py, train.py"),
+        ("allocation nosuch.py:3", "its files: model.py, train.py"),
     ],
 )
 def test_a_line_that_no_collective_came_by_is_doubted(text: str, words: str) -> None:
@@ -120,7 +120,7 @@ def test_the_debugger_refuses_warns_and_helps() -> None:
     assert debugger.session.stops.all == ()
     debugger.do("break train.py:9999")
     assert [notice.text for notice in told if isinstance(notice, notices.Said)] == [
-        "no recorded collective comes by train.py:9999; there they come by the lines 57, 61"
+        "no recorded collective is issued at train.py:9999; this file issues collectives at lines 57, 61"
     ]
     for line in ("condition 1 byts > 3", "watch byts"):
         with pytest.raises(UsageError, match="'byts'"):
@@ -133,9 +133,9 @@ def test_the_debugger_refuses_warns_and_helps() -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("stop_at:\n - {name: here, group: dp}", "no group 'dp'"),
+        ("stop_at:\n - {name: here, group: dp}", "unknown group 'dp'"),
         ("stop_at:\n - {name: here, when: byts > 3}", "'byts'"),
-        ("stop_at:\n - {name: here, line: 'train.py:9999'}", "by the lines 57, 61"),
+        ("stop_at:\n - {name: here, line: 'train.py:9999'}", "at lines 57, 61"),
         ("forbid:\n - {when: byts > 3}", "'byts'"),
         ("expect:\n - {that: byts > 3, at: 1.1}", "'byts'"),
         ("record:\n - {name: it, value: byts, at: 1.1}", "'byts'"),
@@ -153,10 +153,10 @@ def test_a_script_is_refused_before_anything_starts(entry: str, words: str) -> N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("if 'a' > 3", "text has no order with a number"),
-        ("if op > 3", "text has no order with a number"),
+        ("if 'a' > 3", "text cannot be ordered against a number"),
+        ("if op > 3", "text cannot be ordered against a number"),
         ("if step > 1 and bytes == 'big'", "a number never equals text"),
-        ("if 1 < bytes + 4 < dtype", "a number has no order with text"),
+        ("if 1 < bytes + 4 < dtype", "a number cannot be ordered against text"),
         ("exception if type == 3", "text never equals a number"),
     ],
 )

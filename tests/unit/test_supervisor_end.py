@@ -43,7 +43,7 @@ def test_a_signal_after_the_jobs_end_ends_the_wait(
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert said and said[-1].startswith("interrupted: what the job's end left to write")
+    assert said and said[-1].startswith("interrupted: the last events of the job")
 
 
 def test_a_rank_that_ended_with_code_0_was_not_killed(

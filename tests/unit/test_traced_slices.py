@@ -277,7 +277,7 @@ class TestInEntries:
             shares[source is known] = fidelity.bytes_share(Provenance.REAL, "memory")
             doubts[source is known] = [doubt for doubt in fidelity.doubts if "memory" in doubt]
         assert shares == {True: 1.0, False: 1000 / 5000}
-        assert doubts[True] == [] and "C++ alone held" in doubts[False][0]
+        assert doubts[True] == [] and "only C++ held" in doubts[False][0]
 
     def test_a_class_stays_small_whatever_its_operators_are(self) -> None:
         """50,000 operators and their memory: 500 such classes are in 100 MB."""

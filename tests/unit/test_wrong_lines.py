@@ -92,4 +92,4 @@ def test_what_is_refused_leaves_the_rank_where_it_stands(line: str) -> None:
 def test_a_word_that_stands_first_is_said_to_do_so() -> None:
     with pytest.raises(UsageError) as refused:
         debugger(()).do("break all_reduce nan")
-    assert refused.value.hint == "nan stands first, and once: break nan"
+    assert refused.value.hint == "write nan first and only once: break nan"

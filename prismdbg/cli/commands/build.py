@@ -31,6 +31,6 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> None:
     if as_json:
         console.emit_json(asdict(built))
         return
-    made = "made" if built.made else "there already"
+    made = "made" if built.made else "already exists"
     console.say(f"{made}: {counted(built.files, 'file')}, {console.size(built.size_bytes)}")
     console.emit(built.tag)

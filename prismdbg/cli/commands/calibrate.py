@@ -18,7 +18,7 @@ from prismdbg.render import calibration_text, console
 def sizes_list(text: str) -> tuple[int, ...]:
     found = tuple(size(part) for part in str(text).split(",") if part.strip())
     if not found:
-        raise click.BadParameter(f"{text!r} names no size: write 1KiB,64KiB,4MiB, or leave the option out")
+        raise click.BadParameter(f"{text!r} is not a list of sizes: write 1KiB,64KiB,4MiB, or leave the option out")
     return found
 
 
@@ -86,13 +86,13 @@ def command(
 ) -> None:
     """Measure collectives and write a cluster file for `graph --cluster`.
 
-    It starts a torchrun job of its own. For several nodes, start it on each node with the same options and the node's
+    It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
     """
     if output.exists():
-        raise UsageError(f"{output} exists", hint="give a new file; a calibration is never overwritten")
+        raise UsageError(f"{output} exists", hint="choose a new file; a calibration is never overwritten")
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"{output.parent} is no folder", hint="give a file in a folder that exists")
+        raise UsageError(f"{output.parent} is not a folder", hint="choose a file in a folder that exists")
     output_file.require(output)
     request = CalibrateRequest(
         backend=backend,

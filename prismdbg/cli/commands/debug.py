@@ -13,6 +13,7 @@ from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment, seconds
+from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.passing_line import PassingLine
 from prismdbg.cli.terminal.repl import PROMPT
@@ -33,13 +34,8 @@ from prismdbg.session.stop_line import stop_at_once
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
-@click.option(
-    "--runtime",
-    type=click.Choice(["docker", "local", "plain"]),
-    help="Run the rank in a container, in namespaces of this machine, or as a plain process.  "
-    "[default: the first that works here]",
-)
-@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@RUNTIME
+@ALLOW_WRITES
 @click.option(
     "--timeout",
     type=seconds,
@@ -50,19 +46,9 @@ from prismdbg.session.stop_line import stop_at_once
 @limits
 @click.option("--at", type=moment, metavar="MOMENT", help="Go to MOMENT first.")
 @click.option("--plain", is_flag=True, help="Print lines instead of a screen, even on a terminal.")
-@click.option("--web", is_flag=True, help="Serve the screen to a browser on this machine and print the address.")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8765,
-    show_default=True,
-    metavar="N",
-    help="Use this port for --web.",
-)
-@click.option(
-    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
-    help="Provide the credentials file PATH, which the capsule lacks, from your file MINE.  [default: PATH]",
-)  # fmt: skip
+@WEB
+@PORT
+@WITH_FILE
 @archive_keys
 def command(
     capsule: Path,
@@ -80,7 +66,7 @@ def command(
 ) -> int:
     """Step through the rank in CAPSULE and show its collectives, stack, values and peers.
 
-    For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or makes one from the
+    For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or creates one from the
     recorded data. For an emulated rank, this data is always sufficient.
 
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the

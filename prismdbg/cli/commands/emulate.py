@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from prismdbg.cli.options.emulated_job import emulated_job
+from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
@@ -70,13 +70,7 @@ MOST_ROWS = 40
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed the noise that peers send.")
 @MEMORY
 @MEMORY_CAP
-@click.option(
-    "--ranks-per-node",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
-)
+@RANKS_PER_NODE
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -120,7 +114,7 @@ def command(
     for each in done.runs:
         kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
         is_told = each.displaced > SLIGHTLY and not on_virtual_clock  # there it has no say in how long anything takes
-        busy = f", {each.displaced:.0%} of each step in line for a processor" if is_told else ""
+        busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
         console.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
     if done.classes is not None:
         console.emit("\n".join(class_lines(done.classes)))
@@ -136,7 +130,7 @@ def class_lines(found: RankClasses) -> list[str]:
         (
             mesh.say(each.representative),
             f"{each.ranks:,}",
-            ", ".join(map(str, each.checked_with)) or ("nobody: assumed" if each.is_assumed else "all ran"),
+            ", ".join(map(str, each.checked_with)) or ("none: assumed" if each.is_assumed else "all ran"),
         )
         for each in found.classes
     ]
@@ -144,5 +138,5 @@ def class_lines(found: RankClasses) -> list[str]:
     if len(rows) > MOST_ROWS:
         table.append(f"... {len(rows) - MOST_ROWS} more in {FILE_NAME}")
     alike = ", ".join(found.kinds.alike)
-    rest = f"ranks that differ along {alike} only are taken to do the same" if alike else "every kind of rank ran"
+    rest = f"ranks that differ only along {alike} are assumed to do the same" if alike else "a rank of every class ran"
     return [*table, f"{len(found.ran)} of {counted(mesh.world, 'rank')} ran; {rest}"]

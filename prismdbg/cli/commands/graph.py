@@ -139,7 +139,7 @@ def what_if_command(
     """
     changes = what_if_options.changes(**changed)
     if changes == Changes() and not order:
-        raise click.UsageError("say what changes: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
+        raise click.UsageError("specify a change: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
     job, cluster = _read(graph), _cluster(cluster_path)
     before = with_passes(simulate(job, cluster), graph)
     after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
@@ -153,8 +153,8 @@ def what_if_command(
     console.emit(
         f"{charts.duration(before.iteration_ns)} becomes {charts.duration(after.iteration_ns)}: "
         f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
-        f"what that is worth: before, {before.fidelity.summary()}; "
-        f"after, {after.fidelity.summary()}; more of it at the end"
+        f"fidelity: before, {before.fidelity.summary()}; "
+        f"after, {after.fidelity.summary()}; details at the end"
     )
     _emit(["", *charts.compared_waits(report.by_axis(before), report.by_axis(after))])
     if late := report.stragglers(after):
@@ -175,7 +175,7 @@ def what_if_command(
     multiple=True,
     type=int,
     metavar="N",
-    help="Add this rank to the ranks that stand for the classes.",
+    help="Add this rank to the ranks that represent the classes.",
 )
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev).
@@ -197,7 +197,7 @@ def _read(path: Path) -> JobGraph:
         return graph_file.load(path)
     if not (path / graph_file.FILE_NAME).is_file():
         raise UsageError(
-            f"{path} holds no {graph_file.FILE_NAME}", hint=f"make it: prismdbg graph build {quote(str(path))}"
+            f"{path} contains no {graph_file.FILE_NAME}", hint=f"build it: prismdbg graph build {quote(str(path))}"
         )
     return graph_file.load(path / graph_file.FILE_NAME)
 
@@ -221,7 +221,7 @@ def _heading(timeline: Timeline) -> list[str]:
     return [
         f"{counted(mesh.world, 'rank')}, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
         f"{timeline.bubble_share:.1%} of the ranks' time idle",
-        f"what that is worth: {timeline.fidelity.summary()}; more of it at the end",
+        f"fidelity: {timeline.fidelity.summary()}; details at the end",
     ]
 
 

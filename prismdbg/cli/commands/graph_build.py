@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from prismdbg.capsule import layout
 from prismdbg.cli.options import output_file, what_if_options
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.job_graph.captured_rank import CapturedRequest, captured_graph, with_captured
@@ -32,7 +34,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
     help="Set the mesh axes and sizes, as in pp=2,dp=4,tp=2.  [default: that of an emulated RUN]",
 )
 @click.option(
-    "--alike", metavar="AXES", help="Let a rank with a log stand for the ranks that differ from it only along AXES."
+    "--alike", metavar="AXES", help="Let a rank with a log represent the ranks that differ from it only along AXES."
 )
 @click.option("--step", type=click.IntRange(0), metavar="N", help="Use step N.  [default: the last whole step]")
 @click.option(
@@ -42,12 +44,8 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 @click.option("--as-recorded", is_flag=True, help="Keep every rank's own times and the recorded transfers of RUN.")
 @click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Resize AXIS to SIZE ranks with the same classes.")
 @click.option("--no-replay", is_flag=True, help="Use only the recording of CAPSULE and run nothing.")
-@click.option(
-    "--runtime",
-    type=click.Choice(["docker", "local", "plain"]),
-    help="Replay CAPSULE in this runtime.  [default: the first that works]",
-)
-@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@RUNTIME_OF_CAPSULE
+@ALLOW_WRITES
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of a replay.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
@@ -76,23 +74,41 @@ def command(
     times between the collectives of a captured rank are the recorded ones; the replay only gives each operator its
     share. Operators shorter than 1/2000 of the step are merged with their neighbours.
 
-    A CAPSULE alone stands for ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
+    A CAPSULE alone represents ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
     such as pipeline stages, put the capsule into the graph of a run that includes each role: RUN --with CAPSULE.
     """
     mesh = Mesh.parse(mesh_text) if mesh_text else None
-    axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
-
-    def of_capsule(capsule: Path) -> CapturedRequest:
-        return CapturedRequest(
-            capsule=capsule,
-            keys=keys,
-            step=None if is_run else step,
-            replay=not no_replay,
-            runtime=runtime or "",
-            allow_writes=allow_writes,
-            timeout_s=timeout,
+    is_run = _is_run(path)
+    if not is_run and (captured or as_recorded):
+        raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
+    if is_run and stretch and output is None:
+        raise UsageError(
+            f"a stretched graph is of another job than {path}", hint=f"name its file: -o {path / 'stretched.npz'}"
         )
+    axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
+    replayed = CapturedRequest(
+        capsule=path,
+        keys=keys,
+        step=None if is_run else step,
+        replay=not no_replay,
+        runtime=runtime or "",
+        allow_writes=allow_writes,
+        timeout_s=timeout,
+    )
+    if is_run:
+        graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
+    else:
+        graph = captured_graph(replayed, mesh, axes, console.say)
+    ran_on = graph.mesh
+    for axis, size in what_if_options.sizes(stretch):
+        graph = graph.stretched(axis, size)
+    for capsule in captured:
+        graph = with_captured(graph, replace(replayed, capsule=capsule), console.say, ran_on)
+    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
 
+
+def _is_run(path: Path) -> bool:
+    """False for a capsule; `UsageError` for anything else."""
     if path.suffix == GRAPH_SUFFIX:
         raise UsageError(
             f"{path} is a graph that was built already",
@@ -101,22 +117,7 @@ def command(
     is_run = RunFolder(path).run_json.is_file()
     if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():
         raise UsageError(f"{path} is neither a run folder nor a capsule", hint="run `prismdbg list` to see what exists")
-    if not is_run and (captured or as_recorded):
-        raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
-    if is_run and stretch and output is None:
-        raise UsageError(
-            f"a stretched graph is of another job than {path}", hint=f"name its file: -o {path / 'stretched.npz'}"
-        )
-    if is_run:
-        graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
-    else:
-        graph = captured_graph(of_capsule(path), mesh, axes, console.say)
-    ran_on = graph.mesh
-    for axis, size in what_if_options.sizes(stretch):
-        graph = graph.stretched(axis, size)
-    for capsule in captured:
-        graph = with_captured(graph, of_capsule(capsule), console.say, ran_on)
-    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
+    return is_run
 
 
 def _save(graph: JobGraph, path: Path) -> None:

@@ -54,15 +54,17 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
 def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
     with opened(path, keys) as whole:
         if whole.manifest.contains_raw_memory:
-            console.say(f"searching {console.size(whole.manifest.size_bytes)}, the rank's raw memory among it")
+            console.say(f"searching {console.size(whole.manifest.size_bytes)}, including the rank's raw memory")
         found = report(whole)
     if as_json:
         console.emit_json({"findings": to_json(found.findings), "unsearched": list(found.unsearched)})
         return
     rows = [(finding.state, finding.place, finding.what) for finding in found.findings]
-    console.emit(console.columns(("state", "place", "what"), rows) if rows else "no secrets found; rules miss some")
+    console.emit(
+        console.columns(("state", "place", "what"), rows) if rows else "no secrets found, but the rules miss some"
+    )
     for text in found.unsearched[:UNSEARCHED_SHOWN]:
-        console.say(f"not searched whole: {text}")
+        console.say(f"not searched completely: {text}")
     if more := len(found.unsearched[UNSEARCHED_SHOWN:]):
         console.say(f"and {more} more: --json lists all")
     console.say(f"{len(rows) - len(found.kept)} redacted, {len(found.kept)} kept")
@@ -74,8 +76,8 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
     return [
         ("job", manifest.job),
         ("rank", f"{manifest.rank} of {manifest.world_size}"),
-        *([("emulated", f"its world was not there: {manifest.emulated}")] if manifest.emulated else []),
-        ("made", console.when(manifest.created_ns)),
+        *([("emulated", f"emulated, without real peers:  {manifest.emulated}")] if manifest.emulated else []),
+        ("created", console.when(manifest.created_ns)),
         ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
         ("from", f"{manifest.moment_a} to {manifest.moment_b}"),
         ("origin", _origin(manifest)),
@@ -100,7 +102,7 @@ def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, st
 
 
 def _origin(manifest: Manifest) -> str:
-    memory = "holds the rank's raw memory" if manifest.contains_raw_memory else "holds no raw memory"
+    memory = "contains the rank's raw memory" if manifest.contains_raw_memory else "contains no raw memory"
     return f"{manifest.origin}, {memory}"
 
 

@@ -32,7 +32,7 @@ def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> Non
         )
         return
     if not items:
-        console.say("no runs and no capsules here")
+        console.say("no runs or capsules found")
         return
     rows = [
         (item.kind, console.size(item.size_bytes), console.when(item.created_ns), str(item.path), item.text)

@@ -12,6 +12,7 @@ from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.of_run import capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.compare import require_inside
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
@@ -70,12 +71,8 @@ _BYS = [by.value for by in By]
     "--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz to FILE."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@click.option(
-    "--runtime",
-    type=click.Choice(["docker", "local", "plain"]),
-    help="Replay CAPSULE in this runtime.  [default: the first that works]",
-)
-@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@RUNTIME_OF_CAPSULE
+@ALLOW_WRITES
 @click.option(
     "--until", type=moment_type, metavar="MOMENT",
     help="Replay CAPSULE up to MOMENT.  [default: the first call after the end moment]",
@@ -139,7 +136,7 @@ def command(
         return
     highest = peak(trace, begin, end, made_inside=made_inside, with_backend=with_backend)
     if highest is None:
-        console.say("nothing was traced there")
+        console.say("nothing was traced in this range")
         return
     groups = grouped(highest.live, By(by))[:top]
     backend, ends = modelled_backend(path, rank), ends_of(trace, b=read.b, stands=read.stands)
@@ -180,7 +177,7 @@ def _trace(
         b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:
-            console.say("as it was recorded, from the job's start")
+            console.say("as recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
         request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
         replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)

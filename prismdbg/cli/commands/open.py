@@ -10,6 +10,7 @@ import click
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment
+from prismdbg.cli.options.place_options import PORT, WEB
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import is_job, job_view
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -31,15 +32,8 @@ LONGEST_S = 600.0  # without a collective or a command
     help="Simulate a whole job on this cluster.  [default: assumed figures]",
 )
 @click.option("--at", type=moment, help="Place the cursor at MOMENT, as in 12.3.  [default: the incident]")
-@click.option("--web", is_flag=True, help="Serve the screen to a browser on this machine and print the address.")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8765,
-    show_default=True,
-    metavar="N",
-    help="Use this port for --web.",
-)
+@WEB
+@PORT
 @archive_keys
 def command(
     capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int, keys: Keys

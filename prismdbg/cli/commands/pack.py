@@ -62,7 +62,7 @@ def command(
     --redact changes the packed copy: a replay takes another path where the program used a masked value.
     """
     if redact and not share:
-        raise UsageError("--redact is for a capsule that is shared", hint="give --share, too")
+        raise UsageError("--redact is for a capsule that is shared", hint="add --share")
     if share_anyway and (share or redact):
         raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
     suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if encrypt_to else "")
@@ -74,9 +74,11 @@ def command(
         kept = len(report(whole).kept) if share_anyway else 0
     console.say(f"{console.size(whole.manifest.size_bytes)} packed into {console.size(size_bytes)}")
     if share_anyway:
-        console.say(f"it holds {counted(kept, 'secret')} or places of one: prismdbg inspect --secrets")
+        console.say(f"it contains {counted(kept, 'secret')} or possible secrets: prismdbg inspect --secrets")
     elif whole.manifest.contains_raw_memory:
-        console.say("it holds the rank's raw memory: give it only to those who may see what the rank knew")
+        console.say(
+            "it contains the rank's raw memory: share it only with people who may see everything the rank had in memory"
+        )
     if sign is not None:
         console.say(f"signed: {signature_path(target)}")
     console.emit(str(target))
@@ -88,11 +90,11 @@ def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]
         yield capsule
         return
     if capsule.manifest.contains_raw_memory:
-        console.say(f"searching {console.size(capsule.manifest.size_bytes)}, the rank's raw memory among it")
+        console.say(f"searching {console.size(capsule.manifest.size_bytes)}, including the rank's raw memory")
     found = report(capsule)
     if found.unsearched:
         console.say(
-            f"not searched whole: {counted(len(found.unsearched), 'part')}: prismdbg inspect --secrets lists them"
+            f"not searched completely: {counted(len(found.unsearched), 'part')}: prismdbg inspect --secrets lists them"
         )
     if not redact:
         require_shareable(capsule, found)
@@ -101,7 +103,9 @@ def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]
     with masked(capsule, found) as copy:
         require_shareable(copy, report(copy))
         if found.hits:
-            console.say(f"masked: {counted(len(found.hits), 'place')}; a replay that uses one takes another way")
+            console.say(
+                f"masked: {counted(len(found.hits), 'place')}; a replay that uses a masked value can take another path"
+            )
         yield copy
 
 

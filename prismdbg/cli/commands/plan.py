@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.cli.options.emulated_job import emulated_job
+from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.emulate.plan import plan
 from prismdbg.emulate.request import EmulateRequest
@@ -38,13 +38,7 @@ MOST_NAMED = 12
     metavar="RULE",
     help="Set the values that peers send in the trial run, as in `emulate`.",
 )
-@click.option(
-    "--ranks-per-node",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
-)
+@RANKS_PER_NODE
 @click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps and measure it.")
 @click.option("--timeout", type=seconds, default="10m", show_default=True, help="Limit the time of this trial run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")

@@ -14,6 +14,7 @@ from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
 from prismdbg.cli.terminal.replay_script import replay_scripted
 from prismdbg.jobs.replay.compare import Verdict, require_inside, run_to_end
@@ -48,12 +49,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 @RANK_OF_RUN
-@click.option(
-    "--runtime",
-    type=click.Choice(["docker", "local", "plain"]),
-    help="Run the rank in a container, in namespaces of this machine, or as a plain process.  "
-    "[default: the first that works here]",
-)
+@RUNTIME
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop at MOMENT.  [default: the end moment]")
 @click.option("--script", type=click.Path(path_type=Path), metavar="YAML", help="Run the checks in this file.")
 @click.option(
@@ -71,7 +67,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option(
     "--strict", is_flag=True, help="Treat differences in pickled objects, such as a PID or a time, as diverged."
 )
-@click.option("--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects.")
+@ALLOW_WRITES
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the whole replay.")
 @click.option(
     "--bisect", is_flag=True, help="Use the exit codes of `git bisect run`; needs --source or --runtime plain."
@@ -82,10 +78,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
     "--script-schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
     help="Print the JSON Schema of scripts.",
 )  # fmt: skip
-@click.option(
-    "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",
-    help="Provide the credentials file PATH, which the capsule lacks, from your file MINE.  [default: PATH]",
-)  # fmt: skip
+@WITH_FILE
 @archive_keys
 def command(
     capsule: Path,
@@ -108,8 +101,8 @@ def command(
     """Replay the rank in CAPSULE and compare every collective with the recording.
 
     The replay goes from the start moment to the end moment. The rank has no peers and, except as a plain process, no
-    network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or makes one from the recorded
-    data.
+    network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or creates one from the
+    recorded data.
 
     \b
     Exit codes:
@@ -177,7 +170,7 @@ def _compare(chosen: Chosen) -> int:
     else:
         _print(verdict, output, incident)
         if kept:
-            console.say(f"its whole output: {kept}")
+            console.say(f"complete output: {kept}")
     code = _CODES[verdict.outcome]
     return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
 
@@ -194,7 +187,7 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        _say(f"the rank's output is not kept: {kept}: {error.strerror}")
+        _say(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
     with os.fdopen(descriptor, "w") as file:
         file.write(output)
@@ -243,13 +236,17 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         console.say(note)
     if tally.get("again"):
         console.say(
-            "emulated: the peers' answers are synthesized, as they were when it ran; values hold for this run alone"
+            "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
         )
     if tally.get("object_notes"):
-        console.say(f"{tally['object_notes']} pickled objects differ, as a pid or a time does; --strict counts them")
+        console.say(
+            f"{tally['object_notes']} pickled objects differ, for example in a PID or a time; --strict treats them as "
+            "diverged"
+        )
     if tally.get("synthesized"):
         console.say(
-            f"{tally['synthesized']} answers were synthesized: nothing was recorded there; what follows rests on them"
+            f"{tally['synthesized']} answers were synthesized, because they were not recorded; later values depend on "
+            "them"
         )
     for state in verdict.states:
         console.say(

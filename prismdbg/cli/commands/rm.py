@@ -34,16 +34,16 @@ def command(
     """Remove PATHS, which are runs or capsules. Nothing else is ever removed.
 
     With --keep or --keep-bytes, PATHS are folders, and their oldest capsules are removed until the rest fits. The
-    newest capsule always stays. --environments takes no PATHS; replays in Docker make these images again when they need
-    them.
+    newest capsule always stays. --environments takes no PATHS; replays in Docker build these images again when
+    they need them.
     """
     if environments:
         if paths or keep_bytes is not None:
-            raise click.UsageError("--environments goes with --keep and --dry-run only")
+            raise click.UsageError("--environments can be combined only with --keep and --dry-run")
         _remove_environments(keep or 1, dry_run)
         return
     if not paths:
-        raise click.UsageError("say what to remove: PATHS, or --environments")
+        raise click.UsageError("nothing to remove: specify PATHS or --environments")
     remove_dead_sockets()
     if keep is None and keep_bytes is None:
         items = [_described(path) for path in paths]
@@ -72,7 +72,7 @@ def _remove_environments(keep: int, dry_run: bool) -> None:
     images = environment_images()
     old = images[: max(len(images) - keep, 0)]
     total = console.size(sum(image.size_bytes for image in old))
-    console.say(f"{len(images)} environment images; {len(old)} of them, the oldest, with {total} of files, may go")
+    console.say(f"{len(images)} environment images; {len(old)} of them (the oldest, {total}) can be removed")
     if dry_run:
         for image in old:
             console.emit(f"{image.tag}  {console.size(image.size_bytes)}")
@@ -80,6 +80,6 @@ def _remove_environments(keep: int, dry_run: bool) -> None:
     remove_images(
         old,
         lambda image, went: console.emit(
-            f"{image.tag}  {console.size(image.size_bytes)}{'' if went else '  stays: a container stands on it'}"
+            f"{image.tag}  {console.size(image.size_bytes)}{'' if went else '  kept: a container uses it'}"
         ),
     )

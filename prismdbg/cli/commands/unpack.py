@@ -29,7 +29,7 @@ from prismdbg.render import console
 @click.option("--max-size", type=size, help="Refuse contents larger than SIZE.  [default: the free space on the disk]")
 @archive_keys
 def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -> None:
-    """Unpack FILE, made by `prismdbg pack`, into a capsule folder and print its path.
+    """Unpack FILE, written by `prismdbg pack`, into a capsule folder and print its path.
 
     A damaged or hostile file gives one error and exit code 3, and leaves nothing behind. If FILE is signed, the output
     names its signer.
@@ -45,5 +45,5 @@ def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -
 def _default_target(file: Path) -> Path:
     name = file.name.removesuffix(ENCRYPTED_SUFFIX)
     if not name.endswith(layout.PACKED_SUFFIX):
-        raise click.UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}: say with -o where to unpack it")
+        raise click.UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}: specify the new folder with -o")
     return file.with_name(name.removesuffix(layout.PACKED_SUFFIX))

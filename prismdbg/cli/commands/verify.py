@@ -41,7 +41,7 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
             console.emit(f"{_WORDS[finding.severity]}  {finding}")
     if bad:
         console.say(
-            f"error: {capsule} is not whole: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
+            f"error: {capsule} is damaged: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
         )
         return ExitCode.BAD_CAPSULE
     if incomplete:
@@ -51,5 +51,7 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
         )
         return ExitCode.BAD_CAPSULE
     manifest = whole.manifest
-    console.say(f"whole: {counted(len(manifest.files), 'file')}, {console.size(manifest.size_bytes)}, ready to replay")
+    console.say(
+        f"complete: {counted(len(manifest.files), 'file')}, {console.size(manifest.size_bytes)}, ready to replay"
+    )
     return ExitCode.OK

@@ -17,12 +17,38 @@ from prismdbg.simulate.graph.class_finder import DEFAULT_CHECKS
 from prismdbg.simulate.graph.mesh import LARGEST_WORLD, Mesh
 
 Command = Callable[..., Any]
+_TAKEN = ("world", "mesh", "ranks", "classes", "checks", "steps", "rules", "ranks_per_node", "timeout", "job")
+
+
+RANKS_PER_NODE = click.option(
+    "--ranks-per-node",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
+)
 
 
 def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
     """Adds --world, --mesh, --ranks, --classes, --checks. With the command's own steps, rules, ranks_per_node, timeout
     and job they arrive as `whole`, a request without an output folder."""
-    options = (
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def called(**given: Any) -> Any:
+            whole = _whole(**{name: given.pop(name) for name in _TAKEN})
+            return command(whole=whole, **given)
+
+        added: Command = called
+        for option in reversed(_options(ranks_help)):
+            added = option(added)
+        return added
+
+    return add
+
+
+def _options(ranks_help: str) -> tuple[Callable[[Command], Command], ...]:
+    return (
         click.option(
             "--world",
             type=click.IntRange(1, LARGEST_WORLD),
@@ -53,44 +79,34 @@ def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
         ),
     )
 
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def called(
-            *,
-            world: int | None,
-            mesh: str,
-            ranks: tuple[int, ...] | None,
-            classes: str | None,
-            checks: int,
-            steps: int,
-            rules: tuple[str, ...],
-            ranks_per_node: int,
-            timeout: float,
-            job: tuple[str, ...],
-            **others: Any,
-        ) -> Any:
-            axes = Mesh.parse(mesh)
-            whole = EmulateRequest(
-                output=Path("not-made"),
-                command=job,
-                world=world or parse(job).world or axes.world,
-                mesh=axes,
-                ranks=ranks or (0,),
-                classes=_class_axes(classes, ranks),
-                checks=checks,
-                steps=steps or (USUAL_STEPS if classes is not None else 0),
-                rules=tuple(Rule.parse(rule) for rule in rules),
-                per_node=ranks_per_node,
-                bound_s=timeout,
-            )
-            return command(whole=whole, **others)
 
-        added: Command = called
-        for option in reversed(options):
-            added = option(added)
-        return added
-
-    return add
+def _whole(
+    *,
+    world: int | None,
+    mesh: str,
+    ranks: tuple[int, ...] | None,
+    classes: str | None,
+    checks: int,
+    steps: int,
+    rules: tuple[str, ...],
+    ranks_per_node: int,
+    timeout: float,
+    job: tuple[str, ...],
+) -> EmulateRequest:
+    axes = Mesh.parse(mesh)
+    return EmulateRequest(
+        output=Path("not-made"),
+        command=job,
+        world=world or parse(job).world or axes.world,
+        mesh=axes,
+        ranks=ranks or (0,),
+        classes=_class_axes(classes, ranks),
+        checks=checks,
+        steps=steps or (USUAL_STEPS if classes is not None else 0),
+        rules=tuple(Rule.parse(rule) for rule in rules),
+        per_node=ranks_per_node,
+        bound_s=timeout,
+    )
 
 
 def _class_axes(text: str | None, ranks: tuple[int, ...] | None) -> tuple[str, ...] | None:

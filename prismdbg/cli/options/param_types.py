@@ -33,7 +33,7 @@ def seconds(text: str | float) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value <= _LONGEST_S:  # false for nan, too
-        raise click.BadParameter(f"{given!r} is not a time to wait: write 600, 30s, 10m or 1h")
+        raise click.BadParameter(f"{given!r} is not a duration: write 600, 30s, 10m or 1h")
     return value
 
 
@@ -64,14 +64,14 @@ def ranks(text: str) -> tuple[int, ...]:
     for part in filter(None, (part.strip() for part in given.split(","))):
         first, dash, last = (word.strip() for word in part.partition("-"))
         if not _is_rank(first) or (dash and not _is_rank(last)):
-            raise click.BadParameter(f"{given!r} does not name ranks: write 0,2 or 0-3")
+            raise click.BadParameter(f"{given!r} is not a list of ranks: write 0,2 or 0-3")
         if int(last or first) < int(first):
-            raise click.BadParameter(f"{part!r} goes backwards: write {last}-{first}")
+            raise click.BadParameter(f"{part!r} is in descending order: write {last}-{first}")
         if int(last or first) - int(first) >= MOST_NAMED:
-            raise click.BadParameter(f"{part!r} names more than {MOST_NAMED:,} ranks: name those that matter")
+            raise click.BadParameter(f"{part!r} names more than {MOST_NAMED:,} ranks: list fewer")
         found.update(range(int(first), int(last or first) + 1))
     if not found:
-        raise click.BadParameter(f"{given!r} names no rank: write 0,2 or 0-3, or leave the option out")
+        raise click.BadParameter(f"{given!r} contains no rank: write 0,2 or 0-3, or leave the option out")
     return tuple(sorted(found))
 
 

@@ -49,25 +49,28 @@ class Chosen:
     def check(self) -> None:
         """`UsageError` for what does not go together."""
         if self.script is not None and self.lines is not None:
-            raise UsageError("--script and -x are two ways to say what to do", hint="give one of them")
+            raise UsageError("--script and -x cannot be combined", hint="give one of them")
         if self.junit is not None and self.script is None:
-            raise UsageError("--junit reports the checks of a script", hint="give --script, too")
+            raise UsageError("--junit needs --script: it reports a script's checks", hint="add --script")
         if self.lines is not None and self.as_json:
-            raise UsageError("-x prints as the debugger does", hint="--script gives JSON")
+            raise UsageError("-x has no JSON output", hint="use --script instead of -x, or leave --json out")
         more = self.script is not None or self.lines is not None or self.source is not None
         if more and self.until is not None:
-            raise UsageError("--until is for a replay without more", hint="`run_to` in a script, until with -x")
+            raise UsageError(
+                "--until cannot be combined with --script, -x or --source",
+                hint="use run_to in a script, or until with -x",
+            )
         if self.bisect:
             self._check_bisect()
 
     def _check_bisect(self) -> None:
         """What would give one and the same answer for every commit is no verdict."""
         if self.lines is not None:
-            raise UsageError("-x gives no verdict of a commit", hint="--script says what must hold")
+            raise UsageError("--bisect cannot be combined with -x", hint="use --script to check the commit")
         if self.source is None and self.runtime != PLAIN:
             raise UsageError(
                 "--bisect without --source replays the captured program, whichever commit is checked out",
-                hint="--source . lays the files that are checked out over the captured ones",
+                hint="add --source . to replace the captured files by the files that are checked out",
             )
 
     def check_incident(self, manifest: Manifest) -> None:
@@ -76,7 +79,7 @@ class Chosen:
             raise UsageError(
                 f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
                 "every commit would be good",
-                hint="--script says what must hold",
+                hint="add --script with a check that fails for a bad commit",
             )
 
     def request(self, capsule: Capsule) -> ReplayRequest:

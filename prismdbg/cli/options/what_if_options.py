@@ -42,7 +42,7 @@ def _pair(
 ) -> tuple[T, int]:
     name, equals, value = text.rpartition("=")
     if not equals:
-        raise click.UsageError(f"{text!r}: write what, an equals sign, and how much, as in {example}")
+        raise click.UsageError(f"{text!r}: write NAME=VALUE, as in {example}")
     try:
         return of_name(name.strip()), of_value(value)
     except ValueError as error:

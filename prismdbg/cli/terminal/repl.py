@@ -136,7 +136,7 @@ class Repl:
         self._interrupts += 1
         self.debugger.interrupt()
         if self._interrupts == 1:
-            self.show("it stops at its next collective; once more to go back to the prompt")
+            self.show("the rank stops at its next collective; press Ctrl-C again to return to the prompt")
 
     def _carry_out(self, action: Callable[[], answers.Answer]) -> bool:
         self._busy, self._interrupts = True, 0
@@ -189,7 +189,7 @@ class Repl:
             return
         if stop is None:
             if answer.phase is Phase.RUNNING:
-                self.show("the rank runs on; continue waits for it, quit ends it")
+                self.show("the rank is still running; continue waits for it, quit ends it")
             return
         source: list[str] = []
         if stop.collective or stop.reason == StopReason.EXCEPTION:

@@ -136,17 +136,17 @@ def _overlay_json(overlay: Overlay) -> dict[str, Any]:
 def say_overlay(overlay: Overlay) -> None:
     """Which of the user's files are used, and which are not."""
     unchanged = counted(overlay.unchanged, "file")
-    console.say(f"prismdbg: {overlay.folder} stands for {overlay.seen_as}: {unchanged} as captured")
+    console.say(f"prismdbg: {overlay.folder} replaces {overlay.seen_as}: {unchanged} as captured")
     for title, names in (
         ("replaced", sorted(overlay.replaced)),
         ("added", sorted(overlay.added)),
-        ("not the program's, left out", overlay.unmatched),
+        ("not used by the program, ignored", overlay.unmatched),
     ):
         if names:
             more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
             console.say(f"  {title}: {', '.join(names[:MAX_NAMED])}{more}")
     if overlay.is_empty:
-        console.say("  nothing differs from what was captured: this is the recorded program")
+        console.say("  no file differs from the captured ones: this is the recorded program")
 
 
 def show(result: Scripted, capsule: Path) -> None:
@@ -180,14 +180,14 @@ def _show_check(check: Finding, capsule: Path) -> None:
     console.emit(f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}")
     if check.outcome is Outcome.FAILED:
         lines = [f"{check.place}: {check.text}", check.message]
-        lines += [f"stop: {check.stop}"] if check.stop else []
+        lines += [f"breakpoint: {check.stop}"] if check.stop else []
         lines += [f"  {name} = {value}" for name, value in check.values.items()]
-        lines += [f"look there: {look_command(capsule, check.moment)}"]
+        lines += [f"debug: {look_command(capsule, check.moment)}"]
         console.emit("\n".join(f"           {line}" for text in lines for line in text.splitlines()))
 
 
 def _assumed(assumed: bool) -> str:
-    return "  [rests on synthesized peers]" if assumed else ""
+    return "  [depends on synthesized peers]" if assumed else ""
 
 
 def _summary(findings: Findings) -> str:
@@ -196,7 +196,7 @@ def _summary(findings: Findings) -> str:
     if findings.undecided:
         why = findings.cut_short or str(findings.ending)
         parts.append(f"{len(findings.undecided)} undecided: {why}")
-    return f"{', '.join(parts)}; the replay came to {findings.reached}"
+    return f"{', '.join(parts)}; the replay reached {findings.reached}"
 
 
 def report(path: Path, findings: Findings, capsule: Path, elapsed_s: float) -> None:

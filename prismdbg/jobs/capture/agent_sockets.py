@@ -27,7 +27,9 @@ def make_socket_dir() -> Path:
     base = home / f"prismdbg-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
     if base.is_symlink() or base.stat().st_uid != os.getuid():
-        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, the ranks' agents need it")
+        raise FacilityError(
+            f"{base} belongs to another user", hint="ask its owner to remove it: the ranks' agents need it"
+        )
     remove_dead(base)
     folder = base / f"{_here()}-{os.getpid()}-{start_ticks(os.getpid())}-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)

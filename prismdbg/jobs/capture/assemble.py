@@ -134,7 +134,7 @@ def _require_replayable(capsule: Capsule) -> Capsule:
     raise NotReplayable(
         f"evidence kept in {kept}, which cannot be replayed: {lack}",
         hint="record with a larger --window or --window-bytes, or with --checkpoint-every; "
-        "`prismdbg open` reads what there is",
+        "`prismdbg open` shows the available data",
         evidence=kept,
     )
 
@@ -241,7 +241,7 @@ def _manifest(
     notes = list(parts.notes)
     if whole_from > a:
         where = "" if whole_from > b else f" before {whole_from}"
-        notes.append(f"not replayable{where}: what the rank received until then fell out of the window")
+        notes.append(f"not replayable{where}: the window no longer contains the data received until then")
     devices = {t.device.split(":")[0] for r in span.records for t, _ in (*runs_of(r.inputs), *runs_of(r.outputs))}
     return Manifest(
         created_ns=time.time_ns(),

@@ -91,7 +91,7 @@ class CaptureRequest:
 def capture(request: CaptureRequest, say: Say) -> Capsule:
     """Takes the image, lets the rank go, waits for the window, writes the capsule."""
     if request.output.exists():
-        raise UsageError(f"{request.output} exists", hint="give a new name")
+        raise UsageError(f"{request.output} exists", hint="choose a new name")
     folder = request.run.latest(request.rank)
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START:
@@ -140,7 +140,7 @@ def remove_leftovers(run: RunFolder) -> None:
 def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:
     if not kept_from_the_start(read_log(folder), folder):
         raise CapsuleError(
-            f"rank {folder.name} cannot be replayed from the program's start: what it received was not all kept",
+            f"rank {folder.name} cannot be replayed from the program's start: not all of the received data was kept",
             hint="record with --window all, or capture a checkpoint",
         )
     return assemble(
@@ -153,8 +153,8 @@ def socket_of(folder: Path) -> Path:
     rank = read_json(folder / "rank.json")
     if not rank:
         raise RankLost(
-            f"rank {folder.name} is not described: its rank.json is missing",
-            hint="capture another rank: the recorder of this one failed as it started, or the rank was killed then",
+            f"rank {folder.name} has no rank.json, which describes it",
+            hint="capture another rank: the recorder of this rank failed at its start, or the rank was killed then",
         )
     _refuse_out_of_reach(folder.name, rank)
     if not still_runs(rank):
@@ -212,7 +212,7 @@ def _ends_now(folder: Path) -> bool:
 def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
     """A rank on another node, in a container or of another user is named as such, with what works instead."""
     node, here = str(rank["hardware"]["node"]), platform.node()
-    instead = "or record with --window all and capture with --origin start: that needs the run folder only"
+    instead = "or record with --window all and capture with --origin start: this needs only the run folder"
     if node != here:
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
@@ -245,7 +245,7 @@ def take_image(
     with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
         taken = _take_once(engine, folder, images, say, patience, window_steps, held_by)
     if left := taken.report.unrestorable:
-        say(f"rank {folder.name}: the image holds {left[0]}, which no replay can restore; it is taken once more")
+        say(f"rank {folder.name}: the checkpoint contains {left[0]}, which no replay can restore; taking another one")
         shutil.rmtree(images)
         with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
             taken = _take_once(engine, folder, images, say, patience, window_steps, held_by)
@@ -253,7 +253,7 @@ def take_image(
         shutil.rmtree(images)
         raise CheckpointError(
             f"the process of rank {folder.name} cannot be checkpointed: it holds {', '.join(map(str, left[:SHOWN]))} "
-            "open, and no replay can open that again",
+            "open, and no replay can reopen it",
             hint="close it in the program before the capture, or record with --window all and capture with "
             "--origin start",
         )
@@ -290,8 +290,8 @@ def _take_once(
         _release(folder, holder)
     paused = time.monotonic_ns() - stands_since
     cost = report()
-    now = "the job goes on" if is_parked and not in_flight else "the rank goes on as it was"
-    say(f"rank {folder.name}: image of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; {now}")
+    now = "the job continues" if is_parked and not in_flight else "the rank continues"
+    say(f"rank {folder.name}: checkpoint of {cost.images_bytes >> 20} MiB in {paused / 1e9:.2f} s; {now}")
     return Taken(
         images=images,
         moment=moment,
@@ -339,11 +339,11 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
                 return in_flight, bool(status["parked"])
         if now > deadline and on_its_way:
             raise WaitTimeout(
-                f"waited {patience.park_s:g} s for {counted(on_its_way, 'thread')} on the way into a collective",
+                f"waited {patience.park_s:g} s for {counted(on_its_way, 'thread')} about to enter a collective",
                 hint="capture it again: the rank is still hashing what it sends",
             )
         if now > deadline:
-            say(f"the rank issued no collective within {patience.park_s:g} s; captured where it is")
+            say(f"the rank issued no collective within {patience.park_s:g} s; captured at its current position")
             return in_flight, bool(status["parked"])
         time.sleep(POLL_S)
 
@@ -372,20 +372,20 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
         if not alive and row_of(log := read_log(folder), taken.past_records) == len(log.collectives):
-            raise RankLost(f"rank {folder.name} has ended where its image was taken: nothing follows", hint=ENDED_HINT)
+            raise RankLost(f"rank {folder.name} has ended at its checkpoint: the capsule ends there", hint=ENDED_HINT)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
             return None
         if taken.in_flight and time.monotonic() > began + HANGS_S and not moved:
-            say(f"rank {folder.name} takes no step: it hangs; the capsule holds what there is")
+            say(f"rank {folder.name} takes no step: it hangs; the capsule contains the data so far")
             return None
         if time.monotonic() > deadline and request.incident is not None:  # nobody is there to ask again
-            say(f"rank {folder.name} did not come to step {target}; the capsule holds what there is")
+            say(f"rank {folder.name} did not reach step {target}; the capsule contains the data so far")
             return None
         if time.monotonic() > deadline:
             raise WaitTimeout(
                 f"waited {request.timeout_s:g} s for step {target} of rank {folder.name}",
-                hint="give a longer --timeout, or --window 0 for what there is: the job is slow or hangs",
+                hint="give a longer --timeout, or --window 0 for the data so far: the job is slow or hangs",
             )
         time.sleep(0.05)
 
@@ -393,7 +393,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
 def _unmarked(folder: Path, target: int, request: CaptureRequest) -> str:
     return (
         f"rank {folder.name} has marked no step so far; waiting up to {request.timeout_s:g} s for step {target}. "
-        "A job marks its steps with an optimizer; for one without: Ctrl-C, then --window 0 captures what there is"
+        "A job marks its steps with an optimizer; for one without: Ctrl-C, then --window 0 captures the data so far"
     )
 
 

@@ -21,7 +21,7 @@ def image_bytes(pid: int) -> int:
         return sum(process.memory_full_info().uss for process in (root, *root.children(recursive=True)))
     except psutil.Error as error:
         raise RankLost(
-            f"process {pid} cannot be looked at: {error}", hint="run `prismdbg status RUN`: it may have ended meanwhile"
+            f"process {pid} cannot be examined: {error}", hint="run `prismdbg status RUN`: the process may have ended"
         ) from error
 
 
@@ -33,10 +33,10 @@ def predict_image(pid: int, *folders: Path) -> str:
         free = shutil.disk_usage(existing).free
         if free < size * _HEADROOM:
             raise FacilityError(
-                f"the image will take about {size // _MIB} MiB, and {existing} has {free // _MIB} MiB free",
-                hint="make room, or write elsewhere with -o",
+                f"the checkpoint will take about {size // _MIB} MiB, and {existing} has {free // _MIB} MiB free",
+                hint="free some space, or write elsewhere with -o",
             )
-    return f"the image will take about {size // _MIB} MiB"
+    return f"the checkpoint will take about {size // _MIB} MiB"
 
 
 def checkpoint_slowdown(pauses_ns: Sequence[int], every: int, step_ns: int) -> float:

@@ -31,7 +31,7 @@ def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
     segments = sorted(folder.glob("memory.*.seg"))
     size = sum(map(_size_bytes, segments))
     if size > MOST_BYTES:
-        return f"the memory trace of {size >> 20} MiB was left in the run: `prismdbg memory RUN` shows it"
+        return f"the memory trace of {size >> 20} MiB was left in the run folder: `prismdbg memory RUN` shows it"
     for path in segments:
         data = _content(path)
         kept = cut(data, end)

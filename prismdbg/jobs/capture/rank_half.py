@@ -54,7 +54,7 @@ def unpack(data: bytes, folder: Path) -> None:
             path.write_bytes(content)
             os.utime(path, (int(member.mtime), int(member.mtime)))  # byte code is used only where it fits its source
     except (zstandard.ZstdError, OSError, OverflowError, ValueError) as error:
-        raise CapsuleError(f"the rank's half of prismdbg {str(error)[:200]}", hint=_HINT) from error
+        raise CapsuleError(f"the rank's part of prismdbg {str(error)[:200]}", hint=_HINT) from error
 
 
 def _files(package: Path) -> Iterator[Path]:
@@ -69,5 +69,5 @@ def _files(package: Path) -> Iterator[Path]:
 def _checked(number: int, member: tarfile.TarInfo, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
     name = member.name
     if not _NAME.fullmatch(name) or ".." in name or "//" in name or number >= MAX_RANK_HALF_FILES:
-        raise ValueError(f"may not hold {name[:60]!r}")
+        raise ValueError(f"must not contain {name[:60]!r}")
     return member, content

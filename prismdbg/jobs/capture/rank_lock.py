@@ -45,7 +45,7 @@ def _take(descriptor: int, deadline: float) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                hint = "another capture of this rank is under way; try again when it is done"
+                hint = "try again when the other capture of this rank is done"
                 raise UsageError("the rank is being captured", hint=hint) from None
             time.sleep(POLL_S)
         else:

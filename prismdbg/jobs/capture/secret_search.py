@@ -32,7 +32,7 @@ PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
 PICKLES = 1000  # of one payload
-KNOWN = "a value that was taken out elsewhere"
+KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
 _BYTES = ("uint8", "int8")
 _PREFIXES = tuple(
@@ -116,7 +116,7 @@ class Search:
             data = _read(self.folder / part, 0, file.size_bytes)
             most = min(left, TEXT_BYTES) if _is_text(data) else 0
             if most < len(data):
-                how = f"only its first {most} bytes were searched by rules" if most else "it is no text"
+                how = f"only its first {most} bytes were searched by rules" if most else "it is not a text file"
                 self.unsearched.append(f"file {file.path}: {how}")
             left -= min(most, len(data))
             lines = _line_starts(data)

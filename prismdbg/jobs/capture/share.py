@@ -33,11 +33,12 @@ def require_shareable(capsule: Capsule, found: Report) -> None:
     lines = [f"{finding.place}: {finding.what}" for finding in found.kept[:SHOWN]]
     if len(found.kept) > SHOWN:
         lines.append(f"and {len(found.kept) - SHOWN} more: prismdbg inspect --secrets {capsule.path.name}")
-    hint = "--redact masks what it can, --share-anyway packs it as it is"
+    hint = "use --redact to mask what can be masked, or --share-anyway to pack everything"
     if capsule.manifest.contains_raw_memory:
-        hint = "capture with --origin start, which holds no memory; --share-anyway packs it as it is"
+        hint = "capture with --origin start, which contains no memory, or use --share-anyway to pack everything"
     raise SecretsKept(
-        "\n".join([f"{capsule.path} holds {counted(len(found.kept), 'secret')} or places of one:", *lines]), hint=hint
+        "\n".join([f"{capsule.path} contains {counted(len(found.kept), 'secret')} or possible secrets:", *lines]),
+        hint=hint,
     )
 
 

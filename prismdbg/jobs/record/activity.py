@@ -1,4 +1,4 @@
-"""What ranks' processes do while somebody waits for them: whether they compute, or stand in line for a processor."""
+"""What ranks' processes do while somebody waits for them: whether they compute, or wait for a CPU."""
 
 from __future__ import annotations
 

@@ -62,23 +62,29 @@ class CalibrateRequest:
 
     def check(self) -> None:
         if self.backend not in BACKENDS:
-            raise UsageError(f"{self.backend!r} is no backend", hint=f"give one of: {', '.join(BACKENDS)}")
+            raise UsageError(f"{self.backend!r} is not a backend", hint=f"give one of: {', '.join(BACKENDS)}")
         if not self.groups or min(self.groups) < 2:
-            raise UsageError("a group needs two ranks", hint="write for instance --ranks 2,4")
+            raise UsageError("a group needs at least two ranks", hint="write for instance --ranks 2,4")
         if not self.sizes or min(self.sizes) < 1:
             raise UsageError("a message needs a size", hint="write for instance --sizes 1KiB,64KiB,4MiB")
         if unknown := set(self.ops) - OPS - {SEND}:
             raise UsageError(
-                f"{sorted(unknown)[0]!r} is no collective", hint=f"give some of: {SEND}, {', '.join(sorted(OPS))}"
+                f"{sorted(unknown)[0]!r} is not a collective", hint=f"give some of: {SEND}, {', '.join(sorted(OPS))}"
             )
         if not 0 <= self.node_rank < self.nodes:
-            raise UsageError(f"there is no node {self.node_rank} of {self.nodes}", hint="count nodes from 0")
+            raise UsageError(
+                f"node {self.node_rank} does not exist: the nodes are 0 to {self.nodes - 1}", hint="count nodes from 0"
+            )
         if (self.nodes > 1) != bool(self.head):
-            raise UsageError("several nodes meet at one", hint="give --nodes and --head HOST:PORT, the same on each")
+            raise UsageError(
+                "several nodes need one address to connect at",
+                hint="give --nodes and --head HOST:PORT, the same on each",
+            )
         host, _, port = self.head.rpartition(":")
         if self.head and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16):
             raise UsageError(
-                f"--head {self.head!r} is no place to meet", hint="give the host of node 0 and a port: node0:29501"
+                f"--head {self.head!r} is not an address to connect at",
+                hint="give the host of node 0 and a port: node0:29501",
             )
         self._check_machine()
 
@@ -88,7 +94,7 @@ class CalibrateRequest:
         if self.per_node > most:
             raise UsageError(
                 f"{counted(self.per_node, 'rank')} are too many for this machine: at most {most} are measured here",
-                hint="measure groups of a few ranks; a cluster file is made for a world of any size",
+                hint="measure groups of a few ranks; a cluster file works for a world of any size",
             )
         needed_bytes = max(self.sizes) * self.per_node**2  # each holds what it gathers of all
         if needed_bytes > psutil.virtual_memory().total:
@@ -122,16 +128,16 @@ class Measurement:
         """Empty where measurements agree among themselves."""
         if self.again <= STEADY:
             return ""
-        return f"measurements differ among themselves by {self.again:.0%}: had the machine something else to do?"
+        return f"repeated measurements differ by {self.again:.0%}: was the machine busy with other work?"
 
     def text(self) -> str:
         """As a cluster file."""
         notes = [
             *([self.unrest] if self.unrest else []),
             f"{counted(self.rounds, 'round')} in {self.taken_s:.0f} s.",
-            "Latency and bandwidth are the formula's that come closest;",
-            "operations it does not describe to 10 % have their measured times below, which count first.",
-            "errors: of the formula against the measured; of a table, each size guessed from its neighbours.",
+            "Latency and bandwidth are fitted to the formula;",
+            "operations that it describes worse than 10 % have their measured times below, which take precedence.",
+            "errors: formula against measurement; for a table, each size interpolated from its neighbours.",
             *(f"not measured: {op}: {why}" for op, why in self.unsupported.items()),
         ]
         return cluster_text.write(self.calibrated.cluster, notes)
@@ -141,7 +147,7 @@ def calibrate(request: CalibrateRequest, say: Say) -> Measurement | None:
     """None on every node but the first. `FacilityError` where torch, the backend or the job fails."""
     request.check()
     if find_spec("torch") is None:
-        raise FacilityError(f"{sys.executable} has no torch", hint="install torch beside prismdbg")
+        raise FacilityError(f"{sys.executable} has no torch", hint="install torch in the same environment as prismdbg")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="prismdbg-calibrate-") as folder:
         result = Path(folder) / "result.json"
@@ -167,7 +173,9 @@ def _ended(request: CalibrateRequest, plan: Path) -> Finished:
             environment=_environment(),
         )
     except WaitTimeout as error:
-        together = f"start all {request.nodes} nodes at once; does {request.head} lead to node 0 from each of them? "
+        together = (
+            f"start all {request.nodes} nodes at once, and check that {request.head} reaches node 0 from each of them. "
+        )
         hint = f"{together if request.nodes > 1 else ''}--quick takes less"
         raise WaitTimeout(str(error), hint=hint) from error
 
@@ -211,12 +219,12 @@ def _failure(found: json_border.Fields | None, ended: Finished) -> FacilityError
         return FacilityError(f"collectives cannot be measured: {found.text('error')}", hint=found.text("hint"))
     said, _, _ = ended.output.partition("failed (exitcode")  # then torchrun reports at length
     lines = [line.strip() for line in said.splitlines()[:-1]]
-    lines = [line for line in lines if line and not _OF_THE_LAUNCHER.match(line)] or ["nothing was said"]
+    lines = [line for line in lines if line and not _OF_THE_LAUNCHER.match(line)] or ["it printed nothing"]
     telling = [line for line in lines if "Error" in line]
     said = (telling or lines)[-1]
     return FacilityError(
         f"the job that measures collectives ended with code {ended.returncode}: {said[:300]}",
-        hint="does a job of yours run over this backend here? try --ranks 2 --quick",
+        hint="check that a job can use this backend here, for example with --ranks 2 --quick",
     )
 
 

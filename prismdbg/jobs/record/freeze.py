@@ -29,7 +29,7 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     checkpoint = _origin_before(run, folder, wanted, log)
     if checkpoint is None and not kept_from_the_start(log, folder):
         raise CapsuleError(
-            f"no capsule of rank {wanted.folder}: nothing before the incident was kept",
+            f"no capsule of rank {wanted.folder}: no data from before the incident was kept",
             hint="record with --checkpoint-every STEPS, or with --window all to replay from the program's start",
         )
     return assemble(

@@ -39,12 +39,12 @@ class LaunchLine:
             raise UsageError(
                 f"torchrun would start {counted(self.world, 'rank')} (--nnodes {self.nodes} times --nproc-per-node "
                 f"{self.per_node}), --world says {world}",
-                hint=f"leave out --nnodes, for nodes follow from --world; or give --world {self.world} and its --mesh",
+                hint=f"leave out --nnodes(--world determines the nodes), or give --world {self.world} and its --mesh",
             )
         if self.nodes and world % self.nodes:
             raise UsageError(
                 f"a world of {counted(world, 'rank')} does not fill torchrun's --nnodes {self.nodes}",
-                hint="leave out --nnodes, for nodes follow from --world, or give --world a multiple of it",
+                hint="leave out --nnodes(--world determines the nodes), or give --world a multiple of it",
             )
         if self.per_node and world % self.per_node:
             raise UsageError(
@@ -88,7 +88,7 @@ def _torchrun(python: tuple[str, ...], words: Sequence[str]) -> LaunchLine:
             nodes = 0 if ":" in value else _number(name, value)  # 1:4 is any number of them
     rest = tuple(words[at:])
     if not rest:
-        raise UsageError("torchrun is given no script", hint="write: -- torchrun --nproc-per-node 8 train.py ...")
+        raise UsageError("torchrun has no script to run", hint="write: -- torchrun --nproc-per-node 8 train.py ...")
     if "--no-python" in flags:
         return LaunchLine(command=rest, per_node=per_node, nodes=nodes)
     if flags & {"-m", "--module"}:
@@ -99,7 +99,7 @@ def _torchrun(python: tuple[str, ...], words: Sequence[str]) -> LaunchLine:
 def _number(option: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and 0 < len(value) < 9 and int(value)):
         raise UsageError(
-            f"torchrun's {option} {value!r} is no number", hint=f"write: -- torchrun {option} 8 train.py ..."
+            f"torchrun's {option} {value!r} is not a number", hint=f"write: -- torchrun {option} 8 train.py ..."
         )
     return int(value)
 
@@ -108,7 +108,7 @@ def _interpreter(torchrun: str) -> tuple[str, ...]:
     """The Python that this torchrun belongs to: its first line says which."""
     path = shutil.which(torchrun)
     if path is None:
-        raise UsageError(f"{torchrun} is not there", hint="give its path, or write: -- python train.py")
+        raise UsageError(f"no such file or directory: {torchrun}", hint="give its path, or write: -- python train.py")
     try:
         with Path(path).open("rb") as file:
             first = file.readline().decode("utf-8", "replace").strip()

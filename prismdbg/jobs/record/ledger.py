@@ -52,7 +52,7 @@ class Ledger:
         """Whether one more capsule may be made; that there is none is a problem."""
         if len(self._state["capsules"]) + len(self._state["evidence"]) < self._keep:
             return True
-        self.problem(f"no further capsule is made: {self._keep} is the most that are kept", "raise --keep")
+        self.problem(f"no further capsule is created: the limit is {self._keep}", "raise --keep")
         return False
 
     def capsule(self, entry: Entry, capsule: Capsule) -> None:
@@ -83,4 +83,4 @@ class Ledger:
         except OSError as error:
             if not self._unsaved:
                 self._unsaved = True
-                self._say(f"what the supervisor sees cannot be kept: {error}")
+                self._say(f"the supervisor's report cannot be written: {error}")

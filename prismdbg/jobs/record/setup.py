@@ -54,14 +54,14 @@ def _native(python: str, say: Callable[[str], None]) -> Part:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_BOUND_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return Part(name="native recorder", lacking=str(error), instead=instead)
-    last = (ran.stdout if ran.returncode == 0 else ran.stderr).strip().splitlines()[-1:] or ["it said nothing"]
+    last = (ran.stdout if ran.returncode == 0 else ran.stderr).strip().splitlines()[-1:] or ["it printed nothing"]
     if ran.returncode != 0:
         return Part(name="native recorder", lacking=last[0], instead=instead)
     return Part(name="native recorder", place=last[0])
 
 
 def _engine(say: Callable[[str], None]) -> Part:
-    say("CRIU, found or made from Debian's packages, and tried with a dump and a restore")
+    say("CRIU, found or built from Debian packages, and tested with a dump and a restore")
     try:
         program = choice.find(Use.BUILD).program
     except PrismError as error:

@@ -86,13 +86,13 @@ def _parsed(output: bytes) -> tuple[ThreadStack, ...]:
     try:
         threads = [thread_of(t["thread_name"], t["owns_gil"], t["frames"]) for t in json.loads(output)]
     except (ValueError, KeyError, TypeError) as error:
-        raise FacilityError(f"what py-spy says cannot be read: {error!r}"[:_SAID]) from error
+        raise FacilityError(f"the output of py-spy cannot be read: {error!r}"[:_SAID]) from error
     return main_first([thread for thread in threads if not thread.name.startswith(_OURS)])
 
 
 def _why_not(said: str) -> str:
     if "ermission" in said or "Operation not permitted" in said:
-        return "this user may not trace the rank (CAP_SYS_PTRACE, or kernel.yama.ptrace_scope=0, allows it)"
+        return "this user is not permitted to trace the rank (CAP_SYS_PTRACE, or kernel.yama.ptrace_scope=0, allows it)"
     lines = [line for line in said.splitlines() if line.strip()]
     return f"py-spy failed: {lines[0][:_SAID] if lines else 'it gave no reason'}"
 

@@ -102,15 +102,15 @@ class Supervisor:
         try:
             self._only_writes = True
             if why := why_unfinished(follower, self._run.path, self._say_it_writes):
-                self._say(f"{self._run.path} {why}: the job's end, or what was seen last, is not written there")
+                self._say(f"{self._run.path} {why}: the end of the job and the last events are not written there")
             self._only_writes = False
         except _NotWaitedFor:
-            self._say(f"interrupted: what the job's end left to write into {self._run.path} may be missing")
+            self._say(f"interrupted: the last events of the job may be missing in {self._run.path}")
         return code if code >= 0 else 128 - code
 
     def _say_it_writes(self) -> None:
         if sys.stderr.isatty():  # a log of the job is as it was
-            self._say(f"the job has ended; writing what was seen last into {self._run.path} (Ctrl-C: go without it)")
+            self._say(f"the job has ended; writing its last events into {self._run.path} (Ctrl-C skips this)")
 
     def _follow(self, finish: Callable[[], None]) -> None:
         self._ledger.save()
@@ -187,7 +187,7 @@ class Supervisor:
                 process = self._processes[folder.name] = RankProcess(folder)
                 if process.pid is None:
                     self._ledger.problem(
-                        f"rank {folder.name} runs where it cannot be seen from here: its end is not noticed"
+                        f"rank {folder.name} runs in another namespace or on another machine: its end cannot be noticed"
                     )
                 else:
                     self._deaths.watch(folder.name, process.pid)
@@ -235,7 +235,7 @@ class Supervisor:
         if death.code == 0:  # nobody was killed: its log could not be written to the end
             self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
             return []
-        how = "without a word: killed from outside?"
+        how = "without an error message: killed from outside?"
         return self._incidents.lost(death.name, process.last_moment(), how, death.code)
 
     def _make_capsule(self, wanted: Wanted) -> None:
@@ -289,14 +289,16 @@ class Supervisor:
         self._ledger.note(checkpoint_slowdown_predicted=slowdown)
         kept = checkpoints.KEPT * sum(sizes) >> 20
         self._say(
-            f"checkpoints every {counted(every, 'step')}: the job stands {sum(pauses_ns) / 1e9:.2f} s a round, which "
-            f"makes it about {slowdown:.1%} longer, and {kept} MiB are kept"
+            f"checkpoints every {counted(every, 'step')}: each round pauses the job for {sum(pauses_ns) / 1e9:.2f} s, "
+            f"which prolongs it by about {slowdown:.1%}; {kept} MiB are kept"
         )
 
     def _look_for_hang(self, now_ns: int) -> None:
         hung, slow = self._hangs.due(now_ns, self._pids())
         for report in slow:
-            self._say(f"slow: {report.text}; no incident so far, for the job has waited as long before, or it computes")
+            self._say(
+                f"slow: {report.text}; not an incident so far: the job has waited as long before, or the rank computes"
+            )
         for report in hung:
             text = f"{report.text}{self._where(report)}"
             incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
@@ -314,7 +316,7 @@ class Supervisor:
         taken = self._take_stacks(report.place)
         never_came = report.stall.never_came
         sources = {rank: taken.ranks[rank].source for rank in never_came if rank in taken.ranks}
-        return "".join(f"; rank {rank} stands at {source}" for rank, source in sources.items() if source is not None)
+        return "".join(f"; rank {rank} is at {source}" for rank, source in sources.items() if source is not None)
 
     def _take_stacks(self, hang: HangPlace | None = None) -> JobStacks:
         living = [self._run.ranks / name for name, process in self._processes.items() if process.is_alive()]

@@ -31,13 +31,13 @@ def build_image(capsule: Capsule, say: Say) -> Built:
     fields = capsule.part(layout.ENVIRONMENT)
     if fields is None:
         raise CapsuleError(
-            f"{capsule.path} does not say which files the rank ran on", hint="replay it with --runtime local"
+            f"{capsule.path} does not list the installed files of the rank", hint="replay it with --runtime local"
         )
     environment = Environment.from_json(fields)
     with engine(Daemon(cache_dir())) as docker:
         made = not docker.has_image(environment_tag(environment))
         if made:
             files, size_mib = counted(len(environment.files), "file"), environment.size_bytes >> 20
-            say(f"making an image of the rank's own files: {files}, {size_mib} MiB, once for this environment")
+            say(f"building a container image from the rank's files: {files}, {size_mib} MiB, once for this environment")
         tag = ensure_environment_image(docker, environment)
     return Built(tag=tag, files=len(environment.files), size_bytes=environment.size_bytes, made=made)

@@ -120,7 +120,7 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
     started = time.monotonic_ns()
     verdict = Verdict()
     if live.end_record < live.first_record:
-        verdict.notes.append("the rank stands at the start moment: look at it with `prismdbg debug`")
+        verdict.notes.append("the rank is at the start moment: inspect it with `prismdbg debug`")
     else:
         live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
         _follow(live, verdict, timeout_s)
@@ -211,7 +211,7 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
     """The process is gone without its last word: os._exit, a signal, out of memory."""
     verdict.exit_code = live.running.wait(30)
     verdict.end = End.DIED
-    verdict.notes.append(f"its process ended without a last word: {ended_by(verdict.exit_code)}")
+    verdict.notes.append(f"its process ended without an error message: {ended_by(verdict.exit_code)}")
 
 
 def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:
@@ -314,7 +314,7 @@ def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None)
     """What else is worth knowing of the end."""
     manifest, notes = capsule.manifest, []
     if verdict.end is End.UNTIL and verdict.moment != str(until):
-        notes.append(f"there is no {until} in this run: the replay stopped at {verdict.moment}")
+        notes.append(f"this run has no moment {until}: the replay stopped at {verdict.moment}")
     elif until is not None and verdict.end is not End.UNTIL:
         notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
     if verdict.strength.collectives:
@@ -323,17 +323,17 @@ def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None)
             f"{counted(verdict.strength.whole_steps, 'whole step')} before the one in which it ends"
         )
     if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
-        there = f"went on to {verdict.went_on_to}" if verdict.went_on_to else "came to its end"
+        there = f"went on to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
         kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
-        notes.append(f"un-hung: what the rank waited in at {verdict.moment} got {kind}, and it {there}")
+        notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.outcome is not Outcome.IDENTICAL or until is not None:
         return notes
     match manifest.incident.kind:
         case IncidentKind.NAN:
-            notes.append(f"the NaN is there again, bit for bit: {manifest.incident.text}")
+            notes.append(f"the NaN occurs again, bit for bit: {manifest.incident.text}")
         case IncidentKind.LOST if verdict.end is End.DIED:
             known = capsule.rank().get("died_with") is not None
-            as_it = "as it did when it was recorded" if known else "and how the recorded one died is not known"
+            as_it = "as it did when it was recorded" if known else "and how the recorded rank died is unknown"
             notes.append(f"the rank died here, {as_it}")
         case IncidentKind.LOST:
             notes.append("the recorded rank died here; nothing in the replay ends it")

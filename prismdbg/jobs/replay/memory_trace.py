@@ -39,7 +39,9 @@ def recorded_trace(path: Path, rank: int | None) -> Path | None:
     if wanted not in traced:
         raise UsageError(
             f"{path} has no memory trace" + (f" of rank {rank}" if traced else ""),
-            hint=f"ranks with one: {sorted(traced)}" if traced else "record with --memory, or replay a capsule of it",
+            hint=f"ranks with one: {sorted(traced)}"
+            if traced
+            else "record with --memory, or use a capsule of the rank, which is replayed with tracing",
         )
     return traced[wanted]
 
@@ -78,7 +80,7 @@ def traced_replay(
     """Runs the rank from A on, past B to its next call, or to `until`, with the tracer on. `keep`: where the trace is
     copied to. `waits`: the trace also tells where works were waited for."""
     if keep is not None and keep.exists():
-        raise UsageError(f"{keep} is there already", hint="give another name, or remove it first")
+        raise UsageError(f"{keep} already exists", hint="choose another name, or remove it first")
     with open_replay(request, say) as live:
         began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
         verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)

@@ -74,7 +74,7 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRa
     if reason := runtime.refuses(plan.spec):
         raise FacilityError(reason)
     image = capsule.manifest.origin is Origin.IMAGE
-    say(f"{runtime.name}: {'restoring the image' if image else 'starting the program'}")
+    say(f"{runtime.name}: {'restoring the checkpoint' if image else 'starting the program'}")
     if text := redacted_arguments(capsule):
         say(text)
     return runtime.start(plan.spec)
@@ -85,15 +85,15 @@ def redacted_arguments(capsule: Capsule) -> str:
     names = ", ".join(capsule.rank().get("redacted_arguments", ()))
     if not names or capsule.manifest.origin is Origin.IMAGE:
         return ""
-    return f"not in this capsule, for they looked like a secret: the values of {names}; the program gets {REDACTED!r}"
+    return f"not in this capsule, because they may be secrets: the values of {names}; the program gets {REDACTED!r}"
 
 
 def say_missing(request: ReplayRequest, say: Say) -> None:
     """Files of credentials that the capsule lacks, and how to bring them."""
     if missing := request.missing_files:
         say(
-            f"not in this capsule, for they hold credentials: {', '.join(missing)}; "
-            "a program that opens one fails, unless --with-file PATH lays yours there"
+            f"not in this capsule, because they contain credentials: {', '.join(missing)}; "
+            "a program that opens one fails, unless --with-file PATH provides yours"
         )
 
 
@@ -114,7 +114,7 @@ def _last_words(output: Output) -> str:
     """What the rank printed at last: its folder is gone when this is read."""
     lines = output.newest(LAST_BYTES).decode("utf-8", "replace").splitlines()
     said = [line for line in lines if line.strip()][-LAST_WORDS:]
-    return "it printed at last:\n    " + "\n    ".join(said) if said else "it printed nothing"
+    return "its last output:\n    " + "\n    ".join(said) if said else "it printed nothing"
 
 
 def take_over(client: AgentClient, request: ReplayRequest) -> int:

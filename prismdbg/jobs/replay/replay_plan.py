@@ -205,7 +205,7 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     if size > most:
         raise FacilityError(
             f"the program's arguments and environment have {size:,} bytes; this machine starts one with {most:,}",
-            hint="`ulimit -s unlimited`",
+            hint="run `ulimit -s unlimited` first",
         )
 
 
@@ -217,7 +217,7 @@ def _limits(request: ReplayRequest, session: Path) -> Limits:
 
 def _rank_half(capsule: Capsule, session: Path) -> Path:
     if layout.RANK_HALF not in capsule.manifest.files:
-        raise CapsuleError("the capsule lacks the half of prismdbg that runs in the rank", hint="capture it again")
+        raise CapsuleError("the capsule lacks the part of prismdbg that runs in the rank", hint="capture it again")
     folder = session / GIVEN / "recorder"
     rank_half.unpack((capsule.path / layout.RANK_HALF).read_bytes(), folder)
     return folder
@@ -282,7 +282,7 @@ def bind_target(path: str, trusted: Iterable[Path]) -> str:
     for folder in trusted:
         if _overlap(path, str(folder)) or _overlap(os.path.realpath(path), os.path.realpath(folder)):
             raise CapsuleError(
-                f"the capsule names {path[:80]!r}, which would cover what prismdbg itself runs on in {folder}",
+                f"the capsule names {path[:80]!r}, which would hide files of prismdbg itself in {folder}",
                 hint="keep runs elsewhere: the capsule was recorded below that folder, or it was altered",
             )
     return path
@@ -300,7 +300,9 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
         path = next((path for path in wanted if text == path or text.startswith(f"{path}=")), None)
         if path is None:
             can = ", ".join(sorted(wanted)) or "none"
-            raise UsageError(f"--with-file {text}: the capsule lacks no such file", hint=f"files it lacks: {can}")
+            raise UsageError(
+                f"--with-file {text}: the capsule lacks no such file", hint=f"use one of the files it lacks: {can}"
+            )
         mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
         if not mine.is_file():
             raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")

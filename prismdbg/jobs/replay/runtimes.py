@@ -45,4 +45,4 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
     hint = "install Docker or run as root"
     if origin is Origin.START:
         hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
-    raise FacilityError("this machine has no place to run the rank in: " + "; ".join(reasons), hint=hint)
+    raise FacilityError("this machine has no usable runtime:  " + "; ".join(reasons), hint=hint)

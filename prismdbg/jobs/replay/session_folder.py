@@ -79,7 +79,7 @@ def _remove(folder: Path) -> None:
 def _alone(base: Path) -> Iterator[None]:
     """Between making a folder and locking it, it looks abandoned: one client at a time."""
     if base.is_symlink() or base.stat().st_uid != os.getuid():
-        raise FacilityError(f"{base} belongs to somebody else", hint="have it removed, replays need it")
+        raise FacilityError(f"{base} belongs to another user", hint="ask its owner to remove it: replays need it")
     descriptor = os.open(base / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for milliseconds

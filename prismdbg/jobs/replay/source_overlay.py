@@ -67,15 +67,15 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
             hint=START_HINT,
         )
     if not folder.is_dir():
-        raise NothingMatches(f"{folder} is not a folder", hint="--source takes the folder with the edited files")
+        raise NothingMatches(f"{folder} is not a folder", hint="give the folder with the edited files")
     folder = folder.resolve()  # the runtimes have a working directory of their own
     captured = {file.path: file for file in read_files(capsule) if file.place is not Place.MISSING}
     own = sorted(_walk(folder))
     base = _seen_as(own, captured, places(capsule.rank(), tuple(captured)))
     if base is None:
         raise NothingMatches(
-            f"no file in {folder} is one of the program's by its relative path",
-            hint="give the folder that stands for one above a file of the program, such as "
+            f"no file in {folder} has the relative path of a file of the program",
+            hint="give the folder that corresponds to one above a file of the program, such as "
             f"{next(iter(captured), 'none')}",
         )
     return _lay(folder, base, own, captured)
@@ -139,7 +139,7 @@ def _walk(folder: Path) -> Iterator[str]:
             seen += 1
             if seen > MAX_FILES:
                 raise UsageError(
-                    f"{folder} holds more than {MAX_FILES} files", hint="give the folder of the program alone"
+                    f"{folder} contains more than {MAX_FILES} files", hint="give the folder of the program alone"
                 )
             yield path.relative_to(folder).as_posix()
 

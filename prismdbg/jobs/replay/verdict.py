@@ -131,7 +131,7 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
         case End.DIED:
             return _died(recorded, seen)
         case End.SILENT if recorded.incident is not IncidentKind.HANG or recorded.goes_on:
-            return Decision(Outcome.INCONCLUSIVE, "the replay came to no further collective")
+            return Decision(Outcome.INCONCLUSIVE, "the replay reached no further collective")
         case End.NOT_RUN:
             return Decision(Outcome.INCONCLUSIVE, "the rank issued no collective between the start and the end moment")
     return None
@@ -141,7 +141,7 @@ def _differing(recorded: Recorded, why: str) -> Decision:
     """After the end moment. Where the recorded rank still waited for an answer, the replay's answer is synthesized."""
     if recorded.answered:
         return Decision(Outcome.DIVERGED, why)
-    return Decision(Outcome.INCONCLUSIVE, f"{why}; the recorded rank still waited for an answer there")
+    return Decision(Outcome.INCONCLUSIVE, f"{why}; the recorded rank was still waiting for an answer there")
 
 
 def _other_exception(recorded: Recorded, seen: Seen) -> Decision | None:
@@ -155,7 +155,7 @@ def _other_exception(recorded: Recorded, seen: Seen) -> Decision | None:
     why = f"the program raised {seen.raised}"
     if recorded.goes_on or recorded.exit_code is not None:
         return _differing(recorded, f"{why}, and the recorded one did not")
-    return Decision(Outcome.INCONCLUSIVE, f"{why}; the record ends before that")
+    return Decision(Outcome.INCONCLUSIVE, f"{why}; the recording ends before that")
 
 
 def _other_exceptions(recorded: Recorded, seen: Seen) -> Decision | None:
@@ -164,7 +164,7 @@ def _other_exceptions(recorded: Recorded, seen: Seen) -> Decision | None:
     there = Counter(filter(None, (recorded.raised, *recorded.also_raised)))
     here = Counter(filter(None, (seen.raised, *seen.also_raised)))
     if new := here - there - Counter(recorded.raised_later):
-        why = f"the replay raised an exception that the record does not have: {next(iter(new))}"
+        why = f"the replay raised an exception that the recording does not have: {next(iter(new))}"
         return Decision(Outcome.INCONCLUSIVE, why)
     if seen.end is not End.UNTIL and (lacking := there - here):
         return Decision(Outcome.INCONCLUSIVE, f"a recorded exception was not raised: {next(iter(lacking))}")
@@ -208,7 +208,7 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
     if recorded.incident is IncidentKind.HANG:
         return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded one hung")
     if seen.exit_code:
-        return Decision(Outcome.INCONCLUSIVE, f"{code}; the record ends before the program does")
+        return Decision(Outcome.INCONCLUSIVE, f"{code}; the recording ends before the program does")
     return None
 
 
@@ -226,7 +226,7 @@ def _died(recorded: Recorded, seen: Seen) -> Decision | None:
 def ended_by(code: int | None) -> str:
     """`SIGILL (exit code 132)`: shells and containers give 128 and the signal's number, Python its negative."""
     if code is None:
-        return "the record does not say of what"
+        return "the recording does not contain the cause"
     with contextlib.suppress(ValueError):
         return f"{signal.Signals(_code(code) - 128).name} (exit code {code})"
     return f"exit code {code}"

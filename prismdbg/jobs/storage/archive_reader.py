@@ -73,10 +73,10 @@ class ArchiveReader:
         member = self._next_member()
         if member is None or member.name != layout.MANIFEST or member.is_folder:
             self._fail(
-                f"does not begin with {layout.MANIFEST}", hint="give a packed capsule; if this was one, it was altered"
+                f"does not begin with {layout.MANIFEST}", hint="give a packed capsule; if this is one, it was altered"
             )
         if member.size_bytes > MAX_MANIFEST_BYTES:
-            self._fail(f"has a manifest of {member.size_bytes} bytes; at most {MAX_MANIFEST_BYTES} are read")
+            self._fail(f"has a manifest of {member.size_bytes} bytes; the limit is {MAX_MANIFEST_BYTES}")
         data = b"".join(self.chunks())
         return Manifest.from_bytes(data, f"{self.path}: {layout.MANIFEST}"), data
 
@@ -85,7 +85,7 @@ class ArchiveReader:
         seen = {layout.MANIFEST}
         while (member := self._next_member()) is not None:
             if member.name in seen:
-                self._fail(f"holds {member.name!r} twice")
+                self._fail(f"contains {member.name!r} twice")
             seen.add(member.name)
             if len(seen) > MAX_FILES:
                 self._fail(f"has more than {MAX_FILES} members")
@@ -104,7 +104,7 @@ class ArchiveReader:
     def _next_member(self) -> Member | None:
         """None at the end of the archive."""
         if self._unread:
-            raise AssertionError("the content of the member before was not read")
+            raise AssertionError("the content of the previous member was not read")
         block = self._read(tarfile.BLOCKSIZE)
         if not any(block):
             return None
@@ -122,14 +122,14 @@ class ArchiveReader:
         while len(rest) <= tarfile.RECORDSIZE and (more := self._some(tarfile.RECORDSIZE)):
             rest += more
         if any(rest) or len(rest) > tarfile.RECORDSIZE:
-            self._fail("goes on after its end")
+            self._fail("continues after its end")
 
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
             more = self._some(size - len(data))
             if not more:
-                self._fail("is cut off")
+                self._fail("is truncated")
             data += more
         return data
 
@@ -142,7 +142,7 @@ class ArchiveReader:
         allowed = self._limits.floor_bytes + self._limits.ratio * self._file.tell()
         if self._produced > allowed:
             self._fail(
-                "grows out of all proportion when it is unpacked",
+                "expands suspiciously when it is unpacked",
                 hint="raise the limit if you trust the archive; otherwise do not use it",
             )
         return data

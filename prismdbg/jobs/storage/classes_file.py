@@ -46,7 +46,7 @@ def read_classes(run: RunFolder, mesh: Mesh) -> RankClasses | None:
     fields = json_border.read(path)
     version = fields.integer("format")
     if version != FORMAT:
-        raise CapsuleError(f"{path} has format {version}; this prismdbg reads {FORMAT}", hint="use a newer prismdbg")
+        raise CapsuleError(f"{path} has format {version}; this version reads {FORMAT}", hint="use a newer prismdbg")
     begins = fields.fields("begins")
     return RankClasses(
         kinds=Kinds(mesh=mesh, begins={name: begins.integers(name) for name in mesh.names}),

@@ -124,7 +124,7 @@ def read_emulated(run: RunFolder) -> EmulatedRun | None:
     try:
         mesh = Mesh.parse(axes, world=emulated["world"])
     except UsageError as error:
-        raise CapsuleError(f"{run.run_json} does not say what was emulated: {error}", hint="emulate again") from error
+        raise CapsuleError(f"{run.run_json} does not describe the emulation: {error}", hint="emulate again") from error
     return EmulatedRun(
         run=run,
         mesh=mesh,

@@ -25,7 +25,7 @@ class ItemKind(StrEnum):
     RUN = "run"
     CAPSULE = "capsule"
     PACKED = "packed"
-    PARTIAL = "partial"  # left behind by a writer that was killed
+    PARTIAL = "partial"  # left over from a killed prismdbg process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Quota:
 def find(folder: Path, depth: int = DEPTH) -> list[Item]:
     """Runs, capsules and what killed writers left, at `folder` and below it, oldest first."""
     if not folder.exists():
-        raise UsageError(f"{folder} is not there", hint="give a folder that holds runs or capsules")
+        raise UsageError(f"no such file or directory: {folder}", hint="give a folder that contains runs or capsules")
     return sorted(_walk(folder, depth), key=lambda item: (item.created_ns, str(item.path)))
 
 
@@ -69,7 +69,7 @@ def remove(path: Path, *, force: bool = False) -> Item:
     It is renamed first: a removal that is interrupted leaves a partial, never half a capsule.
     """
     if path.is_symlink():
-        raise UsageError(f"{path} is a link", hint="give the path it leads to")
+        raise UsageError(f"{path} is a link", hint="give the path it points to")
     path = path.resolve()
     item = describe(path)
     if item is None:
@@ -176,7 +176,7 @@ def _ranks(path: Path, info: dict[str, Any]) -> str:
 def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
     changed_ns = path.stat().st_mtime_ns
     if kind is ItemKind.PARTIAL:
-        return changed_ns, "left behind by a writer that was killed"
+        return changed_ns, "left over from a killed prismdbg process"
     try:
         if kind is ItemKind.RUN:
             info = read_json(RunFolder(path).run_json)

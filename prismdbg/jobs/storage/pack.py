@@ -55,7 +55,7 @@ def pack(source: Path, target: Path, progress: Progress = no_progress, seal: Sea
     signature = signature_path(target)
     for path in (target, *([signature] if seal.key is not None else ())):
         if path.exists() or path.is_symlink():
-            raise UsageError(f"{path} is there already", hint="give another name, or remove it first")
+            raise UsageError(f"{path} already exists", hint="choose another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_name(target, "pack")
     try:
@@ -89,9 +89,9 @@ def unpack(
     All is written below a temporary folder beside `target`, which is renamed at the end or removed.
     """
     if target.exists() or target.is_symlink():
-        raise UsageError(f"{target} is there already", hint="give another name, or remove it first")
+        raise UsageError(f"{target} already exists", hint="choose another name, or remove it first")
     if not source.is_file():
-        raise CapsuleError(f"{source} is no file", hint="give what `prismdbg pack` made")
+        raise CapsuleError(f"{source} is not a file", hint="give a file written by `prismdbg pack`")
     try:
         with partial_folder(target) as partial:
             with plain(source, keys) as file:
@@ -196,12 +196,10 @@ def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]
             more = file.read(1)
     except OSError as error:
         raise CapsuleError(
-            f"{path} cannot be read: {error.strerror}", hint="run `prismdbg verify` to see all that is wrong"
+            f"{path} cannot be read: {error.strerror}", hint="run `prismdbg verify` to list all faults"
         ) from error
     if left or more or digest.hexdigest() != entry.sha256:
-        raise CapsuleError(
-            f"{name} is not what the manifest says", hint="run `prismdbg verify` to see all that is wrong"
-        )
+        raise CapsuleError(f"{name} does not match the manifest", hint="run `prismdbg verify` to list all faults")
 
 
 def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
@@ -228,22 +226,22 @@ def _check_total(source: Path, manifest: Manifest, folder: Path, limits: Limits)
     allowed = free if limits.total_bytes is None else min(free, limits.total_bytes)
     if manifest.size_bytes > allowed:
         raise CapsuleError(
-            f"{source} says it holds {manifest.size_bytes} bytes; {max(allowed, 0)} are allowed here",
-            hint="make room on the disk or unpack elsewhere, if you trust where it came from",
+            f"{source} declares {manifest.size_bytes} bytes; the limit is {max(allowed, 0)}",
+            hint="free disk space or unpack elsewhere, if you trust its source",
         )
 
 
 def _check_folder(source: Path, member: Member, manifest: Manifest) -> None:
     inside = member.name + "/"
     if member.name not in layout.FOLDERS and not any(name.startswith(inside) for name in manifest.files):
-        raise CapsuleError(f"{source} holds the folder {member.name!r}, which is no part of it")
+        raise CapsuleError(f"{source} contains the folder {member.name!r}, which does not belong to a capsule")
 
 
 def _write_member(archive: ArchiveReader, member: Member, manifest: Manifest, folder: Path, progress: Progress) -> None:
     """Writes one file and compares it with the manifest."""
     entry = manifest.files.get(member.name)
     if entry is None or entry.size_bytes != member.size_bytes:
-        raise CapsuleError(f"{archive.path} holds {member.name!r}, not what its manifest says")
+        raise CapsuleError(f"{archive.path} contains {member.name!r}, which does not match its manifest")
     target, digest = folder / member.name, hashlib.sha256()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with transfer.create(target) as out:
@@ -253,4 +251,4 @@ def _write_member(archive: ArchiveReader, member: Member, manifest: Manifest, fo
             progress(len(chunk))
         out.truncate(entry.size_bytes)
     if digest.hexdigest() != entry.sha256:
-        raise CapsuleError(f"{archive.path}: {member.name} has other content than its manifest says")
+        raise CapsuleError(f"{archive.path}: {member.name} does not match its manifest")

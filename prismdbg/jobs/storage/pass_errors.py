@@ -49,7 +49,7 @@ class Passed:
         if self.has_converged:
             return f"{way}; it and the ranks agree to {self.until:.2%}, at worst {self.left}"
         passes = counted(self.passes, "pass", "passes")
-        return f"{way}, but the two have not converged: after {passes} {self.left}; {self.until:.2%} was asked for"
+        return f"{way}, but the two have not converged: after {passes} {self.left}; {self.until:.2%} was requested"
 
     def doubts(self) -> tuple[str, ...]:
         if self.has_converged or self.worst is None:

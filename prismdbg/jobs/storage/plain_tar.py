@@ -15,7 +15,7 @@ _TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE)
 def header_of(block: bytes) -> tarfile.TarInfo:
     """`ValueError` says what is wrong with it, as a sentence goes on."""
     if block[257:265] not in _USTAR or block[156:157] not in _TYPES:
-        raise ValueError("holds something that is neither a plain file nor a folder")
+        raise ValueError("contains a member that is neither a regular file nor a folder")
     try:
         header = tarfile.TarInfo.frombuf(block, "ascii", "strict")
     except (tarfile.HeaderError, ValueError) as error:
@@ -33,7 +33,7 @@ def plain_files(data: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
         at += tarfile.BLOCKSIZE
         content = data[at : at + header.size]
         if len(content) < header.size:
-            raise ValueError("is cut off")
+            raise ValueError("is truncated")
         at += header.size + -header.size % tarfile.BLOCKSIZE
         if not header.isdir():
             yield header, content

@@ -81,8 +81,8 @@ class RunFolder:
         if not found:
             known = sorted({rank_of(folder) for folder in self.rank_folders()})
             raise UsageError(
-                f"{self.path} holds nothing of rank {rank}",
-                hint=f"choose one of the ranks there: {known or 'none yet'}",
+                f"{self.path} contains no data of rank {rank}",
+                hint=f"choose one of its ranks: {known or 'none yet'}",
             )
         return found[-1]
 
@@ -93,11 +93,11 @@ class RunFolder:
         run = cls(path.resolve())
         try:
             if run.path.exists() and not run.path.is_dir():
-                raise UsageError(f"{path} is a file", hint="give a new folder")
+                raise UsageError(f"{path} is a file", hint="choose a new folder")
             if run.path.exists() and any(run.path.iterdir()):
                 raise UsageError(
                     f"{path} exists and is not empty",
-                    hint="give a new folder, or remove it with `prismdbg rm`",
+                    hint="choose a new folder, or remove it with `prismdbg rm`",
                 )
             run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if stat.S_IMODE(run.path.stat().st_mode) != 0o700:  # an empty one that was there, or an odd umask
@@ -105,7 +105,7 @@ class RunFolder:
             run.ranks.mkdir()
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be made: {error.strerror or error}", hint="give a new folder where you may write"
+                f"{path} cannot be created: {error.strerror or error}", hint="choose a new folder that you can write to"
             ) from error
         return run
 
@@ -113,7 +113,9 @@ class RunFolder:
     def existing(cls, path: Path) -> RunFolder:
         run = cls(path.resolve())
         if not run.run_json.is_file():
-            raise UsageError(f"{path} is not a run folder", hint="give the folder that `record` or `emulate` made (-o)")
+            raise UsageError(
+                f"{path} is not a run folder", hint="give the folder that `record` or `emulate` wrote (-o)"
+            )
         return run
 
 

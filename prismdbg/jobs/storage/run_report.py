@@ -79,7 +79,7 @@ def _word(folder: Path, log: LogColumns) -> str:
     if "exit" in kinds:
         return "ended"
     has_job_ended = "exit_code" in read_json(RunFolder(folder.parent.parent).supervisor_json)
-    return "out of sight" if process.is_out_of_sight and not has_job_ended else "died"
+    return "not visible from here" if process.is_out_of_sight and not has_job_ended else "died"
 
 
 def report(path: Path, *, is_told: bool = False) -> list[str]:
@@ -92,9 +92,9 @@ def report(path: Path, *, is_told: bool = False) -> list[str]:
     except CapsuleError as error:
         return [f"a log cannot be read: {error}"]
     if not states and read_emulated(run) is not None:
-        return [f"{path} holds no rank: none came to its end; a rank that is interrupted leaves nothing"]
+        return [f"{path} contains no rank: no rank finished; an interrupted rank leaves no data"]
     if not states:
-        return [f"{path} holds no rank: the job issued no collective and no optimizer step"]
+        return [f"{path} contains no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)
     ranks = counted(len(states), "rank")
     lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {size(disk_bytes(path))}")
@@ -111,7 +111,7 @@ def report(path: Path, *, is_told: bool = False) -> list[str]:
 def _events(supervisor: dict[str, Any]) -> list[str]:
     lines = [f"incident: {i.get('text', i.get('kind'))}" for i in whole_incidents(supervisor)]
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
-    lines += [f"evidence, cannot be replayed: {e}" for e in supervisor.get("evidence", [])]
+    lines += [f"evidence (cannot be replayed): {e}" for e in supervisor.get("evidence", [])]
     return [*lines, *(f"problem: {p}" for p in supervisor.get("problems", []))]
 
 
@@ -123,7 +123,7 @@ def _counts(supervisor: dict[str, Any]) -> list[str]:
 
 def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> list[str]:
     there = f"{len(world.ran)} of {counted(world.world, 'rank')} of {world.mesh} ({world.ran_text})"
-    lines = [f"emulated: {there}, each alone; what peers sent was synthesized"]
+    lines = [f"emulated: {there}, each among virtual peers; the peers' data was synthesized"]
     if (passed := world.passed) is not None:
         lines.append(f"transfers and waits: {passed.line()}")
         lines += [f"do not conclude: {doubt}" for doubt in passed.doubts()]
@@ -132,16 +132,16 @@ def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> li
     cut_short = [state for state in states if state.state in ("failed", "died")]
     if cut_short:
         first = cut_short[0]
-        lines.append(f"rank {first.name} {first.state} at {first.moment}: the run is no picture of all ranks")
+        lines.append(f"rank {first.name} {first.state} at {first.moment}: the run does not represent all ranks")
         lines.append(f"next: prismdbg debug {typed} --rank {rank_of(Path(first.name))}")
     elif any(state.state in ("running", "parked") for state in states):
-        lines.append("it still runs")
+        lines.append("it is still running")
     elif world.speaks_for_all:
         lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}; all ranks: prismdbg graph build {typed}")
     elif world.ran:
         lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}")
         lines.append(
-            "all ranks: let one of each class run (emulate --classes), or say along which axes they do the same: "
+            "all ranks: run one of each class (emulate --classes), or specify along which axes ranks do the same: "
             f"prismdbg graph build {typed} --alike AXES"
         )
     return lines

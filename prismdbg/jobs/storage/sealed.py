@@ -54,8 +54,8 @@ def plain(source: Path, keys: Keys = NO_KEYS) -> Iterator[BinaryIO]:
         file.seek(0)
         if signature is None and keys.signers is not None:
             raise CapsuleError(
-                f"{source} is not signed: there is no {source.name}{SIGNATURE_SUFFIX}",
-                hint="fetch the signature, too, or leave out --require-signature",
+                f"{source} is not signed: no such file: {source.name}{SIGNATURE_SUFFIX}",
+                hint="fetch the signature as well, or leave out --require-signature",
             )
         if signature is None and not encrypted:
             yield file
@@ -100,11 +100,15 @@ def write_sealed(out: BinaryIO, write: Callable[[BinaryIO], None], recipients: S
 def sign(archive: Path, key: Path) -> bytes:
     """The signature of a file by an SSH key: a private one, or a public one whose private half an agent holds."""
     if not key.is_file():
-        raise UsageError(f"{key} is no key file", hint="--sign takes an SSH key, as `ssh-keygen -t ed25519` makes one")
+        raise UsageError(
+            f"{key} is not a key file", hint="use an SSH key for --sign, for example from `ssh-keygen -t ed25519`"
+        )
     with transfer.open_plain(archive) as file:
         done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, data=file)
     if done.returncode != 0 or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
-        raise UsageError(f"{key} cannot sign: {_said(done)}", hint="--sign takes an SSH key, or load it into ssh-agent")
+        raise UsageError(
+            f"{key} cannot sign: {_said(done)}", hint="use an SSH key for --sign, or load it into ssh-agent"
+        )
     return done.stdout
 
 
@@ -127,7 +131,7 @@ def _signature_of(source: Path) -> bytes | None:
     with _open(path) as file:
         data = file.read(SIGNATURE_BYTES + 1)
     if len(data) > SIGNATURE_BYTES:
-        raise CapsuleError(f"{path} is no signature: it has more than {SIGNATURE_BYTES} bytes")
+        raise CapsuleError(f"{path} is not a signature: it has more than {SIGNATURE_BYTES} bytes")
     return data
 
 
@@ -140,18 +144,18 @@ def _verified(archive: BinaryIO, signature: bytes, source: Path, keys: Keys) -> 
             done = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", file.name, data=archive)
             _require_good(done, source)
             by = done.stdout.decode("utf-8", "replace").strip().rpartition(" signature with ")[2]
-            return f"{source.name} is signed with {by}; --require-signature ALLOWED_SIGNERS checks whose that is"
+            return f"{source.name} is signed with {by}; check the signer with --require-signature ALLOWED_SIGNERS"
         return _by_allowed(archive, file.name, source, keys.signers)
 
 
 def _by_allowed(archive: BinaryIO, signature: str, source: Path, signers: Path) -> str:
     if not signers.is_file():
-        raise UsageError(f"{signers} is no file", hint="write one line per signer: NAME ssh-ed25519 AAAA...")
+        raise UsageError(f"{signers} is not a file", hint="write one line per signer: NAME ssh-ed25519 AAAA...")
     found = _ssh_keygen("find-principals", "-s", signature, "-f", str(signers))
     names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
     if not names:
         raise CapsuleError(
-            f"{source} is signed by none of {signers}",
+            f"{source} is not signed by any signer in {signers}",
             hint="add the signer if you trust it; otherwise do not use the archive",
         )
     done = _ssh_keygen("verify", "-f", str(signers), "-I", names[0], "-n", NAMESPACE, "-s", signature, data=archive)
@@ -162,8 +166,8 @@ def _by_allowed(archive: BinaryIO, signature: str, source: Path, signers: Path) 
 def _require_good(done: subprocess.CompletedProcess[bytes], source: Path) -> None:
     if done.returncode != 0:
         raise CapsuleError(
-            f"the signature of {source} does not hold: {_said(done)}",
-            hint="fetch both again: the archive or its signature was altered or cut",
+            f"the signature of {source} is not valid: {_said(done)}",
+            hint="fetch both again: the archive or its signature was altered or truncated",
         )
 
 
@@ -183,7 +187,7 @@ def _ssh_keygen(what: str, *options: str, data: BinaryIO | None = None) -> subpr
             check=False,
         )
     except FileNotFoundError as error:
-        raise FacilityError("ssh-keygen is missing", hint="install OpenSSH's client: openssh-client") from error
+        raise FacilityError("ssh-keygen is missing", hint="install the OpenSSH client: openssh-client") from error
     except subprocess.TimeoutExpired as error:
         raise FacilityError(f"ssh-keygen did not end within {TOOL_BOUND_S:.0f} s") from error
     finally:
@@ -201,7 +205,7 @@ def _private_copy(file: BinaryIO, source: Path) -> Iterator[BinaryIO]:
             copy.flush()
         except OSError as error:
             raise FacilityError(
-                f"{source} cannot be copied: {error.strerror}", hint="check the disk, TMPDIR"
+                f"{source} cannot be copied: {error.strerror}", hint="check the disk and TMPDIR"
             ) from error
         copy.seek(0)
         yield copy
@@ -224,7 +228,7 @@ def _decrypt(archive: BinaryIO, out: BinaryIO, source: Path, keys: Keys) -> None
     if keys.identity is None:
         raise CapsuleError(
             f"{source} is encrypted",
-            hint="give the key that decrypts it, --identity FILE, or `prismdbg unpack` it with that key first",
+            hint="give the key with --identity FILE, or run `prismdbg unpack` with that key first",
         )
     age = _pyrage()
     identities = _identities(age, keys.identity)
@@ -234,12 +238,12 @@ def _decrypt(archive: BinaryIO, out: BinaryIO, source: Path, keys: Keys) -> None
     except age.DecryptError as error:
         raise CapsuleError(
             f"{source} cannot be decrypted with {keys.identity}: {error}",
-            hint="fetch it again, or give another key: it is for another key, or it was altered or cut",
+            hint="use another key, or fetch it again: it is for another key, altered or truncated",
         ) from error
     except OSError as error:
         raise CapsuleError(
             f"{source} cannot be decrypted: {error}",
-            hint="fetch it again, or make room in TMPDIR: it was altered or cut, or TMPDIR is full",
+            hint="fetch it again, or free space in TMPDIR: it was altered or truncated, or TMPDIR is full",
         ) from error
     out.seek(0)
 
@@ -253,10 +257,10 @@ def _identities(age: Any, path: Path) -> list[Any]:
         found = [age.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
     except age.IdentityError as error:
         raise UsageError(
-            f"{path} is no key that can decrypt: {error}", hint="--identity takes an age or SSH key"
+            f"{path} is not a key that can decrypt: {error}", hint="use an age or SSH key for --identity"
         ) from None
     if not found:
-        raise UsageError(f"{path} holds no key", hint="--identity takes an age or SSH key")
+        raise UsageError(f"{path} contains no key", hint="use an age or SSH key for --identity")
     return found
 
 
@@ -266,7 +270,7 @@ def _key_file(path: Path) -> bytes:
             return file.read(KEY_FILE_BYTES)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="--identity takes an age or SSH key"
+            f"{path} cannot be read: {error.strerror}", hint="use an age or SSH key for --identity"
         ) from None
 
 
@@ -284,7 +288,8 @@ def _recipient(age: Any, text: str) -> Any:
         return kind.Recipient.from_str(text)
     except age.RecipientError as error:
         raise UsageError(
-            f"{text[:70]!r} is no recipient: {error}", hint="--encrypt-to age1... or ssh-ed25519 ..."
+            f"{text[:70]!r} is not a recipient: {error}",
+            hint="use --encrypt-to age1... or --encrypt-to 'ssh-ed25519 ...'",
         ) from None
 
 
@@ -292,5 +297,5 @@ def _pyrage() -> Any:
     try:
         import pyrage
     except ImportError as error:
-        raise FacilityError("encryption needs pyrage", hint="pip install 'prismdbg[crypto]'") from error
+        raise FacilityError("encryption requires the package pyrage", hint="pip install 'prismdbg[crypto]'") from error
     return pyrage

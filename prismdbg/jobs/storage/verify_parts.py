@@ -48,7 +48,7 @@ def _images(capsule: Capsule) -> Iterator[Finding]:
     try:
         engine = choice.find(Use.READ)
     except FacilityError as error:
-        yield Finding(Severity.NOTE, layout.CHECKPOINT, f"was not read: {error}, {error.hint}")
+        yield Finding(Severity.NOTE, layout.CHECKPOINT, f"was not checked: {error}, {error.hint}")
         return
     try:
         engine.require_restorable(capsule.checkpoint)

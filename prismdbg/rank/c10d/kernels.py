@@ -59,7 +59,7 @@ def check_schemas() -> None:
             raise _unknown(spec, str(error)) from error
         for role, text in found.items():
             if not any(word in text for word in _EXPECTED[role]):
-                raise _unknown(spec, f"where its {role} is expected stands {text}")
+                raise _unknown(spec, f"{text} instead of its {role}")
 
 
 _EXPECTED = {
@@ -80,8 +80,8 @@ def _positions(spec: OpSpec) -> list[tuple[str, int]]:
 
 def _unknown(spec: OpSpec, why: str) -> FacilityError:
     return FacilityError(
-        f"torch {torch.__version__} has another c10d::{spec.name}: {why}",
-        hint="use torch 2.13: this prismdbg knows its operators",
+        f"torch {torch.__version__} has a different c10d::{spec.name}: {why}",
+        hint="use torch 2.13: this version of prismdbg supports its operators",
     )
 
 

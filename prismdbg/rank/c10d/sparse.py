@@ -29,7 +29,7 @@ def restore(target: torch.Tensor, data: memoryview) -> int:
     value_bytes = count * torch.Size(inner).numel() * target.element_size()
     used: int = 8 + index_bytes + value_bytes
     if used > len(data):
-        raise CapsuleError(f"the log holds {len(data)} bytes for a sparse tensor of {count} values")
+        raise CapsuleError(f"the log has {len(data)} bytes for a sparse tensor of {count} values")
     indices = _tensor(data[8 : 8 + index_bytes], torch.int64, (rows, count))
     values = _tensor(data[8 + index_bytes : used], target.dtype, (count, *inner))
     with torch.no_grad():  # no detach(): what is put into a detached sparse tensor stays there

@@ -188,7 +188,9 @@ class Stops:
         try:
             return self._fits(one, view)
         except Exception as error:
-            self._failed(one, UsageError(f"this stop is not understood: {type(error).__name__}: {str(error)[:200]}"))
+            self._failed(
+                one, UsageError(f"this breakpoint cannot be evaluated: {type(error).__name__}: {str(error)[:200]}")
+            )
             return False
 
     def _fits(self, one: Watched, view: CallView) -> bool:
@@ -202,7 +204,7 @@ class Stops:
             return False
         record = view.record
         if one.kind is StopKind.NAN and record is not None and record.synthesized:
-            self._failed(one, UsageError("values stand on what synthesized peers made up, so no NaN is looked for"))
+            self._failed(one, UsageError("values depend on synthesized answers, so NaN is not checked"))
             return False
         if one.kind is StopKind.NAN and record is not None and not (record.sent_nonfinite or record.received_nonfinite):
             return False

@@ -24,7 +24,7 @@ def digest_of(value: Any) -> str:
     state = hashlib.blake2b(digest_size=8)
     for count, part in enumerate(_parts(value, 0)):
         if count > MAX_PARTS:
-            raise UsageError(f"this holds more than {MAX_PARTS} values", hint="watch a part of it")
+            raise UsageError(f"this contains more than {MAX_PARTS} values", hint="watch a part of it")
         state.update(part.encode() + b"\0")
     return state.hexdigest()
 

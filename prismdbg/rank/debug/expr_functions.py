@@ -32,7 +32,7 @@ def parts(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         for item in dict.values(value) if is_a(value, dict) else elements(value):
             yield from parts(item, depth + 1)
     else:
-        raise UsageError(f"a {kind_name(value)} holds no numbers")
+        raise UsageError(f"a {kind_name(value)} contains no numbers")
 
 
 def pieces(value: Any) -> Iterator[torch.Tensor]:
@@ -99,7 +99,7 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     def extreme(*values: Any) -> Any:
         found = [part for value in values for part in parts(value) if part.numel()]
         if not found:
-            raise UsageError(f"{choose.__name__} of nothing")
+            raise UsageError(f"{choose.__name__} of no values")
         if holds_nan(found):
             return math.nan
         return choose([choose(_ends(part)) for part in found])
@@ -128,7 +128,7 @@ def _one_tensor(value: Any) -> torch.Tensor:
     if is_a(value, (list, tuple)) and size(value) == 1:
         value = local(next(iter(elements(value))))
     if not issubclass(type(value), torch.Tensor):
-        raise UsageError(f"a {kind_name(value)} is no tensor", hint="name one tensor of the list: out[0]")
+        raise UsageError(f"a {kind_name(value)} is not a tensor", hint="name one tensor of the list: out[0]")
     return value
 
 

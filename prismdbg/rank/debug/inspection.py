@@ -22,7 +22,7 @@ from prismdbg.rank.program.frames import locals_of
 from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.program.tensor_parts import in_numbers, is_tensor, local
 
-HELD_HINT = "type `trace on`: what the program holds is known only while the rank is traced"
+HELD_HINT = "type `trace on`: the program's memory is known only while the rank is traced"
 MAX_LOCALS = 200
 MAX_LINES = 400
 MAX_LINE = 400
@@ -48,7 +48,7 @@ def address_of(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:
     def found(value: Any, _names: Names, _expression: Expression) -> dict[str, Any]:
         part = local(value)
         if not is_tensor(part) or not part.numel():
-            raise UsageError(f"{text} is a {type_name(value)}: it lies nowhere", hint="name one tensor with elements")
+            raise UsageError(f"{text} is a {type_name(value)}: it has no memory", hint="name one tensor with elements")
         part = _own(stop, part)
         return {"address": part.data_ptr(), "bytes": part.untyped_storage().nbytes(), "device": str(part.device)}
 
@@ -73,7 +73,7 @@ def difference_at(stop: Stop, text: str, frame: int, recorded: Callable[[Stop], 
 
     def compared(value: Any, _names: Names, expression: Expression) -> dict[str, Any]:
         if "out" not in expression.names:
-            raise UsageError("only what was received is recorded to its bytes", hint="diff out[0]")
+            raise UsageError("only received data is recorded byte by byte", hint="diff out[0]")
         names = {**stop.names, "out": recorded(stop)}
         as_recorded = Names(replace(stop, names=names), frame_at(stop, frame))
         return _difference(local(value), local(evaluate(expression, environment(as_recorded.lookup))))
@@ -151,18 +151,18 @@ class Names:
 
     def _hint(self) -> str:
         known = [*self._own, *(n for n in self.locals if not n.startswith("_"))][:30]
-        return f"names here: {' '.join(known)}" if known else "nothing is known yet: go on to a collective"
+        return f"names here: {' '.join(known)}" if known else "no names yet: run to a collective with `next`"
 
 
 def frame_at(stop: Stop, number: int) -> FrameType | None:
     """Frame `number` outwards from the innermost one, which is 0."""
     frame = stop.frame
     if number < 0:
-        raise UsageError("frames are counted from 0, the innermost")
+        raise UsageError("count frames from 0, the innermost")
     for _ in range(number):
         frame = frame.f_back if frame is not None else None
     if frame is None and number:
-        raise UsageError(f"there is no frame {number}", hint="`where` lists the frames")
+        raise UsageError(f"no frame number {number}", hint="type `where` to list the frames")
     return frame
 
 

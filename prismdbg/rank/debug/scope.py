@@ -130,7 +130,7 @@ def in_frames(name: str, frame: FrameType | None) -> Any:
     for found in known:
         if name in found.f_globals:
             return found.f_globals[name]
-    raise KeyError(name, "the event's names and those of the program's own frames are known")
+    raise KeyError(name, "use the event's names and those of the program's own frames")
 
 
 def admit(left: Any, right: Any) -> None:

@@ -94,8 +94,8 @@ class _Witness:
             sent = self._peers.outbox.tally()
             self._recording.note("synthesized", rows=self._peers.summary(), sent=sent)
             if beyond := sent.get("beyond_budget_bytes"):
-                text = f"{beyond} bytes of what rank {self._recording.rank} sent found no room within --donor-bytes"
-                print(f"prismdbg: {text}: whoever receives them gets noise like them", file=sys.stderr)
+                text = f"{beyond} bytes sent by rank {self._recording.rank} do not fit into --donor-bytes"
+                print(f"prismdbg: {text}: their receivers get noise with the same statistics", file=sys.stderr)
             for text in checkpoints.told:
                 self._recording.note("checkpoint", text=text)
             self._recording.note("resources", **_resources(self._recording))

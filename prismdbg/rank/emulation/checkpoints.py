@@ -27,7 +27,7 @@ def _say_what_is_missing(plans: list[Any], metadata: Any) -> list[str]:
         share = there / max(sum(prod(value.size) for value in tensors), 1)
         text = (
             f"a distributed checkpoint of {len(plans)} ranks has {share:.2%} of its elements: of {len(missing)} of "
-            f"{len(tensors)} tensors the shards of ranks that are only echoed are missing; it cannot be loaded"
+            f"{len(tensors)} tensors, the shards of emulated peers are missing; it cannot be loaded"
         )
         if text not in told:
             told.append(text)

@@ -1,4 +1,4 @@
-"""How long a rank stood in line for a processor, step by step: where it did, all it computes seems to take longer."""
+"""How long a rank waited for a CPU, step by step: where it did, all it computes seems to take longer."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
         sys.meta_path.insert(0, _AfterImport(MODULES))
         seeds.prepare()
     except Exception as error:
-        print(f"prismdbg: the random generators are as they are: {error!r}", file=sys.stderr)
+        print(f"prismdbg: the random generators are not set: {error!r}", file=sys.stderr)
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank.replay import redacted
@@ -94,4 +94,4 @@ if any(told.values()):  # in a replay: before anything can read them
 try:
     _run_shadowed()
 except Exception as error:
-    print(f"prismdbg: the sitecustomize behind ours failed: {error!r}", file=sys.stderr)
+    print(f"prismdbg: the next sitecustomize failed: {error!r}", file=sys.stderr)

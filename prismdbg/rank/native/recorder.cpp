@@ -221,7 +221,7 @@ void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
       mode_.store(0);
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    const std::string text = std::string(what) + " are not recorded any more: " + std::string(reason);
+    const std::string text = std::string(what) + " are no longer recorded: " + std::string(reason);
     const bool is_first = lost_.empty();
     if (is_first) {
       lost_ = text;

@@ -36,8 +36,8 @@ def refuse_collective(name: str) -> None:
     """Called at the entry of every collective of a replay."""
     if is_quiet():
         raise UsageError(
-            f"this would issue a collective ({name}), which is the program's to do",
-            hint="look at this rank's part of the tensor instead",
+            f"this would issue a collective ({name}), which only the program may do",
+            hint="use this rank's part of the tensor instead",
         )
 
 

@@ -43,7 +43,7 @@ class Outlet:
         with self._changed:
             self.check()
             if self._waiting_bytes and self._waiting_bytes + size_bytes > _MOST_WAITING_BYTES:
-                self._refusal = "the file system of the log does not keep up, or does not answer"
+                self._refusal = "the file system of the log is too slow, or does not answer"
                 self.check()
             self._waiting_bytes += size_bytes
             self._tasks.append((size_bytes, task))

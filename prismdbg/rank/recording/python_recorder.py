@@ -295,7 +295,7 @@ class PythonRecorder:
             return self._payloads.write(parts, self._counters.step, self._window_bytes)
         except OSError as error:
             self._window_on = False
-            self._say_lost(f"payloads are not recorded any more: {error}")
+            self._say_lost(f"payloads are no longer recorded: {error}")
             return None
 
     def rescue(self, call: Call, record_id: int) -> bool:
@@ -319,7 +319,7 @@ class PythonRecorder:
 
     def _lose(self, error: Exception) -> None:
         self._mode = 0
-        self._say_lost(f"events are not recorded any more: {error!r}")
+        self._say_lost(f"events are no longer recorded: {error!r}")
 
     def _say_lost(self, text: str) -> None:
         if self._lost:

@@ -86,7 +86,7 @@ class Recording:
         self.pid = os.getpid()
         self.rank = _rank_number()
         if self.config.ranks and self.rank not in self.config.ranks:
-            self.lost = "not asked for"
+            self.lost = "not selected"
             self.recorder.mode(0)
             tracer.disarm()
             return

@@ -80,7 +80,7 @@ class PeersAsEmulated:
         try:
             return self._like[str(record.identity)]
         except KeyError:
-            raise CapsuleError(f"the log does not say what noise {record.identity} received") from None
+            raise CapsuleError(f"the log does not contain the noise that {record.identity} received") from None
 
 
 class StoreAsEmulated:
@@ -104,7 +104,6 @@ class StoreAsEmulated:
         """The one who asks asks again: a rank that stood here was told later."""
         if all(first < self._asked[key] for first, _ in self._said.get(key, [])):
             raise CapsuleError(
-                f"the program asks the store for {key!r}, which nobody had said when it was emulated",
-                hint="emulate again with this program: it is another one, or it went on past the "
-                "end of what was emulated",
+                f"the program reads {key!r} from the store, which had no such value in the emulation",
+                hint="emulate again with this program: it changed, or it ran past the end of the emulation",
             )

@@ -64,7 +64,7 @@ class RecordedPeers:
         data = memoryview(self._map(ref))[ref.offset : ref.offset + ref.size_bytes]
         wanted = sum(t.numel() * t.element_size() for t in tensors if not t.is_sparse)
         if wanted > len(data) or (wanted < len(data) and not any(t.is_sparse for t in tensors)):
-            raise CapsuleError(f"the log holds {len(data)} bytes for a collective that receives {wanted}")
+            raise CapsuleError(f"the log has {len(data)} bytes for a collective that receives {wanted}")
         with torch.no_grad():
             for tensor in tensors:
                 fill = sparse.restore if tensor.is_sparse else _fill_dense

@@ -37,7 +37,7 @@ class _Environ(type(os.environ)):  # type: ignore[misc]
     def __getitem__(self, key: Any) -> Any:
         if _name(key) in _names:
             raise RedactedVariable(
-                f"the environment variable {_name(key)} is not in this capsule: it looked like a secret",
+                f"the environment variable {_name(key)} is not in this capsule: it may be a secret",
                 hint="let the program set it, or do without it",
             )
         return super().__getitem__(key)
@@ -88,7 +88,7 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
         _files.discard(path)
         return
     raise RedactedFile(
-        f"{path} is not in this capsule: it holds credentials. Lay your own there: --with-file {path}",
+        f"{path} is not in this capsule: it contains credentials. Provide your own: --with-file {path}",
         hint=f"replay with --with-file {path}, or --with-file {path}=ANOTHER",
     )
 

@@ -146,7 +146,7 @@ class Replayer:
         if missing := self._behind(record):
             extra = Difference(
                 field="call",
-                expected=f"{len(missing)} recorded collectives still to come",
+                expected=f"{len(missing)} recorded collectives still expected",
                 actual=str(view.identity),
             )
             self._diverged(None, view, event, [extra])
@@ -315,7 +315,7 @@ class Replayer:
         record = self._by_id.get(int(stop.event.get("record_id", -1)))
         received = stop.names.get("out", [])
         if record is None or record.payload is None or str(record.identity) != stop.event.get("identity"):
-            raise UsageError("nothing is recorded of what this collective received")
+            raise UsageError("the data that this collective received was not recorded")
         outputs = [torch.empty_like(tensor) for tensor in received]
         self._recorded.fill(outputs, record.payload)
         return outputs

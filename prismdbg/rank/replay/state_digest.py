@@ -33,7 +33,7 @@ class Place:
 
     def receives(self, moment: Moment, record: Collective | None, synthesized: bool) -> None:
         """A synthesized answer follows from what was sent before."""
-        came = "made up" if synthesized or record is None else str(record.record_id)
+        came = "synthesized" if synthesized or record is None else str(record.record_id)
         self._received.update(f"{moment} {came} ".encode())
         self._steps.append(moment.step)
         self._collectives.append(moment.collective)

@@ -45,7 +45,9 @@ class Assumption:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Assumption:
         if data.get("answer", "") not in ("", "echo", "zeros", "noise"):
-            raise UsageError(f"{data['answer']!r} is nothing a peer can send", hint="echo, zeros or noise")
+            raise UsageError(
+                f"{data['answer']!r} is not something that a peer can send", hint="use echo, zeros or noise"
+            )
         return cls(
             since=Moment.parse(str(data.get("since", "0"))),
             until=Moment.parse(str(data["until"])) if data.get("until") else None,
@@ -97,7 +99,7 @@ class WhatIf:
         bound_s = call.timeout_ms / 1000 if call.timeout_ms > 0 else math.inf
         if assumption.missing or assumption.late_s > bound_s:
             raise RuntimeError(
-                f"Timed out: what if rank {who} did not come to {call.spec.label} of group {call.group_name}"
+                f"Timed out, as assumed: rank {who} did not come to {call.spec.label} of group {call.group_name}"
                 + (f" within {bound_s:g} s" if bound_s < math.inf else "")
             )
         if assumption.late_s:

@@ -72,7 +72,7 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, fr
     now = native.trace_stats()
     # what a restored rank's trace knows, for it is closed, or one without a file, goes over into the new one
     if now["on"] and not now["closed"] and _has_file:
-        raise UsageError("operators and allocations are traced already", hint="end that trace first")
+        raise UsageError("operators and allocations are traced already", hint="end this trace first")
     _has_file = path is not None
     _is_whole = from_start or (bool(now["on"]) and _is_whole)
     if path is not None:

@@ -63,7 +63,7 @@ def judge(
         for j, p in enumerate(PROVENANCES)
         if time[i, j] or sizes[i, j]
     )
-    changed = ("that the changed job does just this: nobody ran it",) if is_changed else ()
+    changed = ("that the changed job really behaves like this: nothing ran",) if is_changed else ()
     doubts = (*_Doubts(parts, shares, cluster, origin).all(), *changed)
     return Fidelity(shares=shares, doubts=doubts, errors=tuple(errors), ran=_ran(parts, origin))
 
@@ -109,17 +109,17 @@ class _Doubts:
         assumed = {component for component, provenance in found if provenance is Provenance.ASSUMED}
         unmeasured = by_formula and not self.cluster.is_measured
         return [
-            "queues on links between different channels: contention is a formula by channel, no queue"
+            "queues on links that channels share: contention is modelled per channel, without queues"
             if by_formula
             else "",
             "absolute times of communication: its parameters were assumed" if unmeasured else "",
             self._calibrated(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
             self._beyond() if by_formula else "",
-            "how much computation and communication slow each other: the cluster file says nothing of it"
+            "how much computation and communication slow each other down: the cluster file has no values for it"
             if by_formula and self._overlaps()
             else "",
             self._assumed_computation(),
-            "how long a single operator took: recorded is the time between two calls, its parts are a replay's"
+            "how long a single operator took: the recording has only the time between two calls, and a replay splits it"
             if ("computation", Provenance.REPLAYED) in found
             else "",
             self._assumed_memory() if "memory" in assumed else "",
@@ -128,8 +128,8 @@ class _Doubts:
     def _assumed_memory(self) -> str:
         if any(part.entries.holds_more for part in self.parts):
             return (
-                "that memory was no higher than its peaks: of what a captured rank held before its image was taken, "
-                "what C++ alone held (buckets of DDP, saved tensors) is in no sum"
+                "that memory was not higher than its peaks: blocks that only C++ held before the checkpoint of a "
+                "captured rank (DDP buckets, saved tensors) are not included"
             )
         return "memory peaks: sizes were assumed"
 
@@ -139,8 +139,8 @@ class _Doubts:
             return ""
         if self.origin.source in (Source.RECORDED, Source.EMULATED):
             return (
-                "when a rank waited for what is asynchronous, where its log does not say it: it is taken to have "
-                "computed until that was there"
+                "when a rank waited for asynchronous calls that its log has no wait for: it is assumed to have "
+                "computed until they were done"
             )
         return "absolute times of computation: durations were assumed"
 
@@ -152,8 +152,8 @@ class _Doubts:
             return ""
         largest_ppm, op = max(fits)
         return (
-            f"times of communication closer than {largest_ppm / 1e4:.3g} %: so far is the model of {op} off, at worst, "
-            f"on {calibration.machine}"
+            f"times of communication closer than {largest_ppm / 1e4:.3g} %: this is the largest error of the model of "
+            f"{op} on {calibration.machine}"
         )
 
     def _beyond(self) -> str:
@@ -161,7 +161,7 @@ class _Doubts:
         total = sum(float(time.sum()) for _, time in times)
         share = sum(float(time[p.beyond].sum()) for p, time in times) / total if total else 0.0
         return (
-            f"much from {share:.0%} of the communication's time: of groups or sizes beyond what was measured"
+            f"much from {share:.0%} of the communication's time: its groups or sizes were not measured"
             if share > _SOME
             else ""
         )
@@ -176,24 +176,24 @@ class _Doubts:
         count = {standing: sum(part.ranks.get(standing, 0) for part in self.parts) for standing in Standing}
         world = sum(count.values())
         return [
-            f"that {count[Standing.ASSUMED]:,} of {world:,} ranks do the same as those that ran: the mesh says so, "
-            "none of their class was checked"
+            f"that {count[Standing.ASSUMED]:,} of {world:,} ranks do the same as those that ran: only the mesh implies "
+            "it, no rank of their class was checked"
             if count[Standing.ASSUMED]
             else "",
-            f"differences in speed among {count[Standing.CHECKED]:,} ranks: they have another's times"
+            f"differences in speed among {count[Standing.CHECKED]:,} ranks: they use another rank's times"
             if count[Standing.CHECKED]
             else "",
             *(
-                f"sizes of messages and memory along {what}: what a real job would split anew was left as it was"
+                f"sizes of messages and memory along {what}: they are unchanged, where a real job would split them anew"
                 for what in self.origin.stretched
             ),
         ]
 
     def _values(self) -> str:
         if self.origin.source is Source.EMULATED:
-            return "anything about values, the loss among them: what peers sent was synthesized"
+            return "anything about values, including the loss: the peers' data was synthesized"
         if self.origin.source is Source.ARITHMETIC:
-            return "that a program does this: the graph follows from arithmetic, nothing ran"
+            return "that a program does this: the graph is calculated, nothing ran"
         return "anything about values: nothing was computed, only timed"
 
 

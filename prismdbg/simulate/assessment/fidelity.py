@@ -37,7 +37,7 @@ class SignedError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Of all ranks so many did it themselves, stand in by a class of which a second member agreed, or by the mesh."""
+    """Numbers of ranks: that ran, of a class with a second member that agreed, and represented only by the mesh."""
 
     own: int
     checked: int
@@ -106,10 +106,10 @@ class Fidelity:
 
     def _who(self, ran: Ran) -> str:
         rest = [
-            *([f"{ran.checked:,} stand in by a class of which a second member agreed"] if ran.checked else []),
-            *([f"{ran.assumed:,} stand in by the mesh alone"] if ran.assumed else []),
+            *([f"{ran.checked:,} represented by a class with a second member that agreed"] if ran.checked else []),
+            *([f"{ran.assumed:,} represented only by the mesh"] if ran.assumed else []),
         ]
-        return "; ".join([f"{ran.own:,} of {ran.world:,} ranks did it themselves", *rest])
+        return "; ".join([f"{ran.own:,} of {ran.world:,} ranks ran", *rest])
 
 
 def _shares(amounts: dict[Provenance, int], total: int) -> str:

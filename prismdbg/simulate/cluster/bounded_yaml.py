@@ -31,7 +31,7 @@ class BoundedLoader(yaml.SafeLoader):
     def fetch_more_tokens(self) -> Any:
         self._left -= 1
         if self._left < 0:
-            self._refuse(f"it has more than {MAX_TOKENS:,} words and marks")
+            self._refuse(f"it has more than {MAX_TOKENS:,} tokens")
         return super().fetch_more_tokens()
 
     def fetch_flow_collection_start(self, kind: Any) -> Any:

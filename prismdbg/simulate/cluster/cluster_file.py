@@ -98,10 +98,10 @@ def _tier(name: str, value: Value, ranks_per_node: int) -> Tier:
     spans = value.required(fields, "spans")
     named = {"node": ranks_per_node, "job": 0}
     if spans.text() not in named and not spans.text().isdecimal():
-        spans.fail(f"{spans.text()[:40]!r} is nothing that links span", "write node, job, or how many ranks")
+        spans.fail(f"{spans.text()[:40]!r} is not a span of links", "write node, job, or a number of ranks")
     rate = value.required(fields, "bandwidth").read(quantities.rate)
     if not rate:
-        fields["bandwidth"].fail("is nothing", "give what one rank can send in a second")
+        fields["bandwidth"].fail("is zero", "give the bandwidth of one rank, per second")
     return Tier(
         name=name,
         spans=named[spans.text()] if spans.text() in named else spans.whole(2),
@@ -120,23 +120,25 @@ def _curves(value: Value) -> dict[str, tuple[Curve, ...]]:
     found: dict[str, tuple[Curve, ...]] = {}
     for op, field in value.fields().items():
         if op not in OPS and op != SEND:
-            field.fail("is no collective", f"give one of: {SEND}, {', '.join(sorted(OPS))}")
+            field.fail("is not a collective", f"give one of: {SEND}, {', '.join(sorted(OPS))}")
         by_members = field.fields()
         if not by_members:
-            field.fail("holds no times", "give them by ranks of the group, then by size")
+            field.fail("contains no times", "give them by ranks of the group, then by size")
         found[op] = tuple(_curve(text, times) for text, times in by_members.items())
     return found
 
 
 def _curve(members: str, value: Value) -> Curve:
     if not (members.isascii() and members.isdecimal() and len(members) < 9 and int(members) > 1):
-        value.fail(f"{members[:40]!r} is no number of ranks from 2", "give times by ranks of the group, then by size")
+        value.fail(
+            f"{members[:40]!r} is not a number of ranks from 2", "give times by ranks of the group, then by size"
+        )
     points = [(field.named(quantities.size_bytes), field.read(quantities.time_ns)) for field in value.fields().values()]
     sizes_bytes = [size_bytes for size_bytes, _ in points]
     if not points or sizes_bytes != sorted(set(sizes_bytes)):
         value.fail("must be times by size, from the smallest to the largest", "as in {1 KiB: 80 us, 1 MiB: 1.2 ms}")
     if not all(time_ns for _, time_ns in points):
-        value.fail("holds a time of nothing", "leave out what was too fast to be measured")
+        value.fail("contains a time of zero", "leave out times that were too short to be measured")
     return Curve(members=int(members), sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points))
 
 
@@ -153,7 +155,7 @@ def _calibration(value: Value) -> Calibration:
 
 def _fit(op: str, value: Value) -> Fit:
     if op not in OPS and op != SEND:
-        value.fail("is no collective", f"give one of: {SEND}, {', '.join(sorted(OPS))}")
+        value.fail("is not a collective", f"give one of: {SEND}, {', '.join(sorted(OPS))}")
     fields = value.known("median", "largest", "ranks", "sizes")
     ranks, sizes = (_two(value.required(fields, name)) for name in ("ranks", "sizes"))
     return Fit(
@@ -167,7 +169,7 @@ def _fit(op: str, value: Value) -> Fit:
 def _two(value: Value) -> list[Value]:
     items = value.items()
     if len(items) != 2:
-        value.fail("must be the least and the most", "as in [2, 8]")
+        value.fail("must be the minimum and the maximum", "as in [2, 8]")
     return items
 
 
@@ -175,7 +177,7 @@ def _algorithms(value: Value) -> dict[str, tuple[Choice, ...]]:
     found: dict[str, tuple[Choice, ...]] = {}
     for op, field in value.fields().items():
         if op not in OPS and op != "default":
-            field.fail("is no collective", f"one of: default, {', '.join(sorted(OPS))}")
+            field.fail("is not a collective", f"one of: default, {', '.join(sorted(OPS))}")
         choices = field.items()
         found[op] = tuple(_choice(choice, choice is choices[-1]) for choice in choices)
         limits = [choice.up_to_bytes for choice in found[op][:-1]]
@@ -188,7 +190,7 @@ def _choice(value: Value, is_last: bool) -> Choice:
     fields = value.known("use", "up_to")
     name = value.required(fields, "use")
     if name.text() not in list(Algorithm):
-        name.fail(f"{name.text()!r} is no algorithm", f"give one of: {', '.join(Algorithm)}")
+        name.fail(f"{name.text()!r} is not an algorithm", f"give one of: {', '.join(Algorithm)}")
     if is_last == ("up_to" in fields):
         value.fail("the last choice, and only it, has no up_to", "end the list with a choice for every other size")
     limit = fields["up_to"].read(quantities.size_bytes) if "up_to" in fields else None
@@ -202,7 +204,10 @@ def _by_rank(value: Value) -> dict[int, int]:
         if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in (first, last or first)):
             field.fail(f"{text!r} is neither a rank nor ranks", "write 617 or 64-127")
         if not 0 <= int(last or first) - int(first) < _MOST_SLOWER:
-            field.fail(f"{text!r} goes backwards, or names too many ranks", f"write 64-127: {_MOST_SLOWER:,} at most")
+            field.fail(
+                f"{text!r} is in descending order, or contains too many ranks",
+                f"write 64-127: {_MOST_SLOWER:,} at most",
+            )
         for rank in range(int(first), int(last or first) + 1):
             if rank in found:
                 field.fail(f"rank {rank} has two factors", "name each rank once")

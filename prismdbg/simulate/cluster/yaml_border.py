@@ -58,13 +58,13 @@ class Value:
 
     def fields(self) -> dict[str, Value]:
         if not isinstance(self.node, yaml.MappingNode):
-            self.fail("must be names with values")
+            self.fail("must be a mapping")
         found: dict[str, Value] = {}
         for key, node in self.node.value:
             name = Value(key, self.file, f"a name in {self.key or 'the file'}").text()
             value = Value(node, self.file, f"{self.key}.{name}" if self.key else name, name)
             if name in found:
-                value.fail("stands there twice", "leave one")
+                value.fail("occurs twice", "leave one")
             found[name] = value
         return found
 
@@ -73,7 +73,7 @@ class Value:
         fields = self.fields()
         for name, value in fields.items():
             if name not in names:
-                value.fail("is not known here", f"give one of: {', '.join(names)}")
+                value.fail("is not a key of this mapping", f"give one of: {', '.join(names)}")
         return fields
 
     def required(self, fields: dict[str, Value], name: str) -> Value:

@@ -45,7 +45,7 @@ class Changes:
         if unused:
             labels = {c.entries.texts[n] for c in graph.classes for n in np.unique(c.entries.label)} - {""}
             raise UsageError(
-                f"no computation is called {sorted(unused)[0]!r}",
+                f"no computation has the name {sorted(unused)[0]!r}",
                 hint=f"name one that is, such as {', '.join(sorted(labels)[:8])}",
             )
         return changed

@@ -196,7 +196,7 @@ class _Walker:
 def critical_path(timeline: Timeline) -> list[Part]:
     """From the start to the end of the iteration; each part begins where the one before it ends."""
     if timeline.meetings.last is None:
-        raise UsageError("this simulation noted no critical path", hint="simulate with trace=True")
+        raise UsageError("this simulation has no critical path", hint="simulate with trace=True")
     rank = int(timeline.ended_ns.argmax())
     team, place = timeline.team_of(rank)
     walker = _Walker(timeline, team, place, 0, 0, timeline.iteration_ns)

@@ -18,8 +18,8 @@ def explain(graph: JobGraph, stuck: Sequence[Track]) -> UsageError:
     lines = [f"{_first(graph, track.team)} waits in {_waits(track)}" for track in _telling(stuck)[:_SHOWN]]
     more = f" ({len(stuck) - _SHOWN} more streams wait)" if len(stuck) > _SHOWN else ""
     return UsageError(
-        "ranks wait for each other and none can go on: " + "; ".join(lines) + more,
-        hint="compare the order in which these ranks issue what they wait for",
+        "deadlock: ranks wait for each other:  " + "; ".join(lines) + more,
+        hint="compare the order in which these ranks issue these calls",
     )
 
 

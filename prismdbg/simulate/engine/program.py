@@ -59,7 +59,7 @@ class Program:
     def run_of(self, entry: int) -> int:
         where = np.flatnonzero(self.runs == entry)
         if not len(where):
-            raise UsageError(f"entry {entry} computes nothing", hint="delay a computation")
+            raise UsageError(f"entry {entry} is not a computation", hint="delay a computation")
         return int(np.searchsorted(self.run_starts, where[0], side="right")) - 1
 
 

@@ -45,7 +45,7 @@ class Agreement:
                 raise UsageError(
                     f"{self._some(users & ~inside, 'issue')} {issued}, outside the group {channel}",
                     hint=f"leave {', '.join(channel.axes)} out of --alike, or split it in two in the mesh: they do not "
-                    "do what the rank did that stands for them",
+                    "do the same as the rank that represents them",
                 )
             silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
             if silent.any():
@@ -99,7 +99,7 @@ class Agreement:
             raise UsageError(
                 f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {ours}, "
                 f"{self._some(there, 'issue')} {others}",
-                hint="check the mesh: if these ranks are of one job, it hangs here; else the mesh names other groups",
+                hint="check the mesh: either the job hangs here, or the mesh describes other groups",
             )
         if len(mine) > len(theirs):
             last = f" (the last there is #{len(theirs)}, {b.say(int(theirs[-1]))})" if len(theirs) else ""
@@ -108,7 +108,7 @@ class Agreement:
             raise UsageError(
                 f"{self._some(here, 'issue')} {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
                 f"{self._some(there, 'never answer')}{last}",
-                hint="check the logs: if these ranks are of one job, it hangs here; else one ended early",
+                hint="check the logs: either the job hangs here, or a rank ended early",
             )
 
     def _sides(
@@ -133,7 +133,7 @@ class Agreement:
 
     def _fail_kind(self, channel: Channel, users: Bools) -> NoReturn:
         raise UsageError(
-            f"{self._some(users, 'issue')} a collective on {channel}, which names one peer",
+            f"{self._some(users, 'issue')} a collective on {channel}, which is a single peer",
             hint="name the axes of the group, as in tp",
         )
 

@@ -61,7 +61,8 @@ def parse(text: str, mesh: Mesh) -> Channel:
         return _toward(mesh, match[1], int(match[2]), match[3] or "", text)
     if (match := _ACROSS.fullmatch(text)) is None:
         raise UsageError(
-            f"{text!r} names no ranks of the mesh {mesh}", hint="write axes (tp or dp,cp), pp[0,15], pp+1, or world"
+            f"{text!r} is not a set of ranks of the mesh {mesh}",
+            hint="write axes (tp or dp,cp), pp[0,15], pp+1, or world",
         )
     return _across(mesh, match, text)
 
@@ -70,8 +71,8 @@ def _toward(mesh: Mesh, axis: str, offset: int, tag: str, text: str) -> Toward:
     normal = offset % mesh.size(axis)
     if not normal:
         raise UsageError(
-            f"{text!r} is each rank itself: {axis} has size {mesh.size(axis)}",
-            hint="leave out what a rank would send to itself",
+            f"{text!r} is the rank itself: {axis} has size {mesh.size(axis)}",
+            hint="leave out sends of a rank to itself",
         )
     return Toward(axis=axis, offset=normal, tag=tag)
 
@@ -81,7 +82,7 @@ def _across(mesh: Mesh, match: re.Match[str], text: str) -> Across:
     axes = mesh.names if named == [WORLD] and WORLD not in mesh.names else tuple(named)
     axes = tuple(sorted(axes, key=mesh.axis))
     if len(set(axes)) != len(axes):
-        raise UsageError(f"{text!r} names an axis twice", hint="name each axis once")
+        raise UsageError(f"{text!r} contains an axis twice", hint="write each axis once")
     if match[2] and len(axes) != 1:
         raise UsageError(f"{text!r} chooses coordinates of several axes", hint="choose coordinates of one axis")
     members = _chosen(match[2], mesh, axes[0], text) if match[2] else ()
@@ -110,9 +111,9 @@ def _chosen(runs: str, mesh: Mesh, axis: str, text: str) -> tuple[int, ...]:
     chosen: set[int] = set()
     for run in filter(None, runs.split(",")):
         if (match := _RUN.fullmatch(run)) is None:
-            raise UsageError(f"{text!r}: {run!r} is no coordinate", hint="write pp[0,15], dp[0-31] or dp[1-63:2]")
+            raise UsageError(f"{text!r}: {run!r} is not a coordinate", hint="write pp[0,15], dp[0-31] or dp[1-63:2]")
         first, last = int(match[1]), int(match[2] or match[1])
         if last >= mesh.size(axis):
-            raise UsageError(f"{text!r}: {axis} has size {mesh.size(axis)}", hint="coordinates count from 0")
+            raise UsageError(f"{text!r}: {axis} has size {mesh.size(axis)}", hint="count coordinates from 0")
         chosen.update(range(first, last + 1, max(int(match[3] or 1), 1)))
     return tuple(sorted(chosen))

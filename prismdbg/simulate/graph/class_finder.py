@@ -138,9 +138,9 @@ class _Finder:
             if other:
                 why += f"; along {name}: {self._say(0, other)}"
         raise UsageError(
-            f"{counted(count, 'rank')} would have to run, for they differ along "
+            f"{counted(count, 'rank')} would have to run, because they differ along "
             f"{', '.join(f'{name} ({n} kinds)' for name, n in matter.items())}{why}",
-            hint="name the axes along which ranks differ in what matters (--classes pp), or the ranks (--ranks 0,37)",
+            hint="give the relevant axes (--classes pp), or the ranks (--ranks 0,37)",
         )
 
     def _only(self, rank: int, axis: str) -> bool:
@@ -187,10 +187,10 @@ class _Finder:
         matter = [name for name in here if len(kinds.begins[name]) > 1]
         named = ",".join(name for name in self._mesh.names if name in (*suspects, *matter))
         raise UsageError(
-            f"{self._mesh.say(base)} and {self._mesh.say(member)} were taken to be alike and are not: "
+            f"{self._mesh.say(base)} and {self._mesh.say(member)} were assumed to be alike but differ: "
             f"{self._say(base, member)}",
             hint=f"name all axes along which ranks differ: --classes {named}, or fewer of {', '.join(suspects)}; where "
-            "every second or eighth rank is another, split the axis in the mesh: dp=64 into pair=32,dp=2",
+            "every second or eighth rank differs, split the axis in the mesh: dp=64 into pair=32,dp=2",
         )
 
     def _say(self, one: int, other: int) -> str:

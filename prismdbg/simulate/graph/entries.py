@@ -17,7 +17,7 @@ from prismdbg.simulate.graph.mesh import Ints
 COMPUTE_STREAM = 0
 FREE = 255  # no stream of its own: it waits for nothing but its issue and its members
 MODELLED_NS = -1  # the cluster model says how long
-HELD_AT_LEAST = "held before the step, as far as it is known"  # a label of memory: a captured rank held more
+HELD_AT_LEAST = "held before the step, as far as known"  # a label of memory: a captured rank held more
 
 
 class Kind(IntEnum):

@@ -80,9 +80,7 @@ class EntryWriter:
 
     def wait(self, target: int, *, stream: str = "compute", line: str = "") -> int:
         if stream == FREE_NAME or not 0 <= target < len(self) or self._rows["kind"][target] in (Kind.WAIT, Kind.MEMORY):
-            raise UsageError(
-                f"a wait for entry {target}, which is none that runs", hint="wait for an earlier one that runs"
-            )
+            raise UsageError(f"a wait for entry {target}, which does not run", hint="wait for an earlier one that runs")
         return self._add(Kind.WAIT, stream=stream, line=line, target=target)
 
     def memory(self, size_bytes: int, label: str = "", *, provenance: Provenance = Provenance.ASSUMED) -> int:

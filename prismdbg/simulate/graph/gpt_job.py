@@ -40,7 +40,7 @@ def gpt_job(mesh: Mesh, shape: GptShape, *, compute_ppm: Ints | None = None) -> 
     """A class for each pipeline stage; the axes tp, pp and dp, each of which may be missing. Schedule: 1F1B."""
     for name in mesh.names:
         if name not in (TP, PP, DP):
-            raise UsageError(f"axis {name!r} means nothing to this model", hint="use tp, pp and dp")
+            raise UsageError(f"this model has no axis {name!r}", hint="use tp, pp and dp")
     stages = _size(mesh, PP)
     if shape.layers % stages:
         raise UsageError(

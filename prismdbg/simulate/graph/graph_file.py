@@ -89,13 +89,13 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     """Never larger than the member that holds it, and numbers only."""
     with archive.open(member) as file:
         if npy.read_magic(file) != (1, 0):
-            raise ValueError(f"{member.filename!r} is of another format")
+            raise ValueError(f"{member.filename!r} has another format")
         shape, _, dtype = npy.read_array_header_1_0(file)
         if dtype not in _NUMBERS or len(shape) != 1:
-            raise ValueError(f"{member.filename!r} is no column of numbers")
+            raise ValueError(f"{member.filename!r} is not a column of numbers")
         data = file.read(member.file_size)
         if len(data) != shape[0] * dtype.itemsize:
-            raise ValueError(f"{member.filename!r} holds {len(data)} bytes, not {shape[0]} numbers")
+            raise ValueError(f"{member.filename!r} has {len(data)} bytes, not {shape[0]} numbers")
     return np.frombuffer(data, dtype=dtype)
 
 
@@ -108,7 +108,7 @@ class _Reader:
         version = about.integer("format")
         if version != FORMAT:
             raise CapsuleError(
-                f"{self._path} has format {version}; this prismdbg reads {FORMAT}",
+                f"{self._path} has format {version}; this version reads {FORMAT}",
                 hint="use a newer prismdbg" if version > FORMAT else "build the graph again",
             )
         mesh = Mesh.parse(about.text("mesh"), order=about.text("order"))
@@ -117,7 +117,7 @@ class _Reader:
         doubts = about.texts("doubts")
         about.refuse_others()
         if source not in list(Source):
-            self._fail("source", f"is {source[:40]!r}, which is not known")
+            self._fail("source", f"is {source[:40]!r}, which is unknown")
         class_at = self._column("class_at", np.int64, mesh.world)
         self._between("class_at", class_at, 0, len(classes) - 1)
         slower = self._column("compute_ppm_at", np.int64, mesh.world)
@@ -185,9 +185,9 @@ class _Reader:
         for name, column, least, most in limits:
             self._between(f"{number}.{name}", column, least, most)
         if np.isin(kind[entries.target[waits]], (Kind.WAIT, Kind.MEMORY)).any():
-            self._fail(f"{number}.target", "points at what does not run")
+            self._fail(f"{number}.target", "points to an entry that does not run")
         if (talks & (entries.stream == COMPUTE_STREAM) & (entries.issuer != COMPUTE_STREAM)).any():
-            self._fail(f"{number}.issuer", "is another stream than the compute stream it runs on")
+            self._fail(f"{number}.issuer", "is not the compute stream it runs on")
 
     def _column(self, name: str, dtype: type[np.generic], length: int | None = None) -> NDArray[Any]:
         column = self._held.get(name)
@@ -199,7 +199,7 @@ class _Reader:
 
     def _between(self, name: str, column: NDArray[Any], least: int, most: int) -> None:
         if len(column) and not least <= int(column.min()) <= int(column.max()) <= most:
-            self._fail(name, f"holds a number outside {least} to {most}")
+            self._fail(name, f"contains a number outside {least} to {most}")
 
     def _fail(self, name: str, problem: str) -> NoReturn:
         raise CapsuleError(f"{self._path}: {name} {problem}", hint="build the graph again: the file was altered")

@@ -96,7 +96,7 @@ class JobGraph:
         """The same job with its ranks laid out over the machines in another order of the axes."""
         by_rank = vector_by_rank(self.mesh, self.compute_ppm_at)
         mesh = self.mesh.reordered(order)
-        doubt = f"that the ranks laid out as {','.join(order)} do just this: nobody ran it"
+        doubt = f"that the ranks laid out as {','.join(order)} behave like this: nothing ran"
         origin = replace(self.origin.changed(), doubts=(*self.origin.doubts, doubt))
         return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank), origin=origin)
 
@@ -113,7 +113,7 @@ class JobGraph:
             one, other = self.mesh.rank(**here | {axis: 0}), self.mesh.rank(**here)
             raise UsageError(
                 f"{self.mesh.say(one)} and {self.mesh.say(other)} differ along {axis}, which cannot be stretched",
-                hint="stretch an axis along which all ranks do the same, as data parallel ones do",
+                hint="stretch an axis along which all ranks do the same, such as data parallelism",
             )
         text = ",".join(
             f"{n}={size if n == axis else old}" for n, old in zip(self.mesh.names, self.mesh.sizes, strict=True)
@@ -179,6 +179,7 @@ def _class_at(mesh: Mesh, classes: Sequence[tuple[RankClass, Iterable[int]]]) ->
         lacking = f"{counted(len(missing), 'rank')} {'has' if len(missing) == 1 else 'have'}"
         raise UsageError(
             f"{lacking} no class, the first is {mesh.say(int(missing[0]))}",
-            hint="run one of each role (emulate --classes), or say which axes make no difference: --alike dp,tp",
+            hint="run one of each role (emulate --classes), or give the axes along which ranks do the "
+            "same: --alike dp,tp",
         )
     return by_position(mesh, by_rank)

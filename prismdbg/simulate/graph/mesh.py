@@ -93,7 +93,7 @@ class Mesh:
             self.axis(name)
         if len(order) != len(self.names) or len(set(order)) != len(order):
             raise UsageError(
-                f"the order {','.join(order)} does not name each axis of {self} once",
+                f"the order {','.join(order)} does not contain each axis of {self} once",
                 hint=f"write all of: {', '.join(self.names)}",
             )
         return Mesh(names=self.names, sizes=self.sizes, order=tuple(order))

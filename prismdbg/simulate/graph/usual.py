@@ -14,7 +14,7 @@ SLIGHTLY = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """`displaced`: in this share of its time the rank stood in line for a processor."""
+    """`displaced`: in this share of its time the rank waited for a CPU."""
 
     entries: Entries
     displaced: float = 0.0

@@ -10,7 +10,7 @@ from prismdbg.simulate.report.report import AxisRow, PathRow, StageRow, Straggle
 IDLE = "·"
 FILLED = 0.95  # of a column by one thing
 MOST_STAGES = 64
-BESIDE = len("  computes shows waits")
+BESIDE = len("  computes exposed waits")
 MEMORY_WIDTH = len("  123.4 MiB")
 
 
@@ -25,15 +25,15 @@ def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) ->
     is_fine = _is_fine(shown, iteration_ns, width)
     lines = [
         f"{row.name:<{name_width}} {_bar(row, iteration_ns, width, is_fine=is_fine)} "
-        f"{row.computed:>8.0%} {row.shown:>5.0%} {row.late:>5.0%}"
+        f"{row.computed:>8.0%} {row.shown:>7.0%} {row.late:>5.0%}"
         + (f"{size(row.peak_bytes):>{MEMORY_WIDTH}}" if knows_memory else "")
         for row in shown
     ]
-    scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}} computes shows waits"
+    scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}} computes exposed waits"
     scale += f"{'memory':>{MEMORY_WIDTH}}" if knows_memory else ""
     odd = ", lower case where it is odd" if is_fine else ", several of them in a column"
     more = [f"{len(rows) - MOST_STAGES} more classes of ranks"] if len(rows) > MOST_STAGES else []
-    legend = f"letters: what is computed, by its first{odd}; {IDLE}: nothing"
+    legend = f"letters: the first letter of the computation{odd}; {IDLE}: nothing"
     return [*lines, scale, *more, legend]
 
 
@@ -81,7 +81,7 @@ def _mark(label: str) -> str:
 
 
 def waits(rows: Sequence[AxisRow]) -> list[str]:
-    header = f"{'channel':<14} {'waiting':>10} {'longest':>10} {'of rank':>8} {'shown':>10} {'hidden':>10}"
+    header = f"{'channel':<14} {'waiting':>10} {'longest':>10} {'of rank':>8} {'exposed':>10} {'hidden':>10}"
     return [header] + [
         f"{row.channel:<14} {duration(row.late_ns):>10} {duration(row.most_late_ns):>10} {row.most_late_rank:>8} "
         f"{duration(row.shown_ns):>10} {duration(row.hidden_ns):>10}"
@@ -92,7 +92,7 @@ def waits(rows: Sequence[AxisRow]) -> list[str]:
 def compared_waits(before: Sequence[AxisRow], after: Sequence[AxisRow]) -> list[str]:
     """One row a channel of either, in the order of `after`."""
     old, new = ({row.channel: row for row in rows} for rows in (before, after))
-    lines = [f"{'channel':<14}" + "".join(f" {name:>10} {'becomes':>10}" for name in ("waiting", "shown", "hidden"))]
+    lines = [f"{'channel':<14}" + "".join(f" {name:>10} {'becomes':>10}" for name in ("waiting", "exposed", "hidden"))]
     for channel in dict.fromkeys([*new, *old]):
         was, becomes = old.get(channel), new.get(channel)
         cells = [f" {_cell(was, name):>10} {_cell(becomes, name):>10}" for name in ("late_ns", "shown_ns", "hidden_ns")]

@@ -64,7 +64,7 @@ def _critical(timeline: Timeline, parts: Sequence[Part], process: int) -> Iterat
         yield {**known, **slice_, "args": args}
         if before is not None and before[0] != thread:
             flow += 1
-            arrow = {"name": "goes on", "cat": "critical path", "pid": process, "id": flow}
+            arrow = {"name": "continues", "cat": "critical path", "pid": process, "id": flow}
             middle_ns = (before[1].start_ns + part.start_ns) // 2  # within the slice that it comes from
             yield {**arrow, "ph": "s", "tid": before[0], "ts": _us(middle_ns)}
             yield {**arrow, "ph": "f", "bp": "e", "tid": thread, "ts": _us(part.start_ns)}
@@ -87,7 +87,7 @@ def _joined(parts: Sequence[Part]) -> Iterator[tuple[Part, int]]:
 def _title(timeline: Timeline, team: Team, rank: int) -> str:
     name = timeline.graph.classes[team.crew.cohort.rank_class].name
     size = team.crew.cohort.size
-    return f"{name}: {timeline.graph.mesh.say(rank)}" + (f", stands for {size:,} ranks" if size > 1 else "")
+    return f"{name}: {timeline.graph.mesh.say(rank)}" + (f", represents {size:,} ranks" if size > 1 else "")
 
 
 def _process(of: RankTimeline, title: str, process: int) -> Iterator[dict[str, Any]]:

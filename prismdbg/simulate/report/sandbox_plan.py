@@ -21,7 +21,7 @@ VECTOR_BYTES = 16  # of a graph, for each rank of the world: its class, and how 
 class Known(StrEnum):
     """Where a figure comes from."""
 
-    CERTAIN = "certain"  # from the mesh and what was asked for
+    CERTAIN = "certain"  # from the mesh and what was requested
     MEASURED = "measured"  # on the one rank that ran
     ESTIMATED = "estimated"  # reckoned from what was measured
     UNKNOWN = "unknown"  # nothing ran
@@ -35,7 +35,7 @@ class Probe:
     once. log_bytes, entries, entry_bytes: of a step; sent_bytes, received_bytes: also of a step, of values that only
     their sender knows, which are kept where both ends run.
     messages_along: axes along which it sends or receives, so that its first and last rank do something else.
-    displaced: in this share of a step it stood in line for a processor, for others were at work here.
+    displaced: in this share of a step it waited for a CPU, for others were at work here.
     """
 
     rank: int
@@ -57,7 +57,7 @@ class Probe:
     @property
     def disturbance(self) -> str:
         """To be added where a figure stands on the time of a step."""
-        return f", {self.displaced:.0%} of a step in line for a processor" if self.displaced > SLIGHTLY else ""
+        return f", {self.displaced:.0%} of a step waiting for a CPU" if self.displaced > SLIGHTLY else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Sandbox:
 
 
 def chosen(ranks: Sequence[int]) -> Sandbox:
-    return Sandbox(ranks=tuple(ranks), count=len(ranks), classes=len(ranks), known=Known.CERTAIN, why="as asked for")
+    return Sandbox(ranks=tuple(ranks), count=len(ranks), classes=len(ranks), known=Known.CERTAIN, why="as requested")
 
 
 def by_classes(mesh: Mesh, differ: tuple[str, ...], checks: int, probe: Probe | None = None) -> Sandbox:
@@ -102,9 +102,9 @@ def by_classes(mesh: Mesh, differ: tuple[str, ...], checks: int, probe: Probe | 
     elif probe is None:
         known, why = Known.UNKNOWN, "at least, if ranks differ along no axis; more for each along which they do"
     elif matter:
-        known, why = Known.ESTIMATED, f"rank {probe.rank} sends along {', '.join(matter)}, where ranks will differ"
+        known, why = Known.ESTIMATED, f"rank {probe.rank} sends along {', '.join(matter)}, so ranks will differ there"
     else:
-        known, why = Known.ESTIMATED, f"rank {probe.rank} sends to nobody alone: ranks may all be alike"
+        known, why = Known.ESTIMATED, f"rank {probe.rank} sends to no single rank: all ranks may be alike"
     ranks = first or [mesh.rank(**{axis: 0}) for axis in matter[:1]]
     count = bases + checked + len(seen)
     return Sandbox(ranks=tuple(ranks), count=count, classes=bases, known=known, why=why)
@@ -138,7 +138,7 @@ def figures(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe | None) -> li
 
 
 def _unknown(what: str) -> Figure:
-    return Figure(what=what, value=None, unit="", known=Known.UNKNOWN, why="no rank was tried")
+    return Figure(what=what, value=None, unit="", known=Known.UNKNOWN, why="no trial run")
 
 
 def _measured(probe: Probe) -> list[Figure]:
@@ -187,4 +187,4 @@ def _figure(what: str, value: float, unit: str, why: str) -> Figure:
 
 
 def _unbounded(what: str) -> Figure:
-    return Figure(what=what, value=None, unit="", known=Known.UNKNOWN, why="give --steps: the program runs to its end")
+    return Figure(what=what, value=None, unit="", known=Known.UNKNOWN, why="use --steps: the program runs to its end")

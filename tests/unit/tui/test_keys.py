@@ -234,7 +234,7 @@ def test_what_is_typed_ahead_is_said_to_be_queued(tmp_path: Path) -> None:
         await pilot.press("O")
         await until(lambda: heard.lines == ["origin"], pilot)
         said = [text for text, _ in app.panes.console.log_pane._said]
-        assert "  queued: it runs after origin" in said
+        assert "  queued: runs after origin" in said
 
     on_screen(tmp_path, part)
 

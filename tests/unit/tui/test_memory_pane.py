@@ -83,7 +83,7 @@ LEAVES = tuple(MemoryNode(label=f"aten::mm at m.py:{n}", size_bytes=100 * n, blo
 NODES = (
     MemoryNode(label="layers.0", size_bytes=600, blocks=2, children=LEAVES),
     MemoryNode(label="head", size_bytes=300, blocks=1),
-    MemoryNode(label="before A", size_bytes=90, blocks=1, quiet=True),
+    MemoryNode(label="before start moment", size_bytes=90, blocks=1, quiet=True),
     MemoryNode(label="crumbs", size_bytes=1, blocks=1),
 )
 MAP_INK = MapInk(
@@ -199,7 +199,7 @@ def test_keys_walk_the_areas(tmp_path: Path) -> None:
         await says("300 B head")
         await until(lambda: "▶ 300 B head" in str(memory.map.visual), pilot)
         await pilot.press("enter")
-        await until(lambda: any("nothing inside" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("contains no smaller ones" in note.message for note in app._notifications), pilot)
         await pilot.press("left")
         await says("600 B layers.0")
         await pilot.press("enter")
@@ -221,7 +221,7 @@ def test_keys_walk_the_areas(tmp_path: Path) -> None:
 def test_keys_for_areas_are_refused_where_none_are_shown(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         app.act("area_open")
-        await until(lambda: any("not shown as areas: e does so" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("not in the treemap: e shows it" in note.message for note in app._notifications), pilot)
 
     screen_of(part, tmp_path, PlayedRank())
 
@@ -255,7 +255,7 @@ def test_a_trace_is_looked_at_by_moment(trace: Path) -> None:
     labels = [(node.label, node.size_bytes, node.quiet) for node in view.nodes]
     assert labels == [
         ("model.py:61 in forward", 5000, False),
-        ("before A", 1000, True),
+        ("before start moment", 1000, True),
         ("train.py:9 in main", 200, False),
     ]
     assert view.nodes[0].children[0].label == "aten::mm in layers.0"
@@ -264,7 +264,7 @@ def test_a_trace_is_looked_at_by_moment(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("by", "first"),
     [(GroupBy.MODULE, "layers.0"), (GroupBy.OP, "aten::mm"), (GroupBy.SIZE, "5000 bytes each"),
-     (GroupBy.AGE, "made in this step")],
+     (GroupBy.AGE, "allocated in this step")],
 )  # fmt: skip
 def test_a_key_puts_blocks_together_otherwise(trace: Path, by: GroupBy, first: str) -> None:
     assert looked(trace, Moment(1, 2), by=by).nodes[0].label == first
@@ -300,11 +300,11 @@ def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("v")
         await until(lambda: "trace on" in app.panes.memory.shown.note, pilot)
-        for bound, said in ((None, "without what C++ alone held"), (3 << 20, "alone held (at most 3.0 MiB)")):
+        for bound, said in ((None, "without blocks held only by C++"), (3 << 20, "held only by C++ (at most 3.0 MiB)")):
             shown = replace(view, uncounted_bytes=bound)
             app.post_message(MemoryRead(shown))
             await until(lambda shown=shown: app.panes.memory.shown is shown, pilot)  # type: ignore[misc]
             text = str(app.panes.memory.note.visual)
-            assert "at least 1.5 KiB alive at 7.2" in text and "1000 B before A" in text and said in text
+            assert "at least 1.5 KiB live at 7.2" in text and "1000 B before the start moment" in text and said in text
 
     screen_of(part, tmp_path, PlayedRank())

@@ -164,7 +164,7 @@ def test_into_a_rank_that_ran_and_one_that_did_not() -> None:
 
     async def debugs(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await pilot.press("slash", *"700", "enter", "D")
-        await until(lambda: any("rank 0 ran for it" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("represented by rank 0" in note.message for note in app._notifications), pilot)
         await pilot.press("slash", "1", "enter", "D")
 
     assert play(enters).return_value == Drop(0, runs=False)
@@ -252,7 +252,7 @@ def test_without_a_terminal_it_is_a_table() -> None:
     lines = output.getvalue().splitlines()
     header, row = lines[0].split("\t"), lines[1 + SLOW].split("\t")
     assert len(lines) == 1 + 2048 and header[:6] == ["rank", "pp", "dp", "tp", "class", "ran"]
-    assert row[:4] == ["1641", "3", "13", "1"] and row[5] == "rank 1 ran for it"
+    assert row[:4] == ["1641", "3", "13", "1"] and row[5] == "represented by rank 1"
     assert int(row[header.index("computed ns")]) == max(int(line.split("\t")[header.index("computed ns")])
                                                         for line in lines[1:])  # fmt: skip
 

@@ -108,7 +108,7 @@ def test_what_was_made_up_is_marked_and_no_value_after_it_is_believed(tmp_path: 
 
 def test_a_wrong_limit_is_named(tmp_path: Path) -> None:
     recording = read_recording(make_capsule(tmp_path / "capsule"))
-    with pytest.raises(UsageError, match="no limit"):
+    with pytest.raises(UsageError, match="not a limit"):
         rows_of(recording, ">much")
 
 

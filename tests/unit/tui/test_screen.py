@@ -70,7 +70,7 @@ def test_search_hits_and_filter(tmp_path: Path) -> None:
 def test_a_wrong_pattern_is_said(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("slash", *">lots", "enter")
-        await until(lambda: "is no limit" in said(app), pilot)
+        await until(lambda: "is not a limit" in said(app), pilot)
 
     play(looking(tmp_path), part)
 
@@ -89,7 +89,7 @@ def test_nothing_runs_where_one_only_looks(tmp_path: Path) -> None:
         await pilot.press("n")
         await until(lambda: len(app._notifications), pilot)
         (note,) = app._notifications
-        assert "nothing runs here" in note.message
+        assert "read-only view" in note.message
 
     play(looking(tmp_path), part)
 
@@ -157,7 +157,7 @@ def test_what_the_session_cannot_do_is_refused_with_the_reason(tmp_path: Path) -
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
         await pilot.press("colon", *"unwatch 3", "enter")
-        await until(lambda: "there is no watch 3" in said(app), pilot)
+        await until(lambda: "no watch expression number 3" in said(app), pilot)
         assert not any(verb == "resume" for verb, _ in rank.asked)
 
     rank = PlayedRank()

@@ -44,7 +44,7 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await pilot.press("c")
         await stands(app, pilot, "1.2")
         assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
-        named = "stop 1: if step == 1 and collective == 2"
+        named = "breakpoint 1: if step == 1 and collective == 2"
         assert named in str(app.panes.header.content) and f"stopped at 1.2 ({named})" in said(app)
         assert asked(rank, "stops")[0]["stops"] == [
             {"kind": "collective", "number": 1, "condition": "step == 1 and collective == 2", "seq": None}
@@ -137,7 +137,7 @@ def test_a_lost_rank_comes_back_at_an_image(tmp_path: Path) -> None:
         await until(lambda: len(app.state.checkpoints) == 2, pilot)
         rank.tell(None)
         await until(lambda: app.state.phase is Phase.LOST, pilot)
-        assert any("R brings it back" in note.message for note in app._notifications)
+        assert any("R restores it" in note.message for note in app._notifications)
         await pilot.press("R")
         await stands(app, pilot, "1.1")
         assert app.state.exit_code == 0
@@ -278,7 +278,7 @@ def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stan
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.frames == (load, main), pilot)
         assert app.state.frame == 0 and not app.state.doing
-        assert "captured outside of a collective, at /job/data.py:27 in load" in said(app)
+        assert "captured outside a collective, at /job/data.py:27 in load" in said(app)
         await pilot.press("n")
         await until(lambda: "no next collective was recorded" in said(app), pilot)
         assert not asked(rank, "resume")
@@ -300,7 +300,7 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
     capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, rank=0), stacks=taken.to_json())
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
-        await until(lambda: "rank 1 stood at /job/data.py:27 in load" in said(app), pilot)
+        await until(lambda: "rank 1 was at /job/data.py:27 in load" in said(app), pilot)
         await pilot.press("G")
         await until(lambda: "never came, last at 1.2 train.py:9 in main" in str(app.panes.peers._body.render()), pilot)
 

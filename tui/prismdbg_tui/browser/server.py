@@ -38,7 +38,9 @@ def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> i
     try:
         server.serve()
     except OSError as error:
-        raise FacilityError(f"port {port} cannot be used: {error.strerror}", hint="choose another: --port") from error
+        raise FacilityError(
+            f"port {port} cannot be used: {error.strerror}", hint="choose another one with --port"
+        ) from error
     return 0
 
 
@@ -85,7 +87,7 @@ class GuardedServer(Server):
         own = urlsplit(self.public_url).netloc
         origin = request.headers.get("Origin")
         if request.host != own or (origin is not None and urlsplit(origin).netloc != own):
-            raise web.HTTPForbidden(text="prismdbg answers at its own address alone")
+            raise web.HTTPForbidden(text="prismdbg accepts only requests to its own address")
         given = request.query.get(KEY) or request.cookies.get(KEY, "")
         if not secrets.compare_digest(given.encode(), self._key.encode()):
             raise web.HTTPForbidden(text="the key is missing: use the address that prismdbg printed")

@@ -30,7 +30,7 @@ class MemoryChoices:
     def mark_a_step_before(self, moment: Moment) -> None:
         """What is more at the same place than it was a step ago has leaked."""
         if not moment.step:
-            raise UsageError("there is no step before this one")
+            raise UsageError("no step before this one")
         self.since = Moment(moment.step - 1, moment.collective)
         self._ask()
 

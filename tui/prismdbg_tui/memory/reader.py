@@ -23,9 +23,9 @@ POINTS = 800
 MOST_NODES = 200
 MOST_CHILDREN = 50
 NO_TRACE = (
-    "No memory trace here.\n\n"
-    "While the rank stands, type  memory  at the console: it is run once more from the capsule's beginning to here, "
-    "with each operator, allocation and free traced.  trace on  traces from here on.\n\n"
+    "No memory trace.\n\n"
+    "While the rank is stopped, type  memory  at the console: the rank is replayed from the start moment to here, and "
+    "operators, allocations and frees are traced.  trace on  traces from here on.\n\n"
     "From the start of a job:  prismdbg record --memory ..."
 )
 
@@ -71,7 +71,7 @@ class MemoryReader:
 
         highest = peak(trace)
         if highest is None:
-            return MemoryView(note="The trace is empty: nothing was allocated since it began.")
+            return MemoryView(note="The trace is empty: no allocation since it started.")
         at = request.at
         if at is not None and request.look is None:  # an exception lies behind the collective that it is told with
             at = max(at, trace.end)

@@ -62,13 +62,13 @@ class Areas:
     def opened(self) -> Areas:
         """`UsageError` where the chosen area has no parts."""
         if self.chosen is None or not self.chosen.children:
-            raise UsageError("there is nothing inside of this area")
+            raise UsageError("this area contains no smaller ones")
         return replace(self, inside=self.chosen, at=None)
 
     def closed(self) -> Areas:
         """On the area that one was in. `UsageError` where it was none."""
         if self.inside is None:
-            raise UsageError("these are all areas: one is in none of them")
+            raise UsageError("already at the outermost area")
         return replace(self, inside=None, at=self.inside)
 
 

@@ -233,7 +233,7 @@ class OverviewApp(App[Drop | None]):
         if self.map_view.rank in self.job.ran:
             self._leave(Drop(self.map_view.rank, runs=True))
         else:
-            self.refuse(f"nothing of rank {self.map_view.rank} can run again: {self.job.who_ran(self.map_view.rank)}")
+            self.refuse(f"rank {self.map_view.rank} cannot be debugged: {self.job.who_ran(self.map_view.rank)}")
 
     def _leave(self, drop: Drop) -> None:
         """In a browser the rank has a page of its own; the way back is the browser's."""

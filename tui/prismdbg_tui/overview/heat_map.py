@@ -45,7 +45,7 @@ class HeatMap(Widget, can_focus=True):
         self._fit()
         look, metric = self._overlook, self._overlook.metric
         per_cell = len(look.ranks_here)
-        folded = f" · {look.fold} of {figures.count(per_cell)} ranks a cell" if per_cell > 1 else ""
+        folded = f" · {look.fold} of {figures.count(per_cell)} ranks per cell" if per_cell > 1 else ""
         self.border_title = f"{metric.name}: {metric.says}{folded}"
         self.border_subtitle = f"{self._axes()}   {self._legend()}"
         self.refresh()

@@ -11,12 +11,12 @@ from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import Action
 
 _NUMBERS = """\
-  waiting     the time a rank stands and waits for others
-  late        how much later than the first of its groups it comes, summed: whom the others wait for
-  done        when the last of its work ends
-  computed    how long it computes; exposed: transfer that nothing hides
-  memory      the peak of what it holds itself, where the graph knows of memory
-A cell of many ranks shows the most of them unless `fold` says otherwise. A dot marks ranks that really ran.
+  waiting     the time that a rank waits for others
+  late        how much later it comes than the first rank of its groups, summed: others wait for late ranks
+  done        the time when its last work ends
+  computed    the time that it computes; exposed: communication that no computation hides
+  memory      the peak of its own memory, if the graph has memory
+A cell of several ranks shows their maximum, unless `fold` is set otherwise. A dot marks ranks that really ran.
 """
 
 
@@ -27,4 +27,4 @@ class OverviewHelp(Help):
     def _end(self, text: Text, accent: str) -> None:
         text.append("Numbers\n", f"bold {accent}")
         text.append(_NUMBERS)
-        text.append(f"\nKeys of your own: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")
+        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")

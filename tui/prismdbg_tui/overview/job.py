@@ -63,14 +63,14 @@ class OverviewJob:
         latest = heat.values(timeline, heat.Measure.ARRIVAL)
         times = [
             ("waiting", "time spent waiting for others", late),
-            ("late", "later than the first of its groups, summed", latest),
+            ("late", "delay behind the first of its groups, sum", latest),
             ("done", "when its last work ends", timeline.ended_ns),
             ("computed", "time spent computing", timeline.computed_ns),
-            ("exposed", "transfer that nothing hides", timeline.exposed_ns),
+            ("exposed", "exposed communication", timeline.exposed_ns),
         ]
         found = [Metric(name=name, says=says, unit=Unit.TIME, values=values) for name, says, values in times]
         if (peaks := timeline.graph.peak_bytes).any():
-            found.append(Metric(name="memory", says="peak of what it holds", unit=Unit.MEMORY, values=peaks))
+            found.append(Metric(name="memory", says="peak memory", unit=Unit.MEMORY, values=peaks))
         by_channel = sorted(timeline.late_ns.items(), key=lambda item: -int(item[1].sum()))
         found += [
             Metric(
@@ -87,5 +87,5 @@ class OverviewJob:
             return "ran here"
         other = int(self.stands_for[rank]) if self.stands_for is not None else -1
         if other >= 0:
-            return f"rank {other} ran for it"
+            return f"represented by rank {other}"
         return "did not run here" if self.ran else "simulated"

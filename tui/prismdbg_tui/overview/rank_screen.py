@@ -113,7 +113,9 @@ class RankScreen(Screen[None]):
         rows = np.flatnonzero(self._recording.waited_for_others_ns > least_ns)
         beyond = rows[rows > self.cursor] if direction > 0 else rows[rows < self.cursor][::-1]
         if not len(beyond):
-            raise UsageError(f"no wait of more than {figures.duration(least_ns)} lies there: zoom in for shorter ones")
+            raise UsageError(
+                f"no wait of more than {figures.duration(least_ns)} in this direction: zoom in for shorter ones"
+            )
         self.move(int(beyond[0]))
 
     def _do_zoom_in(self) -> None:

@@ -14,14 +14,14 @@ _WHERE = Column("group", "on", 10)
 _BYTES = Column("bytes", "bytes", 9, right=True)
 _TOOK = Column("waited", "took", 8, right=True)
 _BAR = Column("bar", "", 1)
-_LATE = Column("late", "of it waits", 11, right=True)
+_LATE = Column("late", "waits", 11, right=True)
 _SOURCE = Column("source", "source", 20)
 _ALL = (_NUMBER, _WHAT, _WHERE, _BYTES, _TOOK, _BAR, _LATE, _SOURCE)
 _LEAST = (_SOURCE, _BAR, _BYTES)  # what goes first where there is no room
 
 
 class RankTable(Collectives):
-    BORDER_TITLE = "What it does, in the order of the program"
+    BORDER_TITLE = "Entries in program order"
 
     def columns(self, width: int) -> list[Column]:
         columns = list(_ALL)

@@ -42,7 +42,7 @@ class MapView:
 
     def choose_metric(self, number: int) -> None:
         if not 0 <= number < len(self.job.metrics):
-            raise UsageError(f"there are {len(self.job.metrics)} numbers to show")
+            raise UsageError(f"there are only {len(self.job.metrics)} values")
         self._metric = number
         self._forget()
 
@@ -108,7 +108,7 @@ class MapView:
         frame = self.folded.frame
         rows, columns = frame.rows_a_cell > 1, frame.columns_a_cell > 1
         if not rows and not columns:
-            inside = f"; {self.grid.shape[2]} ranks lie in each: other axes tell them apart"
+            inside = f"; {self.grid.shape[2]} ranks in each cell: choose other axes to separate them"
             raise UsageError("each cell is one row and one column" + (inside if self.grid.shape[2] > 1 else ""))
         self.part = self.part.narrowed(self.grid, self._place, rows=rows, columns=columns)
         self._forget()
@@ -171,7 +171,9 @@ class MapView:
         ranks = self.ranks_here
         at = int(np.flatnonzero(ranks == self.rank)[0])
         if not 0 <= at + by < len(ranks):
-            raise UsageError("that is the last rank of this cell" if by > 0 else "that is the first rank of this cell")
+            raise UsageError(
+                "already at the last rank of this cell" if by > 0 else "already at the first rank of this cell"
+            )
         self.rank = int(ranks[at + by])
 
     def next_by_value(self, by: int) -> None:
@@ -179,7 +181,7 @@ class MapView:
         order, place_of = self._order()
         at = int(place_of[self.rank]) + by
         if not 0 <= at < len(order):
-            raise UsageError("that is the smallest" if by > 0 else "that is the largest")
+            raise UsageError("already at the smallest" if by > 0 else "already at the largest")
         self.go_to(int(order[at]))
 
     def largest(self) -> None:
@@ -207,7 +209,7 @@ class MapView:
         for word in words:
             name, _, number = word.partition("=")
             if not (number.isdecimal() and len(number) < 12):
-                raise UsageError(f"{word!r} names no rank", hint="write 617, or coordinates: pp=1 dp=13")
+                raise UsageError(f"{word!r} is not a rank", hint="write 617, or coordinates: pp=1 dp=13")
             mesh.axis(name)
             at[name] = int(number)
         return mesh.rank(**at)

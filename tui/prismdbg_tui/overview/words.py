@@ -25,7 +25,7 @@ def heading(job: OverviewJob) -> str:
     """Of the whole job, in one line: what it takes, and what that is worth."""
     timeline = job.timeline
     return (
-        f"{figures.duration(timeline.iteration_ns)} an iteration, {timeline.fidelity.summary()} · "
+        f"{figures.duration(timeline.iteration_ns)} per iteration, {timeline.fidelity.summary()} · "
         f"{timeline.bubble_share:.1%} idle · "
         f"{figures.plural(job.mesh.world, 'rank')}, {job.mesh}"
     )
@@ -51,7 +51,7 @@ def of_rank(look: MapView, accent: str) -> Text:
 def of_cell(look: MapView) -> Text:
     """What lies under the cursor besides its rank."""
     ranks, metric = look.ranks_here, look.metric
-    place = f"number {figures.count(look.place_by_value())} of {figures.count(look.job.mesh.world)} by {metric.name}"
+    place = f"place {figures.count(look.place_by_value())} of {figures.count(look.job.mesh.world)} by {metric.name}"
     if len(ranks) == 1:
         return Text(place, "dim")
     values = metric.values[ranks]
@@ -64,11 +64,11 @@ def of_cell(look: MapView) -> Text:
 def of_iteration(job: OverviewJob, path: Sequence[PathRow] | None, width: int, accent: str) -> RenderableType:
     """`path`: None while it is looked for. Side by side where there is room."""
     timeline = job.timeline
-    waits = _section("Waits by channel, a rank", charts.waits(report.by_axis(timeline)[:_MOST_CHANNELS]), accent)
-    found = ["looking for it ..."] if path is None else charts.path(path[:_MOST_PATH], timeline.iteration_ns)
+    waits = _section("Waits by channel, mean per rank", charts.waits(report.by_axis(timeline)[:_MOST_CHANNELS]), accent)
+    found = ["searching ..."] if path is None else charts.path(path[:_MOST_PATH], timeline.iteration_ns)
     critical = _section("Critical path", found, accent)
     believed = [*timeline.fidelity.lines(), *([f"cluster: {job.cluster}"] if job.cluster else [])]
-    honest = _section("How far this is to be believed", believed, accent)
+    honest = _section("Fidelity", believed, accent)
     if width < _SIDE_BY_SIDE:
         return Text("\n\n").join([critical, waits, honest])
     table = Table.grid(padding=(0, 3))

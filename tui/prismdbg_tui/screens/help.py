@@ -44,7 +44,7 @@ class Help(ModalScreen[None]):
                 text.append(f"  {self._keys[action.name]:<14}", "dim" if reason else "bold")
                 text.append(f"{action.title}\n", "dim" if reason else "")
             if section is Section.RUN and not self._live:
-                text.append("  dim: nothing runs here, this is the record\n", "dim italic")
+                text.append("  dim: not available in a read-only view of the recording\n", "dim italic")
             text.append("\n")
         self._end(text, accent)
         return text
@@ -52,5 +52,5 @@ class Help(ModalScreen[None]):
     def _end(self, text: Text, accent: str) -> None:
         text.append("Search and filter\n", f"bold {accent}")
         text.append((pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n") + "\n")
-        text.append('\nKeys of your own: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
-        text.append("  names of actions: " + " ".join(a.name for a in ACTIONS), "dim")
+        text.append('\nTo change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
+        text.append("  actions: " + " ".join(a.name for a in ACTIONS), "dim")

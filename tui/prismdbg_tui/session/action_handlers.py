@@ -42,7 +42,7 @@ class ActionHandlers:
     @property
     def _position(self) -> CursorPosition:
         if self._app.position is None or not len(self._app.position.recording):
-            raise UsageError("nothing was recorded here, or it is not read yet")
+            raise UsageError("no collective here, or the log is still being read")
         return self._app.position
 
     def until(self) -> None:
@@ -75,7 +75,7 @@ class ActionHandlers:
 
     def here(self) -> None:
         if (here := self._position.here) is None:
-            raise UsageError("no rank stands here")
+            raise UsageError("no rank is running here")
         self._app.navigation.move(here)
 
     def earlier(self) -> None:
@@ -104,7 +104,7 @@ class ActionHandlers:
 
     def _hit(self, direction: int) -> None:
         if not len(self._position.hits):
-            raise UsageError(f"nothing was found: {self._app.keys_shown['search']} searches")
+            raise UsageError(f"no hits: {self._app.keys_shown['search']} searches")
         self._app.navigation.move(self._position.next_hit(direction))
 
     def lane_before(self) -> None:
@@ -150,7 +150,7 @@ class ActionHandlers:
     @property
     def _areas(self) -> Treemap:
         if not self._app.panes.memory.map.display:
-            raise UsageError(f"memory is not shown as areas: {self._app.keys_shown['memory_shape']} does so")
+            raise UsageError(f"not in the treemap: {self._app.keys_shown['memory_shape']} shows it")
         return self._app.panes.memory.map
 
     def area_left(self) -> None:
@@ -233,7 +233,7 @@ class ActionHandlers:
     def copy_moment(self) -> None:
         moment = str(self._position.moment)
         self._app.copy_to_clipboard(moment)
-        self._app.notify(f"{moment} is in the terminal's clipboard", timeout=2)
+        self._app.notify(f"{moment} copied to the terminal's clipboard", timeout=2)
 
     def theme(self) -> None:
         names = sorted(self._app.available_themes)

@@ -29,7 +29,7 @@ def why(stop: notices.Stopped) -> str:
 
 def notice(found: notices.Notice) -> str:
     if isinstance(found, notices.CheckpointMade) and not found.asked:
-        return f"image {found.number} at {found.moment}: {figures.size(found.size_bytes)} in {found.cost_s:.2f} s"
+        return f"checkpoint {found.number} at {found.moment}: {figures.size(found.size_bytes)} in {found.cost_s:.2f} s"
     return notice_text(found)
 
 

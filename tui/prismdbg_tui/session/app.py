@@ -282,13 +282,13 @@ class PrismApp(App[int]):
         elif self.live is not None:
             if text:
                 if self._busy:
-                    self.panes.console.say(f"  queued: it runs after {self.state.doing or 'the start'}", "event")
+                    self.panes.console.say(f"  queued: runs after {self.state.doing or 'the start'}", "event")
                 self.live.type_line(text)
         elif text in ("h", "help"):
             self.panes.console.say(answers.help_text(), "said")
         elif text:
             self.panes.console.say(
-                "nothing runs here: prismdbg debug runs the rank; a moment moves the cursor", "error"
+                "read-only view of the recording; `prismdbg debug` runs it; a moment moves the cursor", "error"
             )
 
     def leave(self) -> None:
@@ -297,9 +297,9 @@ class PrismApp(App[int]):
         self.exit(0)
 
     def _tell_of_loss(self) -> None:
-        again = f"{self.keys_shown['restart']} brings it back at an image" if self.state.checkpoints else ""
+        again = f"{self.keys_shown['restart']} restores it from a checkpoint" if self.state.checkpoints else ""
         text = f"{self.state.lost_because}\n{again}".strip()
-        self.notify(_plain(text), title="the rank is gone", severity="error", timeout=12)
+        self.notify(_plain(text), title="the rank is lost", severity="error", timeout=12)
 
     def _repaint(self) -> None:
         """What was mixed from the theme's colours is mixed again."""

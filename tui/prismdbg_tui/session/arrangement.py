@@ -14,7 +14,7 @@ PANES = (
 TITLES = dict(
     zip(
         PANES,
-        ("Timeline", "Collectives", "Memory", "Source", "Stack", "Values", "Peers", "Stops", "Console", "Output"),
+        ("Timeline", "Collectives", "Memory", "Source", "Stack", "Values", "Peers", "Breakpoints", "Console", "Output"),
         strict=True,
     )
 )

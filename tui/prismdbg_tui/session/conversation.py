@@ -162,7 +162,7 @@ class Conversation:
         session = self._debugger.session
         if phase is Phase.LOST:
             self._show(phase=phase, lost_because=session.lost_because, can_look=False, **self._of_session())
-            self._say(f"the rank is gone: {session.lost_because}", "error")
+            self._say(f"the rank is lost: {session.lost_because}", "error")
         elif (standing := session.astray) is not None:
             frames = standing.frames
             shown = {"frames": frames, "frame": own_frame(frames), "doing": "", "can_look": False}

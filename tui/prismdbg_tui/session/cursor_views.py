@@ -59,7 +59,7 @@ class CursorViews:
             frames = position.recording.columns.collective(position.cursor).frames
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
-                self._app.refuse("that is the outermost frame" if by > 0 else "that is the innermost frame")
+                self._app.refuse("this is the outermost frame" if by > 0 else "this is the innermost frame")
                 return
             self._frame = chosen
             self._look()

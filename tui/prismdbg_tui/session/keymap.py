@@ -55,18 +55,18 @@ def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") 
 
 def _keys(path: Path, name: str, value: object, names: Sequence[str]) -> str:
     if name not in names:
-        raise UsageError(f"{path}: there is no action {name!r}", hint=f"use one of: {' '.join(names)}")
+        raise UsageError(f"{path}: unknown action {name!r}", hint=f"use one of: {' '.join(names)}")
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UsageError(f"{path}: {name} takes a key or a list of keys", hint='write for instance next = ["n", "f10"]')
     named = [_named(key) for key in keys]
     for given, key in zip(keys, named, strict=True):
         if key in (*RESERVED, ESCAPE):
-            whose = "the way out of everything" if key == ESCAPE else "the terminal toolkit's own"
+            whose = "the key that closes screens" if key == ESCAPE else "the terminal toolkit's own"
             raise UsageError(f"{path}: {name} cannot have {key}", hint=f"choose another key: that one is {whose}")
         if not _is_key(key):
             hint = 'a character, or for instance "f10", "home", "space", "ctrl+g", "alt+n"'
-            raise UsageError(f"{path}: {name}: there is no key {given!r}", hint=hint)
+            raise UsageError(f"{path}: {name}: unknown key {given!r}", hint=hint)
     return ",".join(named)
 
 

@@ -130,21 +130,19 @@ class LiveRank:
             with self._opens(self._progress) as place:
                 self._serve(place)
         except _Cancelled:
-            self._lost("the start was given up")
+            self._lost("the start was cancelled")
         except PrismError as error:
             self._lost(str(error))
             self._tell(Failed(str(error), error.hint, fatal=True))
         except Exception as error:  # a defect here must not leave a screen that waits for ever
             self._lost(f"{type(error).__name__}: {error}")
-            self._tell(
-                Failed(f"{type(error).__name__}: {error}", "report this: it is a defect of prismdbg", fatal=True)
-            )
+            self._tell(Failed(f"{type(error).__name__}: {error}", "report this: it is a bug in prismdbg", fatal=True))
         finally:
             self._tell(LiveEnded())
 
     def _progress(self, text: str) -> None:
         if self._closing.is_set():
-            raise _Cancelled("given up")
+            raise _Cancelled("cancelled")
         if self._conversation is None:
             self._state = replace(self._state, doing=text)
             self._tell(StateChanged(self._state))

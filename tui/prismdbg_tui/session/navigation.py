@@ -58,7 +58,7 @@ class CursorNavigation:
         self.position.hits = message.rows if message.pattern else NO_ROWS
         self._panes.collectives.mark(self.position.hits)
         if message.pattern and not len(message.rows):
-            self._app.refuse(f"nothing fits {message.pattern}")
+            self._app.refuse(f"no collective matches {message.pattern}")
         elif message.pattern:
             self.move(self.position.first_hit())
 

@@ -42,7 +42,7 @@ def _fits(recording: Recording, word: str) -> Bools:
     if (found := _LIMIT.fullmatch(word)) and (unit_bytes(found[3]) or found[3].lower() in _NS):
         return _limit(recording, found)
     if word[0] in "<>":
-        raise UsageError(f"{word!r} is no limit", hint="write >1MiB, <4KiB, >5ms or <100us")
+        raise UsageError(f"{word!r} is not a limit", hint="write >1MiB, <4KiB, >5ms or <100us")
     if found := _MOMENT.fullmatch(word):
         step, nth = int(found[1]), found[2]
         mask: Bools = columns.step == step

@@ -63,18 +63,18 @@ class Sources:
                 return [], f"the capsule's copy cannot be read: {error.strerror}"
         linecache.checkcache(filename)
         lines = linecache.getlines(filename) if filename.startswith("/") else []
-        return lines, "from this machine: it may have changed" if lines else "the source is not there"
+        return lines, "from this machine, may have changed" if lines else "no source available"
 
 
 def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     """What the rank received, tensor by tensor; a text in its place where that is not recorded."""
     detail = recording.columns.collective(row)
     if detail.payload is None and detail.made:
-        return (_text("out", f"made up ({detail.made}); prismdbg debug makes it up again, to the last bit"),)
+        return (_text("out", f"synthesized ({detail.made}); `prismdbg debug` reproduces it, to the last bit"),)
     if detail.payload is None or not _is_kept(recording, detail.payload):
         return (_text("out", "what was received is not in the capsule"),)
     if detail.payload.size_bytes > MAX_PAYLOAD_BYTES:
-        return (_text("out", f"{detail.payload.size_bytes} bytes: too many to be measured here"),)
+        return (_text("out", f"{detail.payload.size_bytes} bytes: too large for statistics here"),)
     try:
         data = read_payload(recording.capsule.log, detail.payload)
     except CapsuleError as error:

@@ -68,7 +68,7 @@ def _recorded(recording: Recording, row: int) -> Verdict:
         return Verdict("✕ sends NaN", bad=True)
     if columns.received_nonfinite[row]:
         return Verdict("✕ gets NaN", bad=True)
-    return Verdict("made up" if columns.synthesized[row] else "")
+    return Verdict("synthesized" if columns.synthesized[row] else "")
 
 
 def verdicts_of(position: CursorPosition, state: State) -> Verdicts:

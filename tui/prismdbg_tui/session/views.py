@@ -42,7 +42,7 @@ class ValueView:
 class Phase(StrEnum):
     """Of the whole screen: a session's phases, and before and without one."""
 
-    LOOKING = "looking"
+    LOOKING = "read-only"
     STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"

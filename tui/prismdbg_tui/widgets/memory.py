@@ -184,15 +184,15 @@ class Memory(Vertical):
             text.append(growth, f"bold {color(self.app, 'accent')}")
             return text
         least = "at least " if view.is_least else ""
-        text.append(f"{least}{figures.size(view.program_bytes)} alive {where}", "bold")
+        text.append(f"{least}{figures.size(view.program_bytes)} live {where}", "bold")
         if view.before_bytes or view.is_least:
-            text.append(f" · {figures.size(view.before_bytes)} before A", "dim")
+            text.append(f" · {figures.size(view.before_bytes)} before the start moment", "dim")
         if view.is_least:
-            text.append(f", without what C++ alone held{_bound(view.uncounted_bytes)}", "dim")
+            text.append(f", without blocks held only by C++{_bound(view.uncounted_bytes)}", "dim")
         if view.backend_bytes:
             text.append(f" · backend {figures.size(view.backend_bytes)}", "dim")
         if view.peak_text:
-            text.append(f" · peak made by {view.peak_text}", "dim")
+            text.append(f" · peak caused by {view.peak_text}", "dim")
         return text
 
 

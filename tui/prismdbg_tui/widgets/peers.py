@@ -44,7 +44,7 @@ class Peers(Pane):
             f"this rank waited {figures.duration(waited)}" if waited is not None else f"it {recording.open_word(row)}"
         )
         if columns.synthesized[row]:
-            note = "none of its peers was there"
+            note = "emulated, without real peers"
         self._put(f"{group.title}, {figures.plural(group.size, 'rank')}", rows, note)
 
     def _put(self, title: str, rows: list[tuple[int, str, str]], note: str) -> None:

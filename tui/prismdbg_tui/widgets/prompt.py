@@ -13,7 +13,7 @@ _PATTERN = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -
 _HINTS = {
     Purpose.SEARCH: _PATTERN,
     Purpose.FILTER: _PATTERN,
-    Purpose.CONDITION: "bytes > 1MiB and nan(out)    max(abs(input[0])) > 1e3    empty: whenever",
+    Purpose.CONDITION: "bytes > 1MiB and nan(out)    max(abs(input[0])) > 1e3    empty: always",
     Purpose.WATCH: "loss    out[0]    model.layers[3].weight    nan(model.head.weight)",
 }
 

@@ -16,7 +16,7 @@ from prismdbg_tui.widgets.pane import Pane
 
 class Stops(Pane):
     def __init__(self) -> None:
-        super().__init__("stops", "Stops")
+        super().__init__("stops", "Breakpoints")
         self._state = State()
         self._lines: list[object] = []  # what each line is about
 
@@ -28,7 +28,7 @@ class Stops(Pane):
             self._line(text, self._stop(stop), stop)
         for watch in state.watches:
             changed = f"bold {color(self.app, 'accent')}" if watch.changed else ""
-            shown = watch.error or (short(watch.value) if watch.value is not None else "not looked at yet")
+            shown = watch.error or (short(watch.value) if watch.value is not None else "not evaluated yet")
             self._line(
                 text,
                 Text.assemble(
@@ -40,11 +40,7 @@ class Stops(Pane):
                 watch,
             )
         for image in state.checkpoints:
-            cost = (
-                f"{figures.size(image.size_bytes)}, {image.cost_s:.1f} s"
-                if image.number
-                else "where the capsule begins"
-            )
+            cost = f"{figures.size(image.size_bytes)}, {image.cost_s:.1f} s" if image.number else "start moment"
             self._line(
                 text,
                 Text.assemble(
@@ -56,9 +52,9 @@ class Stops(Pane):
                 image,
             )
         if not self._lines:
-            text.append("no breakpoints, watches or images yet", "dim")
+            text.append("no breakpoints, watch expressions or checkpoints yet", "dim")
         text.rstrip()
-        self.put(text, figures.plural(len(state.stops), "stop"))
+        self.put(text, figures.plural(len(state.stops), "breakpoint"))
 
     def on_resize(self) -> None:
         self.show(self._state)
@@ -72,9 +68,9 @@ class Stops(Pane):
         hits = self._state.hits.get(stop.number, 0)
         standing = stop.number in self._state.hit_here
         notes = [figures.plural(hits, "hit")] if hits else []
-        notes += [f"lets {stop.ignore} pass"] if stop.ignore else []
+        notes += [f"ignores {stop.ignore} hits"] if stop.ignore else []
         notes += ["once"] if stop.once else []
-        notes += ["tells only"] if stop.log_only else []
+        notes += ["logpoint"] if stop.log_only else []
         return Text.assemble(
             ("▶" if standing else "●", color(self.app, "accent" if standing else "error")),
             (f" {stop.number:>2} ", "dim"),

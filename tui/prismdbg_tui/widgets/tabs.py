@@ -10,7 +10,8 @@ from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.arrangement import TITLES, panes
 from prismdbg_tui.session.messages import PaneChosen
 
-_SHORT = {"collectives": "Calls", "memory": "Mem", "console": "Cons", "output": "Out"}  # 80 columns hold all of them
+_SLIGHTLY = {"stops": "Breaks"}  # 80 columns hold all of them
+_SHORT = _SLIGHTLY | {"collectives": "Calls", "memory": "Mem", "console": "Cons", "output": "Out"}
 
 
 class Tabs(Static):
@@ -39,7 +40,8 @@ class Tabs(Static):
                 return
 
     def _titles(self) -> list[tuple[str, str]]:
-        titles = [(pane, TITLES[pane]) for pane in self._panes]
-        if sum(len(title) + 2 for _, title in titles) <= self.size.width:
-            return titles
-        return [(pane, _SHORT.get(pane, title)) for pane, title in titles]
+        for short in ({}, _SLIGHTLY):
+            titles = [(pane, short.get(pane, TITLES[pane])) for pane in self._panes]
+            if sum(len(title) + 2 for _, title in titles) <= self.size.width:
+                return titles
+        return [(pane, _SHORT.get(pane, TITLES[pane])) for pane in self._panes]

@@ -166,7 +166,7 @@ class Timeline(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
         if self._recording is None or self._range is None or not len(self._recording):
-            text = "reading the log ..." if self._recording is None else "nothing was recorded"
+            text = "reading the log ..." if self._recording is None else "no collective was recorded"
             return Strip([Segment(f" {text}" if y == 1 else "", base)]).adjust_cell_length(width, base)
         self._range.cells = max(width - LABEL_WIDTH, 1)
         colors = self._paint()

@@ -32,8 +32,8 @@ _ANCHORS = (  # viridis, by eighths
 )
 _MEANING = {
     Measure.WAIT: "how long a rank waits for others in the iteration",
-    Measure.ARRIVAL: "how much later than the first of its groups that does the same it comes: stragglers are bright",
-    Measure.MEMORY: "the most memory a rank holds",
+    Measure.ARRIVAL: "how much later it comes than the first rank of its groups: stragglers are bright",
+    Measure.MEMORY: "the peak memory of a rank",
     Measure.COMPUTE: "how long a rank computes",
 }
 
@@ -51,7 +51,7 @@ def heat_map(timeline: Timeline) -> Markup:
         choices.append(tag("label", measure.value, for_=name))
         maps.append(tag("div", tag("p", _MEANING[measure]), _map(timeline, grid, values, say), class_=f"map {name}"))
     axes = [{"name": name, "size": mesh.size(name)} for name in mesh.order]
-    pointed = tag("p", "Point at a rank to see which it is and its value.", id="pointed")
+    pointed = tag("p", "Point at a rank to see its number and value.", id="pointed")
     return tag("div", *choices, *maps, pointed, id="heat", data_axes=json.dumps(axes))
 
 

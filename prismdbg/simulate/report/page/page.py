@@ -53,7 +53,7 @@ def _cards(timeline: Timeline) -> Markup:
     cards = (
         (duration(timeline.iteration_ns), "an iteration"),
         (f"{float(timeline.computed_ns.sum()) / whole:.1%}", "of the ranks' time computing"),
-        (f"{float(timeline.exposed_ns.sum()) / whole:.1%}", "transfer that nothing hides"),
+        (f"{float(timeline.exposed_ns.sum()) / whole:.1%}", "exposed communication"),
         (f"{timeline.bubble_share:.1%}", "idle"),
     )
     return tag("div", *(tag("div", tag("b", figure), tag("span", what)) for figure, what in cards), class_="cards")
@@ -64,7 +64,7 @@ def _worth(fidelity: Fidelity) -> Markup:
     said = [line for line in fidelity.lines() if not line.startswith(" ")]
     return tag(
         "section",
-        tag("h2", "What this is worth"),
+        tag("h2", "Fidelity"),
         _stack(fidelity, "time"),
         _stack(fidelity, "bytes"),
         tag("p", *(joined(tag("i", class_=f"mark {p}"), f" {p} ") for p in PROVENANCES), class_="legend"),
@@ -94,10 +94,14 @@ def _waits(timeline: Timeline) -> Markup:
         )
         for row in report.by_axis(timeline)
     ]
-    header = ("channel", "waiting", "longest", "of rank", "shown transfer", "hidden transfer")
+    header = ("channel", "waiting", "longest", "of rank", "exposed communication", "hidden communication")
     return joined(
         table(header, rows, right=header[1:]),
-        tag("p", "A rank's mean; longest: of one rank. Shown: transfer that nothing hid.", class_="soft"),
+        tag(
+            "p",
+            "The mean of the ranks; longest: of one rank. Exposed: communication that no computation hides.",
+            class_="soft",
+        ),
     )
 
 

@@ -26,7 +26,7 @@ def pipeline(rows: Sequence[StageRow], iteration_ns: int) -> Markup:
         _scale(iteration_ns, TOP + ROW * len(shown)),
         viewBox=f"0 0 {LABELS + WIDTH + FIGURES} {height}",
         role="img",
-        aria_label="what each stage computes when",
+        aria_label="the computations of each stage over time",
     )
     more = [tag("p", f"{len(rows) - MOST_ROWS} more classes are not drawn.")] if len(rows) > MOST_ROWS else []
     return joined(_legend(shown), tag("div", drawing, class_="wide"), *more)
@@ -36,7 +36,9 @@ def _row(row: StageRow, number: int, iteration_ns: int) -> Markup:
     top = TOP + ROW * number
     middle = top + BOX - 3
     ranks = f"rank {row.rank:,}" if row.ranks == 1 else f"rank {row.rank:,} and {row.ranks - 1:,} more"
-    title = f"{row.name}: {ranks}; computes {row.computed:.1%}, shown transfer {row.shown:.1%}, waits {row.late:.1%}"
+    title = (
+        f"{row.name}: {ranks}; computes {row.computed:.1%}, exposed communication {row.shown:.1%}, waits {row.late:.1%}"
+    )
     figures = f"{row.computed:.0%} · {row.shown:.0%} · {row.late:.0%}"
     return tag(
         "g",
@@ -95,7 +97,7 @@ def _legend(rows: Sequence[StageRow]) -> Markup:
     kinds = dict.fromkeys(kind_of(span.label) for row in rows for span in row.spans)
     marks = [joined(tag("i", class_=f"mark {kind}"), f" {kind} ") for kind in kinds]
     odd = "; odd microbatches in another shade" if kinds.keys() & set(KINDS.values()) else ""
-    said = f"{odd}. Right: the share of the iteration that a stage computes, shows transfer, waits for others."
+    said = f"{odd}. Right: the share of the iteration that a stage computes, communicates exposed, or waits."
     return tag("p", *marks, tag("i", class_="mark idle"), " nothing computed", said, class_="legend")
 
 
