@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -206,6 +208,47 @@ def test_the_job_of_a_ci_server_is_a_shell_script() -> None:
 def test_the_exit_codes_are_those_of_the_command_line() -> None:
     rows = re.findall(r"^\| ([\d, ]+) \| ", CI.partition("## Exit codes")[2], re.MULTILINE)
     assert {int(code) for row in rows for code in row.split(",")} == {int(code) for code in ExitCode}
+
+
+def test_the_commands_that_are_said_to_print_json_do() -> None:
+    said = re.search(r"With `--json`, `replay` prints(.+?)have `--json`, too", CI, re.DOTALL)
+    assert said is not None
+    named = {name.strip() for name in re.findall(r"`([a-z -]+)`", said[1])} | {"replay"}
+    group = registry.entries()["graph"].load()
+    assert isinstance(group, click.Group)
+    found = {name: entry.load() for name, entry in registry.entries().items()}
+    found |= {f"graph {name}": command for name, command in group.commands.items()}
+    with_json = {name for name, command in found.items() if any("--json" in p.opts for p in command.params)}
+    assert named <= with_json
+    assert {name for name in with_json if name.startswith("graph ")} <= named
+
+
+def test_the_gate_is_what_the_readme_says() -> None:
+    said = re.search(r"`make check` is\s+the gate: ([a-z, ]+)\.", (ROOT / "README.md").read_text())
+    rule = re.search(r"^check: ([a-z ]+?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert said is not None and rule is not None
+    assert said[1].replace("tests", "test").split(", ") == rule[1].split()
+
+
+def test_setup_names_what_is_missing_where_it_cannot_install_it(tmp_path: Path) -> None:
+    """Without apt-get it goes on with what there is."""
+    for name in ("bash", "id", "make"):
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"{name} is missing")
+        (tmp_path / name).symlink_to(found)
+    asked = ["PROGRAMS=no-such-program=its-package bash=bash", f"PYTHON={sys.executable}"]
+    ran = subprocess.run(
+        ["make", "--no-print-directory", "system", *asked],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.match(r"missing: its-package\b.*; going on without", ran.stderr)
 
 
 def test_the_fields_of_the_output_are_there() -> None:

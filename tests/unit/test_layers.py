@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,19 @@ def test_nothing_is_ever_unpickled(package: str) -> None:
                 called = ast.unparse(node.func)
                 assert called not in ("eval", "exec", "torch.load"), f"{path}:{node.lineno}"
                 assert not called.startswith("pickle.") or called == "pickle.dumps", f"{path}:{node.lineno}"
+
+
+def test_nothing_is_mapped_into_the_job() -> None:
+    """A log or a trace that is mapped ends the job with a signal where its file is cut or its disk is full."""
+    found = [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "rank").rglob("*") if _maps(path)]
+    assert found == ["rank/replay/peers.py"], "a replayed rank maps its capsule; no recorded one maps anything"
+
+
+def _maps(path: Path) -> bool:
+    is_source = path.suffix in (".py", ".cpp", ".h")
+    return (
+        is_source and re.search(r"\bimport mmap\b|\bmmap(?:64)?\(|MAP_SHARED|np\.memmap", path.read_text()) is not None
+    )
 
 
 def _imports(node: ast.AST) -> set[str]:

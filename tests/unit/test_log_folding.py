@@ -13,7 +13,11 @@ from tiny_log import TinyLog
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
 from prismdbg.capsule.log_reader import read_log as read_values
+from prismdbg.cli.commands.record import command as record_command
+from prismdbg.cli.options.param_types import size
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log import columns
 from prismdbg.log.folding import fold, split_before
 from prismdbg.log.rank_log import read_log
@@ -133,6 +137,30 @@ def test_folding_at_any_time_changes_nothing_of_what_is_left(deeds: list[str]) -
         left: dict[int, Collective] = {c.record_id: c for c in read_log(folded.folder).collectives}
         assert all(every[number] == c for number, c in left.items())
         assert left.keys() >= set(open_)
+
+
+def test_status_counts_what_the_log_no_longer_has(tmp_path: Path) -> None:
+    run = RunFolder.new(tmp_path / "run")
+    folder = run.ranks / "0"
+    long_log(folder, 6)
+    write_json(folder / "rank.json", {"pid": 4711})
+    assert fold(folder, 3 * SEGMENT_BYTES) == 2
+    (state,) = rank_states(run)
+    assert state.collectives == 24
+
+
+def test_an_ordinary_collective_takes_at_most_250_bytes(tmp_path: Path) -> None:
+    """One tensor, from a line that was there before: of such, a million fit into what is kept by default."""
+    log = TinyLog(tmp_path, segment_bytes=1 << 16)
+    log.group("0", (0, 1))
+    stack = log.stack(("train.py", 7, "step"))
+    log.complete(log.issue(0, 1, stack=stack))
+    begin = log.offset
+    for number in range(100):
+        log.complete(log.issue(0, number + 2, stack=stack))
+    assert 150 < (log.offset - begin) / 100 <= 250
+    (log_bytes,) = (option.default for option in record_command.params if option.name == "log_bytes")
+    assert 1_000_000 <= size(log_bytes) / 250 < 1_100_000
 
 
 def test_where_a_capsule_begins(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,14 @@ def test_damage_is_named_after_all_before_it(tmp_path: Path) -> None:
     assert len(event_segments(tmp_path)) == 1
     with pytest.raises(CapsuleError, match="damaged at offset"):
         follower.poll()
+
+
+def test_ten_thousand_collectives_a_second_are_kept_up_with(tmp_path: Path) -> None:
+    """By the time of the processor, so that a busy machine counts for nothing."""
+    log = TinyLog(tmp_path, segment_bytes=4 << 20)
+    for number in range(10_000):
+        log.complete(log.issue(number // 10, number % 10))
+    follower = LogFollower(tmp_path)
+    began = time.process_time()
+    follower.poll()
+    assert time.process_time() - began < 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from prismdbg.capsule.log_events import Note, RankLog
-from prismdbg.jobs.capture.rank_paths import copies_as_read
+from prismdbg.jobs.capture.rank_paths import changed_after_read, copies_as_read
 from prismdbg.rank.recording import overwritten
-from prismdbg.rank.recording.overwritten import Overwritten
+from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 from prismdbg.settings.overwritten_copies import FOLDER, prefix
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +136,32 @@ def test_a_copy_counts_where_it_is_what_the_start_moment_had(
     log.notes.append(Note("file", NOW_NS * 2, {"path": path, "seen_ns": NOW_NS + read_s * SECOND_NS}))
     chosen = copies_as_read(log, copies, [path], None if a_s is None else NOW_NS + a_s * SECOND_NS)
     assert {name: copy.read_text() for name, copy in chosen.items()} == ({path: found} if found else {})
+
+
+def test_torch_save_tells_before_it_writes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens the file in C++, of which Python says nothing."""
+    monkeypatch.setattr(torch.serialization, "_open_zipfile_writer", torch.serialization._open_zipfile_writer)
+    told: list[str] = []
+    watch_torch_save(lambda path: told.append(Path(path).read_text()))
+    torch.save({}, file)
+    assert told == ["as read"]
+    torch.save({}, io.BytesIO())
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(("written_s", "is_changed"), [(-1, False), (1, True), (None, True)])
+def test_a_file_that_was_written_to_after_it_was_read_is_named(
+    file: Path, written_s: int | None, is_changed: bool
+) -> None:
+    """Whoever wrote: its time tells. None: it was removed."""
+    if written_s is None:
+        file.unlink()
+    else:
+        os.utime(file, ns=(NOW_NS + written_s * SECOND_NS,) * 2)
+    log = RankLog(0, 1, 0)
+    log.notes.append(Note("file", NOW_NS, {"path": str(file), "seen_ns": NOW_NS}))
+    found = changed_after_read(log, {"cwd": str(file.parent), "argv": []}, NOW_NS)
+    assert list(found) == [str(file)] * is_changed
 
 
 def test_what_another_rank_writes_meanwhile_is_no_copy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from prismdbg.jobs.record import record
 from prismdbg.jobs.record.incidents import parse_triggers
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.rank.c10d.store import prefer_one_that_can_be_saved
 from prismdbg.settings.rank_config import RankConfig
 
 
@@ -63,3 +65,32 @@ def seed_of_a_job(window: int, own: str | None, tmp_path: Path, monkeypatch: pyt
     )
     assert record.record(request, print) == 0
     return (tmp_path / "seed").read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "code"), [("exit(0)", 0), ("exit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
+def test_record_ends_with_the_code_of_the_job(program: str, code: int, tmp_path: Path) -> None:
+    command = (sys.executable, "-c", program)
+    assert record.record(RecordRequest(output=tmp_path / "run", command=command, policy=Policy()), print) == code
+
+
+@pytest.mark.parametrize(
+    ("given", "set_to"),
+    [
+        ({"WORLD_SIZE": "63"}, "0"),
+        ({"WORLD_SIZE": "64"}, None),
+        ({"WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}, None),
+        ({"WORLD_SIZE": "8", "USE_LIBUV": "1"}, "1"),
+        ({"WORLD_SIZE": "many"}, None),
+    ],
+)
+def test_a_rank_that_serves_its_store_can_be_saved(
+    given: dict[str, str], set_to: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORLD_SIZE", "TORCHELASTIC_RUN_ID", "USE_LIBUV"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    prefer_one_that_can_be_saved()
+    assert os.environ.get("USE_LIBUV") == set_to

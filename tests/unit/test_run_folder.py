@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,15 @@ from prismdbg.jobs.storage.run_report import report
 def test_a_new_one_may_stand_in_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     assert RunFolder.new(tmp_path / "run").ranks.is_dir()
+
+
+@pytest.mark.parametrize("was", [None, 0o755, 0o777])
+def test_it_is_for_its_owner_alone(was: int | None, tmp_path: Path) -> None:
+    """Also an empty folder that was there: the environment of the job lies in it."""
+    if was is not None:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run").chmod(was)
+    assert stat.S_IMODE(RunFolder.new(tmp_path / "run").path.stat().st_mode) == 0o700
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

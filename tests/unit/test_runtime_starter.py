@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starter_parts import starter_parts
+
+from prismdbg.runtime.starter_spec import starter_file
 
 OWNER = (os.getuid(), os.getgid())
 
@@ -165,3 +170,23 @@ def test_a_client_that_died_before_the_starter_looked_is_gone(starter: Any, tmp_
         assert starter.nobody_holds(reading)
     finally:
         os.close(reading)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to give up")
+def test_the_first_process_gives_up_what_is_not_needed() -> None:
+    """Among it what reaches the kernel and its devices: no module is loaded, no device made, nothing mapped raw."""
+    program = "import confine\nconfine.keep_only_needed()\nprint(open('/proc/self/status').read())"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(starter_file().parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    held = {
+        name: int(bits, 16) for name, bits in re.findall(r"^Cap(Prm|Eff|Bnd|Amb):\s*(\w+)$", ran.stdout, re.MULTILINE)
+    }
+    kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 18, 19, 21, 24, 25, 40]  # not: SYS_MODULE 16, SYS_RAWIO 17, MKNOD 27
+    assert held["Amb"] == 0 and held["Eff"] == held["Prm"]
+    assert (held["Eff"] | held["Bnd"]) & ~sum(1 << number for number in kept) == 0

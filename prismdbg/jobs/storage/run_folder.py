@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -87,8 +88,8 @@ class RunFolder:
 
     @classmethod
     def new(cls, path: Path) -> RunFolder:
-        """Makes it. `UsageError` where something is there already, for nothing recorded is ever overwritten, and where
-        it cannot be made."""
+        """Makes it, for its owner alone. `UsageError` where something is there already, for nothing recorded is ever
+        overwritten, and where it cannot be made."""
         run = cls(path.resolve())
         try:
             if run.path.exists() and not run.path.is_dir():
@@ -99,6 +100,8 @@ class RunFolder:
                     hint="choose a new folder, or remove it with `prismdbg rm`",
                 )
             run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if stat.S_IMODE(run.path.stat().st_mode) != 0o700:  # an empty one that was there, or an odd umask
+                run.path.chmod(0o700)
             run.ranks.mkdir()
         except OSError as error:
             raise UsageError(

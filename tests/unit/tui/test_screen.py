@@ -211,6 +211,23 @@ def test_help_and_time_line_keys(tmp_path: Path) -> None:
     play(looking(tmp_path), part)
 
 
+def test_colours_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    for name in ("without", "with"):
+        (tmp_path / name).mkdir()
+    without = looking(tmp_path / "without")
+    monkeypatch.delenv("NO_COLOR", raising=False)  # Textual takes it out of the environment, too
+    assert without.no_color
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert not app.no_color
+        first = app.theme
+        await pilot.press("T")
+        assert app.theme != first
+
+    play(looking(tmp_path / "with"), part)
+
+
 def test_keys_of_ones_own(tmp_path: Path) -> None:
     capsule = small_capsule(tmp_path)
     app = PrismApp(capsule, "capsule", keys={"first": "f9"})

@@ -1,0 +1,59 @@
+"""Where a rank runs if nobody says: the first place that works, and a plain process only for who accepts its writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from prismdbg.capsule.manifest import Origin
+from prismdbg.errors import FacilityError, UsageError
+from prismdbg.jobs.replay import runtimes
+from prismdbg.runtime.docker_runtime import DockerRuntime
+from prismdbg.runtime.local_runtime import LocalRuntime
+from prismdbg.runtime.plain_runtime import PlainRuntime
+
+
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the runtimes that work here: the test fills it in."""
+    found: set[str] = set()
+    for name, kind in (("docker", DockerRuntime), ("local", LocalRuntime), ("plain", PlainRuntime)):
+        monkeypatch.setattr(kind, "available", lambda _self, name=name: None if name in found else "not here")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("here", "origin", "allow_writes", "chosen"),
+    [
+        ({"docker", "local", "plain"}, Origin.START, False, DockerRuntime),
+        ({"docker", "local", "plain"}, Origin.START, True, DockerRuntime),
+        ({"local", "plain"}, Origin.IMAGE, False, LocalRuntime),
+        ({"local", "plain"}, Origin.START, True, LocalRuntime),
+        ({"plain"}, Origin.START, True, PlainRuntime),
+    ],
+)
+def test_the_first_that_works(
+    here: set[str], origin: Origin, allow_writes: bool, chosen: type, works: set[str]
+) -> None:
+    works |= here
+    assert type(runtimes.choose("", origin, allow_writes)) is chosen
+
+
+@pytest.mark.parametrize(
+    ("origin", "allow_writes"), [(Origin.START, False), (Origin.IMAGE, False), (Origin.IMAGE, True)]
+)
+def test_a_plain_process_is_not_chosen_for_who_did_not_allow_it(
+    origin: Origin, allow_writes: bool, works: set[str]
+) -> None:
+    works.add("plain")
+    with pytest.raises(FacilityError, match="docker: not here; local: not here") as raised:
+        runtimes.choose("", origin, allow_writes)
+    assert ("--allow-writes" in str(raised.value.hint)) == (origin is Origin.START)
+
+
+def test_the_one_that_is_asked_for_or_none(works: set[str]) -> None:
+    works |= {"local"}
+    assert type(runtimes.choose("local", Origin.START, False)) is LocalRuntime
+    with pytest.raises(FacilityError, match="the docker runtime: not here"):
+        runtimes.choose("docker", Origin.START, False)
+    with pytest.raises(UsageError, match="'podman' is not a runtime"):
+        runtimes.choose("podman", Origin.START, False)
