@@ -409,7 +409,8 @@ def test_the_supervisor_is_killed(options: tuple[str, ...], tmp_path: Path) -> N
     log = read_log(tmp_path / "run" / "ranks" / "0")
     assert len(log.collectives) == 500
     assert [note.kind for note in log.notes if note.kind in ("lost", "incident")] == []
-    shutil.rmtree(RankConfig.load(tmp_path / "run" / "config.json").socket_dir)
+    abandoned = RankConfig.load(tmp_path / "run" / "config.json").socket_dir
+    shutil.rmtree(abandoned, ignore_errors=True)  # another test's `record` may have removed it
 
 
 @pytest.mark.parametrize("options", [(), ("--python-kernels",)])
