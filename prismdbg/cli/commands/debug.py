@@ -86,23 +86,27 @@ def command(
             with_files=by_path(whole, with_files),
             limits=limits,
         )
-        if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
-            return code
-        typed = sys.stdin.isatty()
-        passing = PassingLine(sys.stdout, wanted=typed)
+        code = None if plain else _on_screen(request, capsule.name, timeout, at)
+        return _on_lines(request, timeout, at) if code is None else code
 
-        def say(text: str) -> None:
-            passing.clear()
-            console.say(f"prismdbg: {text}")
 
-        with open_travel(request, say) as travel:
-            console.say(f"recorded as: {whole.manifest.incident.text}")
-            for note in whole.manifest.notes if whole.manifest.emulated else ():
-                console.say(note)
-            lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
-            first = [*stop_at_once(whole.manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
-            lines = chain(first, lines)
-            return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed, passing=passing)
+def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
+    """Commands are typed at a terminal, or come from a pipe."""
+    typed = sys.stdin.isatty()
+    passing = PassingLine(sys.stdout, wanted=typed)
+
+    def say(text: str) -> None:
+        passing.clear()
+        console.announce(text)
+
+    manifest = request.capsule.manifest
+    with open_travel(request, say) as travel:
+        console.say(f"recorded as: {manifest.incident.text}")
+        for note in manifest.notes if manifest.emulated else ():
+            console.say(note)
+        lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), bound_s)
+        first = [*stop_at_once(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
+        return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 
 def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | None) -> int | None:

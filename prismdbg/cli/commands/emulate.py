@@ -13,7 +13,7 @@ from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
 from prismdbg.emulate.assessment import worth_of
-from prismdbg.emulate.emulate import emulate
+from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.pacing import pace
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.jobs.storage.classes_file import FILE_NAME
@@ -103,25 +103,25 @@ def command(
         donor_bytes=donor_bytes,
         window_bytes=window_bytes,
     )
-
-    def say(text: str) -> None:
-        console.say(f"prismdbg: {text}")
-
     to_pace = pace_request(request, **paced)
-    paces = pace(to_pace, say) if to_pace is not None else None
-    done = paces.emulated if paces is not None else emulate(request, say)
-    on_virtual_clock = to_pace is not None and to_pace.clock is ClockKind.VIRTUAL
-    for each in done.runs:
-        kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
-        is_told = each.displaced > SLIGHTLY and not on_virtual_clock  # there it has no say in how long anything takes
-        busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
-        console.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
+    paces = pace(to_pace, console.announce) if to_pace is not None else None
+    done = paces.emulated if paces is not None else emulate(request, console.announce)
+    _say_runs(done, request.ranks, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
     if done.classes is not None:
         console.emit("\n".join(class_lines(done.classes)))
     worth = worth_of(RunFolder.existing(output), request.world)
     console.emit("\n".join(worth.lines()))
     if worth.passed is not None and not worth.passed.has_converged:
         end_unconverged(worth.passed)
+
+
+def _say_runs(done: Emulated, asked: tuple[int, ...], *, on_virtual_clock: bool) -> None:
+    """How long each rank took. On a virtual clock, waiting for a CPU has no say in how long anything takes."""
+    for each in done.runs:
+        kind = "" if each.rank in asked or each.is_whole else " (for its values)"
+        is_told = each.displaced > SLIGHTLY and not on_virtual_clock
+        busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
+        console.announce(f"rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
 
 
 def class_lines(found: RankClasses) -> list[str]:

@@ -55,7 +55,7 @@ def command(
     """
     if cluster is not None:
         cluster_file.read(cluster)
-    sandbox, figures = plan(whole, lambda text: console.say(f"prismdbg: {text}"), probe=probe)
+    sandbox, figures = plan(whole, console.announce, probe=probe)
     if as_json:
         console.emit_json({"ranks": list(sandbox.ranks), "figures": [asdict(figure) for figure in figures]})
         return

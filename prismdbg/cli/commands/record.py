@@ -108,7 +108,7 @@ def command(
         memory_cap=memory_cap,
         policy=policy,
     )
-    return record(request, lambda text: console.say(f"prismdbg: {text}"))
+    return record(request, console.announce)
 
 
 def _window(text: str) -> int:

@@ -152,15 +152,17 @@ def _by_lines(chosen: Chosen, name: str) -> int:
 
     lines = read_lines(name)
     with opened(chosen.capsule, chosen.keys) as whole:
-        return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=_say)
+        return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=console.announce)
 
 
 def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
     with opened(capsule, chosen.keys) as whole:
         require_inside(whole, chosen.until)
-        with open_replay(chosen.request(whole), _say) as live:
-            verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
+        with open_replay(chosen.request(whole), console.announce) as live:
+            verdict = run_to_end(
+                live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=console.announce
+            )
             output = live.output.text()
             place = live.runtime
         kept = _keep_output(capsule, output)
@@ -187,15 +189,11 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        _say(f"cannot save the rank's output to {kept}: {error.strerror}")
+        console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
     with os.fdopen(descriptor, "w") as file:
         file.write(output)
     return kept
-
-
-def _say(text: str) -> None:
-    console.say(f"prismdbg: {text}")
 
 
 def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:

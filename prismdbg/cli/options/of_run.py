@@ -19,4 +19,4 @@ RANK_OF_RUN = click.option(
 
 def capsule_at(path: Path, rank: int | None) -> Path:
     """What was chosen, or made, is said."""
-    return capsule_of(path, rank, lambda text: console.say(f"prismdbg: {text}"))
+    return capsule_of(path, rank, console.announce)
