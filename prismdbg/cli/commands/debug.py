@@ -11,7 +11,7 @@ import click
 
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.terminal.lines_of_rank import by_lines
@@ -32,7 +32,7 @@ from prismdbg.session.stop_line import stop_at_once
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@CAPSULE_OR_RUN
 @RANK_OF_RUN
 @RUNTIME
 @ALLOW_WRITES

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
+from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
@@ -27,10 +28,8 @@ from prismdbg.simulate.graph.usual import SLIGHTLY
 MOST_ROWS = 40
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
-)
+@click.command(context_settings=TAKES_JOB)
+@NEW_RUN
 @emulated_job(ranks_help="Run these ranks one after another, as in 0,2 or 0-3.  [default: 0]")
 @click.option(
     "--steps",
@@ -73,7 +72,7 @@ MOST_ROWS = 40
 @RANKS_PER_NODE
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
-@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@JOB
 def command(
     whole: EmulateRequest,
     output: Path,

@@ -11,7 +11,7 @@ import click
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
@@ -47,7 +47,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@CAPSULE_OR_RUN
 @RANK_OF_RUN
 @RUNTIME
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop at MOMENT.  [default: the end moment]")
