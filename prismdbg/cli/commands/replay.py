@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -223,30 +225,24 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         console.say("the rank's own output:")
         for line in output[-OUTPUT_SHOWN_BYTES:].splitlines():
             console.say(f"  | {line}")
-    tally = verdict.tally
     if verdict.story is not None:
         console.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:
         console.emit(verdict.summary)
     if verdict.outcome in (Outcome.IDENTICAL, Outcome.INCONCLUSIVE):
         console.say(f"recorded as: {incident}")
-    for note in verdict.notes:
-        console.say(note)
-    if tally.get("again"):
-        console.say(
-            "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
-        )
-    if tally.get("object_notes"):
-        console.say(
-            f"{tally['object_notes']} pickled objects differ, for example in a PID or a time; --strict treats them as "
-            "diverged"
-        )
-    if tally.get("synthesized"):
-        console.say(
-            f"{tally['synthesized']} answers were synthesized, because they were not recorded; later values depend on "
-            "them"
-        )
+    for line in (*verdict.notes, *_of_tally(verdict.tally)):
+        console.say(line)
     for state in verdict.states:
-        console.say(
-            f"parameters at {state['moment']}: {state['actual']} {'=' if state['equal'] else '!='} {state['expected']}"
-        )
+        sign = "=" if state["equal"] else "!="
+        console.say(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}")
+
+
+def _of_tally(tally: Mapping[str, Any]) -> Iterator[str]:
+    """What limits the verdict: a sentence each."""
+    if tally.get("again"):
+        yield "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
+    if differ := tally.get("object_notes"):
+        yield f"{differ} pickled objects differ, for example in a PID or a time; --strict treats them as diverged"
+    if made := tally.get("synthesized"):
+        yield f"{made} answers were synthesized, because they were not recorded; later values depend on them"
