@@ -1,1 +1,2 @@
-"""Process images: finding and building CRIU, dumping a live rank, reading and editing its images."""
+"""Checkpoints: `engine` is the seam and `choice` says which engine is used; the other modules are CRIU's, but for
+`bounded` and `cache`."""

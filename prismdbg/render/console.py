@@ -27,6 +27,11 @@ def say(text: str) -> None:
     click.echo(plain(text), err=True)
 
 
+def announce(text: str) -> None:
+    """As `say`, marked as ours: a job or a replay that runs meanwhile writes to the same terminal."""
+    say(f"prismdbg: {text}")
+
+
 def plain(text: str) -> str:
     """What came from a capsule may not steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)

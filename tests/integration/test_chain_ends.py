@@ -17,6 +17,8 @@ from jobs import Job, plain_environment, prepare_run, remove_sockets, started
 from waiting import wait_for
 
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import Engine
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.capture import capture
@@ -120,9 +122,10 @@ def in_an_answer(rank: Rank, patch: pytest.MonkeyPatch) -> None:
 
 
 def during_the_dump(rank: Rank, patch: pytest.MonkeyPatch) -> None:
-    original = capture.dump_only
+    engine = type(choice.find())
+    original = engine.dump
 
-    def dump(criu: Any, pid: int, images: Path, **told: Any) -> None:
+    def dump(found: Engine, pid: int, images: Path, **told: Any) -> Any:
         def end_it() -> None:
             wait_for(lambda: any(images.glob("*.img")), 60, "the first image")
             rank.end()
@@ -130,21 +133,23 @@ def during_the_dump(rank: Rank, patch: pytest.MonkeyPatch) -> None:
         watcher = threading.Thread(target=end_it)
         watcher.start()
         try:
-            original(criu, pid, images, **told)
+            return original(found, pid, images, **told)
         finally:
             watcher.join()
 
-    patch.setattr(capture, "dump_only", dump)
+    patch.setattr(engine, "dump", dump)
 
 
 def after_the_dump(rank: Rank, patch: pytest.MonkeyPatch) -> None:
-    original = capture.dump_only
+    engine = type(choice.find())
+    original = engine.dump
 
-    def dump(*told: Any, **named: Any) -> None:
-        original(*told, **named)
+    def dump(*told: Any, **named: Any) -> Any:
+        cost = original(*told, **named)
         rank.end()
+        return cost
 
-    patch.setattr(capture, "dump_only", dump)
+    patch.setattr(engine, "dump", dump)
 
 
 def during_the_copy(rank: Rank, patch: pytest.MonkeyPatch) -> None:

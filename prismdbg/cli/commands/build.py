@@ -27,7 +27,7 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> None:
     `prismdbg pack CAPSULE`.
     """
     with opened(capsule, keys) as whole:
-        built = build_image(whole, lambda text: console.say(f"prismdbg: {text}"))
+        built = build_image(whole, console.announce)
     if as_json:
         console.emit_json(asdict(built))
         return

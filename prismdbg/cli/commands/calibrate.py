@@ -89,11 +89,7 @@ def command(
     It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
     """
-    if output.exists():
-        raise UsageError(f"{output} exists", hint="choose a new file; a calibration is never overwritten")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"{output.parent} is not a folder", hint="choose a file in a folder that exists")
-    output_file.require(output)
+    _require_new(output)
     request = CalibrateRequest(
         backend=backend,
         groups=groups,
@@ -105,9 +101,9 @@ def command(
         node_rank=node_rank,
         head=head,
     )
-    measured = calibrate(request, lambda text: console.say(f"prismdbg: {text}"))
+    measured = calibrate(request, console.announce)
     if measured is None:
-        console.say("prismdbg: node 0 writes the cluster file")
+        console.announce("node 0 writes the cluster file")
         return
     with output_file.whole(output) as path:
         path.write_text(measured.text(), encoding="utf-8")
@@ -115,4 +111,13 @@ def command(
         console.emit_json(calibration_text.values(measured))
     else:
         console.emit("\n".join(calibration_text.lines(measured)))
-    console.say(f"prismdbg: {output}: for `prismdbg graph simulate --cluster {output}`")
+    console.announce(f"{output}: for `prismdbg graph simulate --cluster {output}`")
+
+
+def _require_new(output: Path) -> None:
+    """Before anything is measured."""
+    if output.exists():
+        raise UsageError(f"{output} exists", hint="choose a new file; a calibration is never overwritten")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"{output.parent} is not a folder", hint="choose a file in a folder that exists")
+    output_file.require(output)

@@ -58,7 +58,7 @@ def command(run: Path, rank: int, window: int, origin: str, timeout: float, outp
         origin=Origin(origin),
         timeout_s=timeout,
     )
-    made = capture(request, lambda text: console.say(f"prismdbg: {text}"))
+    made = capture(request, console.announce)
     manifest = made.manifest
     console.say(
         f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {console.size(manifest.size_bytes)}"

@@ -11,7 +11,7 @@ import click
 
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.terminal.lines_of_rank import by_lines
@@ -32,7 +32,7 @@ from prismdbg.session.stop_line import stop_at_once
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@CAPSULE_OR_RUN
 @RANK_OF_RUN
 @RUNTIME
 @ALLOW_WRITES
@@ -86,23 +86,27 @@ def command(
             with_files=by_path(whole, with_files),
             limits=limits,
         )
-        if not plain and (code := _on_screen(request, capsule.name, timeout, at)) is not None:
-            return code
-        typed = sys.stdin.isatty()
-        passing = PassingLine(sys.stdout, wanted=typed)
+        code = None if plain else _on_screen(request, capsule.name, timeout, at)
+        return _on_lines(request, timeout, at) if code is None else code
 
-        def say(text: str) -> None:
-            passing.clear()
-            console.say(f"prismdbg: {text}")
 
-        with open_travel(request, say) as travel:
-            console.say(f"recorded as: {whole.manifest.incident.text}")
-            for note in whole.manifest.notes if whole.manifest.emulated else ():
-                console.say(note)
-            lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), timeout)
-            first = [*stop_at_once(whole.manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
-            lines = chain(first, lines)
-            return by_lines(travel, lines, bound_s=timeout, echo=not typed, patient=typed, passing=passing)
+def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
+    """Commands are typed at a terminal, or come from a pipe."""
+    typed = sys.stdin.isatty()
+    passing = PassingLine(sys.stdout, wanted=typed)
+
+    def say(text: str) -> None:
+        passing.clear()
+        console.announce(text)
+
+    manifest = request.capsule.manifest
+    with open_travel(request, say) as travel:
+        console.say(f"recorded as: {manifest.incident.text}")
+        for note in manifest.notes if manifest.emulated else ():
+            console.say(note)
+        lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), bound_s)
+        first = [*stop_at_once(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
+        return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 
 def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | None) -> int | None:

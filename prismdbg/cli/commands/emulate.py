@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
+from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
 from prismdbg.emulate.assessment import worth_of
-from prismdbg.emulate.emulate import emulate
+from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.pacing import pace
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.jobs.storage.classes_file import FILE_NAME
@@ -27,10 +28,8 @@ from prismdbg.simulate.graph.usual import SLIGHTLY
 MOST_ROWS = 40
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
-)
+@click.command(context_settings=TAKES_JOB)
+@NEW_RUN
 @emulated_job(ranks_help="Run these ranks one after another, as in 0,2 or 0-3.  [default: 0]")
 @click.option(
     "--steps",
@@ -73,7 +72,7 @@ MOST_ROWS = 40
 @RANKS_PER_NODE
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
-@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@JOB
 def command(
     whole: EmulateRequest,
     output: Path,
@@ -103,25 +102,25 @@ def command(
         donor_bytes=donor_bytes,
         window_bytes=window_bytes,
     )
-
-    def say(text: str) -> None:
-        console.say(f"prismdbg: {text}")
-
     to_pace = pace_request(request, **paced)
-    paces = pace(to_pace, say) if to_pace is not None else None
-    done = paces.emulated if paces is not None else emulate(request, say)
-    on_virtual_clock = to_pace is not None and to_pace.clock is ClockKind.VIRTUAL
-    for each in done.runs:
-        kind = "" if each.rank in request.ranks or each.is_whole else " (for its values)"
-        is_told = each.displaced > SLIGHTLY and not on_virtual_clock  # there it has no say in how long anything takes
-        busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
-        console.say(f"prismdbg: rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
+    paces = pace(to_pace, console.announce) if to_pace is not None else None
+    done = paces.emulated if paces is not None else emulate(request, console.announce)
+    _say_runs(done, request.ranks, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
     if done.classes is not None:
         console.emit("\n".join(class_lines(done.classes)))
     worth = worth_of(RunFolder.existing(output), request.world)
     console.emit("\n".join(worth.lines()))
     if worth.passed is not None and not worth.passed.has_converged:
         end_unconverged(worth.passed)
+
+
+def _say_runs(done: Emulated, asked: tuple[int, ...], *, on_virtual_clock: bool) -> None:
+    """How long each rank took. On a virtual clock, waiting for a CPU has no say in how long anything takes."""
+    for each in done.runs:
+        kind = "" if each.rank in asked or each.is_whole else " (for its values)"
+        is_told = each.displaced > SLIGHTLY and not on_virtual_clock
+        busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
+        console.announce(f"rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")
 
 
 def class_lines(found: RankClasses) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,12 +100,18 @@ def command(
         graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
     else:
         graph = captured_graph(replayed, mesh, axes, console.say)
+    graph = _changed(graph, stretch, [replace(replayed, capsule=capsule) for capsule in captured])
+    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
+
+
+def _changed(graph: JobGraph, stretch: Sequence[str], captured: Iterable[CapturedRequest]) -> JobGraph:
+    """Of other sizes along its axes; then with captured ranks, which keep the coordinates of the job that ran."""
     ran_on = graph.mesh
     for axis, size in what_if_options.sizes(stretch):
         graph = graph.stretched(axis, size)
-    for capsule in captured:
-        graph = with_captured(graph, replace(replayed, capsule=capsule), console.say, ran_on)
-    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
+    for request in captured:
+        graph = with_captured(graph, request, console.say, ran_on)
+    return graph
 
 
 def _is_run(path: Path) -> bool:

@@ -12,7 +12,7 @@ from prismdbg.capsule.json_border import parse
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.cli.options.archive_keys import archive_keys
-from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.diagnosis.standing import standing_lines
 from prismdbg.jobs.capture.secret_search import report, to_json
 from prismdbg.jobs.storage.pack import opened, read_manifest, read_part
@@ -23,7 +23,7 @@ UNSEARCHED_SHOWN = 20
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@CAPSULE_OR_RUN
 @RANK_OF_RUN
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest, or the list of --secrets, as JSON.")
 @click.option("--files", is_flag=True, help="Also list every file with its size.")

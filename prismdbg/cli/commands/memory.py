@@ -20,12 +20,13 @@ from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
 from prismdbg.memory.ends import ends_of
-from prismdbg.memory.grouping import By, grouped
-from prismdbg.memory.live import live_at
-from prismdbg.memory.peak import peak
+from prismdbg.memory.grouping import By, Entry, grouped
+from prismdbg.memory.live import Live, live_at
+from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
@@ -119,33 +120,44 @@ def command(
     if export is not None:
         check_place(export)
     read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits)
-    trace = read.trace
-    trace.require(*(between or ()), *([at] if at is not None else []))
+    read.trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
-        write_snapshot(trace, export)
+        write_snapshot(read.trace, export)
         console.say(f"{export}: open it at https://pytorch.org/memory_viz")
+    shown = _Shown(by=By(by), top=top, as_json=as_json)
     if between is not None:
-        found = diff(trace, *between)
-        show = memory_text.difference_json if as_json else memory_text.difference_text
-        _print(show(found, By(by), top), as_json)
+        _show_growth(read.trace, between, shown)
         return
     if at is not None:
-        live = live_at(trace, at)
-        groups = grouped(live, By(by))[:top]
-        _print(memory_text.live_json(live, at, groups) if as_json else memory_text.live_text(live, at, groups), as_json)
+        _show_live(read.trace, at, shown)
         return
-    highest = peak(trace, begin, end, made_inside=made_inside, with_backend=with_backend)
+    highest = peak(read.trace, begin, end, made_inside=made_inside, with_backend=with_backend)
     if highest is None:
         console.say("nothing was traced in this range")
         return
-    groups = grouped(highest.live, By(by))[:top]
-    backend, ends = modelled_backend(path, rank), ends_of(trace, b=read.b, stands=read.stands)
-    if as_json:
-        console.emit_json(memory_text.peak_json(trace, highest, groups, ends, backend))
-        return
-    drawn = curve(trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
-    console.emit(memory_text.curve_text(drawn))
-    console.emit(memory_text.peak_text(trace, highest, groups, ends, backend))
+    backend = modelled_backend(path, rank)
+    if not as_json:
+        drawn = curve(read.trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
+        console.emit(memory_text.curve_text(drawn))
+    _show_peak(read, highest, backend, shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How a result is printed. `top`: how many groups of blocks, made by `by`."""
+
+    by: By
+    top: int
+    as_json: bool
+
+    def groups(self, live: Live) -> list[Entry]:
+        return grouped(live, self.by)[: self.top]
+
+    def print(self, what: object) -> None:
+        if self.as_json:
+            console.emit_json(what)
+        else:
+            console.emit(str(what))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +167,23 @@ class _Found:
     trace: MemoryTrace
     b: Moment | None = None
     stands: Moment | None = None
+
+
+def _show_growth(trace: MemoryTrace, between: tuple[Moment, Moment], shown: _Shown) -> None:
+    show = memory_text.difference_json if shown.as_json else memory_text.difference_text
+    shown.print(show(diff(trace, *between), shown.by, shown.top))
+
+
+def _show_live(trace: MemoryTrace, at: Moment, shown: _Shown) -> None:
+    live = live_at(trace, at)
+    show = memory_text.live_json if shown.as_json else memory_text.live_text
+    shown.print(show(live, at, shown.groups(live)))
+
+
+def _show_peak(read: _Found, highest: Peak, backend: BackendModel | None, shown: _Shown) -> None:
+    ends = ends_of(read.trace, b=read.b, stands=read.stands)
+    show = memory_text.peak_json if shown.as_json else memory_text.peak_text
+    shown.print(show(read.trace, highest, shown.groups(highest.live), ends, backend))
 
 
 def _trace(
@@ -183,10 +212,3 @@ def _trace(
         replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
         same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
         return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)
-
-
-def _print(what: object, as_json: bool) -> None:
-    if as_json:
-        console.emit_json(what)
-    else:
-        console.emit(str(what))

@@ -65,23 +65,33 @@ def command(
         raise UsageError("--redact is for a capsule that is shared", hint="add --share")
     if share_anyway and (share or redact):
         raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
-    suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if encrypt_to else "")
-    named = capsule.resolve().name.removesuffix(ENCRYPTED_SUFFIX).removesuffix(layout.PACKED_SUFFIX)
-    target = output or capsule.resolve().with_name(named + suffix)
+    target = output or _default_target(capsule, is_encrypted=bool(encrypt_to))
     with opened(capsule, keys) as whole:
         with _chosen(whole, share=share, redact=redact) as packed:
             size_bytes = _pack(packed, target, Seal(recipients=encrypt_to, key=sign))
-        kept = len(report(whole).kept) if share_anyway else 0
+        kept = len(report(whole).kept) if share_anyway else None
     console.say(f"{console.size(whole.manifest.size_bytes)} packed into {console.size(size_bytes)}")
-    if share_anyway:
-        console.say(f"it contains {counted(kept, 'secret')} or possible secrets: prismdbg inspect --secrets")
-    elif whole.manifest.contains_raw_memory:
-        console.say(
-            "it contains the rank's raw memory: share it only with people who may see everything the rank had in memory"
-        )
+    _warn(whole, kept)
     if sign is not None:
         console.say(f"signed: {signature_path(target)}")
     console.emit(str(target))
+
+
+def _default_target(capsule: Path, *, is_encrypted: bool) -> Path:
+    """Beside the capsule, which may be a packed file itself."""
+    suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if is_encrypted else "")
+    named = capsule.resolve().name.removesuffix(ENCRYPTED_SUFFIX).removesuffix(layout.PACKED_SUFFIX)
+    return capsule.resolve().with_name(named + suffix)
+
+
+def _warn(capsule: Capsule, kept: int | None) -> None:
+    """`kept`: how many secrets were packed knowingly; None where nobody said so."""
+    if kept is not None:
+        console.say(f"it contains {counted(kept, 'secret')} or possible secrets: prismdbg inspect --secrets")
+    elif capsule.manifest.contains_raw_memory:
+        console.say(
+            "it contains the rank's raw memory: share it only with people who may see everything the rank had in memory"
+        )
 
 
 @contextmanager

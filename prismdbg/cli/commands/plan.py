@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
+from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.emulate.plan import plan
 from prismdbg.emulate.request import EmulateRequest
@@ -19,7 +20,7 @@ from prismdbg.simulate.report.sandbox_plan import Figure, Sandbox
 MOST_NAMED = 12
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings=TAKES_JOB)
 @emulated_job(ranks_help="Plan for these ranks, as in 0,2 or 0-3.  [default: 0]")
 @click.option(
     "--steps",
@@ -42,7 +43,7 @@ MOST_NAMED = 12
 @click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps and measure it.")
 @click.option("--timeout", type=seconds, default="10m", show_default=True, help="Limit the time of this trial run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
-@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@JOB
 def command(
     whole: EmulateRequest,
     cluster: Path | None,
@@ -55,7 +56,7 @@ def command(
     """
     if cluster is not None:
         cluster_file.read(cluster)
-    sandbox, figures = plan(whole, lambda text: console.say(f"prismdbg: {text}"), probe=probe)
+    sandbox, figures = plan(whole, console.announce, probe=probe)
     if as_json:
         console.emit_json({"ranks": list(sandbox.ranks), "figures": [asdict(figure) for figure in figures]})
         return

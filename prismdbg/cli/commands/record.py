@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.param_types import ranks as rank_list
 from prismdbg.cli.options.param_types import size
@@ -16,10 +17,8 @@ from prismdbg.jobs.record.supervisor import Policy
 from prismdbg.render import console
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
-)
+@click.command(context_settings=TAKES_JOB)
+@NEW_RUN
 @click.option("--ranks", type=rank_list, help="Record only these ranks, as in 0,2 or 0-3.  [default: all]")
 @click.option(
     "--window",
@@ -66,7 +65,7 @@ from prismdbg.render import console
 @MEMORY
 @MEMORY_CAP
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
-@click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@JOB
 def command(
     output: Path,
     ranks: tuple[int, ...] | None,
@@ -108,7 +107,7 @@ def command(
         memory_cap=memory_cap,
         policy=policy,
     )
-    return record(request, lambda text: console.say(f"prismdbg: {text}"))
+    return record(request, console.announce)
 
 
 def _window(text: str) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
@@ -47,7 +49,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+@CAPSULE_OR_RUN
 @RANK_OF_RUN
 @RUNTIME
 @click.option("--until", type=moment_type, metavar="MOMENT", help="Stop at MOMENT.  [default: the end moment]")
@@ -152,15 +154,17 @@ def _by_lines(chosen: Chosen, name: str) -> int:
 
     lines = read_lines(name)
     with opened(chosen.capsule, chosen.keys) as whole:
-        return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=_say)
+        return replay_lines(chosen.request(whole), lines, bound_s=chosen.bound_s, say=console.announce)
 
 
 def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
     with opened(capsule, chosen.keys) as whole:
         require_inside(whole, chosen.until)
-        with open_replay(chosen.request(whole), _say) as live:
-            verdict = run_to_end(live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=_say)
+        with open_replay(chosen.request(whole), console.announce) as live:
+            verdict = run_to_end(
+                live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=console.announce
+            )
             output = live.output.text()
             place = live.runtime
         kept = _keep_output(capsule, output)
@@ -187,15 +191,11 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        _say(f"cannot save the rank's output to {kept}: {error.strerror}")
+        console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
     with os.fdopen(descriptor, "w") as file:
         file.write(output)
     return kept
-
-
-def _say(text: str) -> None:
-    console.say(f"prismdbg: {text}")
 
 
 def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
@@ -225,30 +225,24 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         console.say("the rank's own output:")
         for line in output[-OUTPUT_SHOWN_BYTES:].splitlines():
             console.say(f"  | {line}")
-    tally = verdict.tally
     if verdict.story is not None:
         console.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:
         console.emit(verdict.summary)
     if verdict.outcome in (Outcome.IDENTICAL, Outcome.INCONCLUSIVE):
         console.say(f"recorded as: {incident}")
-    for note in verdict.notes:
-        console.say(note)
-    if tally.get("again"):
-        console.say(
-            "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
-        )
-    if tally.get("object_notes"):
-        console.say(
-            f"{tally['object_notes']} pickled objects differ, for example in a PID or a time; --strict treats them as "
-            "diverged"
-        )
-    if tally.get("synthesized"):
-        console.say(
-            f"{tally['synthesized']} answers were synthesized, because they were not recorded; later values depend on "
-            "them"
-        )
+    for line in (*verdict.notes, *_of_tally(verdict.tally)):
+        console.say(line)
     for state in verdict.states:
-        console.say(
-            f"parameters at {state['moment']}: {state['actual']} {'=' if state['equal'] else '!='} {state['expected']}"
-        )
+        sign = "=" if state["equal"] else "!="
+        console.say(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}")
+
+
+def _of_tally(tally: Mapping[str, Any]) -> Iterator[str]:
+    """What limits the verdict: a sentence each."""
+    if tally.get("again"):
+        yield "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
+    if differ := tally.get("object_notes"):
+        yield f"{differ} pickled objects differ, for example in a PID or a time; --strict treats them as diverged"
+    if made := tally.get("synthesized"):
+        yield f"{made} answers were synthesized, because they were not recorded; later values depend on them"

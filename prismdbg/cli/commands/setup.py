@@ -27,7 +27,7 @@ def command(python: str, strict: bool, as_json: bool) -> int:
     Parts that exist are not built again. If a part cannot be built, the output gives the reason and the fallback;
     `prismdbg doctor` shows more.
     """
-    parts = set_up(python, lambda text: console.say(f"prismdbg: {text}"))
+    parts = set_up(python, console.announce)
     if as_json:
         listed = [{"name": p.name, "place": p.place, "lacking": p.lacking, "instead": p.instead} for p in parts]
         console.emit_json({"parts": listed})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.jobs.storage.run_report import rank_states, report
+from prismdbg.jobs.storage.run_report import RankState, rank_states, report
 from prismdbg.render import console
 
 
@@ -29,6 +30,12 @@ def command(run: Path, as_json: bool) -> None:
         more = {} if emulated is None else {"emulated": emulated.to_json()}
         console.emit_json({"run": str(run), "ranks": [state.to_json() for state in states], **more})
         return
+    console.emit(_table(states))
+    for line in report(run):
+        console.say(line)
+
+
+def _table(states: Iterable[RankState]) -> str:
     rows = [
         (
             state.name,
@@ -44,6 +51,4 @@ def command(run: Path, as_json: bool) -> None:
         for state in states
     ]
     header = ("rank", "state", "moment", "collectives", "in flight", "window", "log", "payloads", "lost")
-    console.emit(console.columns(header, rows, right=("collectives", "in flight", "log", "payloads")))
-    for line in report(run):
-        console.say(line)
+    return console.columns(header, rows, right=("collectives", "in flight", "log", "payloads"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.capsule.verify import Severity
+from prismdbg.capsule.verify import Finding, Severity
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.jobs.storage.pack import opened
@@ -29,29 +29,36 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
     """
     with opened(capsule, keys) as whole:
         found = list(all_findings(whole.path))
-    bad = sum(finding.severity is Severity.FATAL for finding in found)
-    incomplete = any(finding.severity is Severity.INCOMPLETE for finding in found)
     if as_json:
-        listed = [{"severity": f.severity, "where": f.where, "text": f.text} for f in found]
-        console.emit_json(
-            {"capsule": str(capsule), "whole": not bad, "replayable": not (bad or incomplete), "findings": listed}
-        )
+        console.emit_json(_json(capsule, found))
     else:
         for finding in found:
             console.emit(f"{_WORDS[finding.severity]}  {finding}")
-    if bad:
-        console.say(
-            f"error: {capsule} is damaged: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
-        )
+    if wrong := _wrong(capsule, found):
+        console.say(wrong)
         return ExitCode.BAD_CAPSULE
-    if incomplete:
-        console.say(
+    files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
+    console.say(f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay")
+    return ExitCode.OK
+
+
+def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:
+    severities = {finding.severity for finding in found}
+    return {
+        "capsule": str(capsule),
+        "whole": Severity.FATAL not in severities,
+        "replayable": severities.isdisjoint((Severity.FATAL, Severity.INCOMPLETE)),
+        "findings": [{"severity": f.severity, "where": f.where, "text": f.text} for f in found],
+    }
+
+
+def _wrong(capsule: Path, found: list[Finding]) -> str:
+    """The error, and what to do; empty where there is none."""
+    if bad := sum(finding.severity is Severity.FATAL for finding in found):
+        return f"error: {capsule} is damaged: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
+    if any(finding.severity is Severity.INCOMPLETE for finding in found):
+        return (
             f"error: {capsule} is unaltered but incomplete\n"
             "  try: record with a larger --window, or put back the files that it names; see `lack` above"
         )
-        return ExitCode.BAD_CAPSULE
-    manifest = whole.manifest
-    console.say(
-        f"complete: {counted(len(manifest.files), 'file')}, {console.size(manifest.size_bytes)}, ready to replay"
-    )
-    return ExitCode.OK
+    return ""

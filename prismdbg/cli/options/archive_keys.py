@@ -28,7 +28,7 @@ def archive_keys(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_keys(*, identity: Path | None, require_signature: Path | None, **options: Any) -> Any:
-        keys = Keys(identity=identity, signers=require_signature, say=lambda text: console.say(f"prismdbg: {text}"))
+        keys = Keys(identity=identity, signers=require_signature, say=console.announce)
         return command(keys=keys, **options)
 
     return _IDENTITY(_SIGNERS(with_keys))

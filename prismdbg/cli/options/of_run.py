@@ -9,6 +9,7 @@ import click
 from prismdbg.jobs.rank_capsule import capsule_of
 from prismdbg.render import console
 
+CAPSULE_OR_RUN = click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
 RANK_OF_RUN = click.option(
     "--rank",
     type=click.IntRange(min=0),
@@ -19,4 +20,4 @@ RANK_OF_RUN = click.option(
 
 def capsule_at(path: Path, rank: int | None) -> Path:
     """What was chosen, or made, is said."""
-    return capsule_of(path, rank, lambda text: console.say(f"prismdbg: {text}"))
+    return capsule_of(path, rank, console.announce)

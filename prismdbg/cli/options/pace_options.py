@@ -86,8 +86,8 @@ def pace_request(
 def end_unconverged(passed: Passed) -> NoReturn:
     """Says what is left of the difference; everything is kept."""
     passes = counted(passed.passes, "pass", "passes")
-    console.say(
-        f"prismdbg: not converged after {passes}: {passed.left}; all passes are in RUN/passes. To improve it, use more "
+    console.announce(
+        f"not converged after {passes}: {passed.left}; all passes are in RUN/passes. To improve it, use more "
         "--steps, more --passes or a less busy machine"
     )
     sys.exit(1)

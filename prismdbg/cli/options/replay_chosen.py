@@ -111,5 +111,5 @@ def judged(run: Callable[[], int]) -> int:
         why = error if isinstance(error, PrismError) else Defect.of(error)
         if not cannot_tell(why):
             raise
-        console.say(f"prismdbg: cannot tell: {why}")
+        console.announce(f"cannot tell: {why}")
         return ExitCode.CANNOT_TELL

@@ -82,13 +82,13 @@ def replay_scripted(chosen: Chosen) -> int:
             request = chosen.request(whole)
             if (overlay := request.overlay) is not None:
                 say_overlay(overlay)
-            run_scripted(request, script, result, bound_s=bound_s, say=lambda text: console.say(f"prismdbg: {text}"))
+            run_scripted(request, script, result, bound_s=bound_s, say=console.announce)
         code = exit_code(result, scripted=chosen.script is not None, bisect=chosen.bisect)
     except PrismError as error:
         result.findings.cut_short = result.findings.cut_short or str(error)
         if not (chosen.bisect and cannot_tell(error)):
             raise
-        console.say(f"prismdbg: cannot tell: {error}")
+        console.announce(f"cannot tell: {error}")
         code = ExitCode.CANNOT_TELL
     finally:
         if chosen.junit is not None:
@@ -136,7 +136,7 @@ def _overlay_json(overlay: Overlay) -> dict[str, Any]:
 def say_overlay(overlay: Overlay) -> None:
     """Which of the user's files are used, and which are not."""
     unchanged = counted(overlay.unchanged, "file")
-    console.say(f"prismdbg: {overlay.folder} replaces {overlay.seen_as}: {unchanged} as captured")
+    console.announce(f"{overlay.folder} replaces {overlay.seen_as}: {unchanged} as captured")
     for title, names in (
         ("replaced", sorted(overlay.replaced)),
         ("added", sorted(overlay.added)),

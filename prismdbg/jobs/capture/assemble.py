@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,7 @@ from typing import Any, cast
 from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.files import SMALL_FILE_BYTES, add_files
+from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
 from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, row_of, span_of
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
@@ -24,14 +25,14 @@ from prismdbg.jobs.capture import rank_half
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
-from prismdbg.jobs.capture.secret_search import Search, to_json
+from prismdbg.jobs.capture.secret_search import Finding, Search, to_json
 from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
 from prismdbg.log.folding import preface, split_before
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import runs_of
+from prismdbg.model.collective import PayloadRef, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
 from prismdbg.settings.rank_config import RANK_MEMORY
@@ -63,66 +64,135 @@ _TRIES = 3
 _NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """What the rank's folder holds for the capsule. `rank`: its rank.json. `start` and `end`: the start and the end
+    moment."""
+
+    rank: dict[str, Any]
+    log: RankLog
+    span: Span
+    start: Moment
+    end: Moment
+
+
 def assemble(parts: Ingredients) -> Capsule:
     """Writes the capsule whole or not at all. Segments that the live rank still writes are copied as they are.
 
     `NotReplayable` where a replay from the start moment is impossible: what there is stands under another name then.
     """
-    rank = read_json(parts.folder / "rank.json")
-    if not rank:
-        raise CapsuleError(
-            f"{parts.folder} has no rank.json",
-            hint="capture another rank: this one ended before it could describe itself",
-        )
-    required(cast(RankJson, rank), *_NEEDED)
+    rank = _described(parts.folder)
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
-        start = StartPoint(past_records=parts.past_records, in_flight=parts.in_flight)
-        log = _add_events(writer, parts.folder, start)
-        span = span_of(log, start, parts.last_moment)
-        origin: dict[str, Any] = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
-        origin |= {"peak_bytes": peak} if (peak := peak_of(parts.folder)) else {}
-        a, b = _ends(log, span)
-        paths = rank_paths(log, rank, a if parts.origin is Origin.IMAGE else None)
-        there: dict[str, Any] = {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log)}
-        if parts.died_with is not None:
-            there["died_with"] = parts.died_with
-        began_ns = (parts.folder / "rank.json").stat().st_mtime_ns
-        a_ns = _began_ns(log, span) if parts.origin is Origin.IMAGE else None
-        maybe = [path for path in changed_after_read(log, rank, began_ns, COARSE_NS) if path in paths.files]
-        as_read = copies_as_read(log, parts.run.overwritten, maybe, a_ns)
-        changed = (path for path in changed_after_read(log, rank, began_ns) if path in paths.files)
-        there["changed"] = [path for path in changed if path not in as_read and Path(path).exists()]
-        environment_files = environment_of(parts.run, parts.folder)
-        files = add_files(
-            writer,
-            [*paths.files, *_files_of_image(parts.images, environment_files)],
-            homes=homes_of(rank["environment"]),
-            as_read=as_read,
-        )
-        secrets = Redaction.of(rank, files, log)
-        writer.add_json(layout.RANK, {**secrets.describe(rank), **origin, **there})
-        for path in sorted((writer.folder / layout.LOG).glob("events.*.seg")):  # a live rank begins further ones
-            writer.edit(f"{layout.LOG}/{path.name}", secrets.mask)
-        ends = _add_payloads(writer, parts.folder, span)
-        of_it = parts.incident.kind in TAKEN_FOR
-        if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
-            writer.add_json(layout.STACKS, taken.to_json())
-        writer.add_json(layout.ENVIRONMENT, environment_files.to_json())
+        recorded = _add_log(writer, parts, rank)
+        environment = environment_of(parts.run, parts.folder)
+        files, about_files = _add_files(writer, parts, recorded, environment)
+        secrets = Redaction.of(rank, files, recorded.log)
+        writer.add_json(layout.RANK, {**secrets.describe(rank), **_about(parts), **about_files})
+        _mask_log(writer, secrets)
+        payloads = _add_payloads(writer, parts.folder, recorded.span)
+        _add_stacks(writer, parts)
+        writer.add_json(layout.ENVIRONMENT, environment.to_json())
         writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
-        rest = log.collectives[row_of(log, span.end_record + 1) :]
-        after_b = min((r.moment for r in rest if r.moment > b), default=None)
-        left_out = add_trace(writer, parts.folder / RANK_MEMORY, after_b)
-        notes = (*parts.notes, left_out) if left_out else parts.notes
-        whole_from = replayable_from(log, span, a, lambda ref: ends.get(ref.segment, 0) >= ref.offset + ref.size_bytes)
-        manifest = _manifest(replace(parts, notes=notes), log, rank, span, (a, b, whole_from))
-        manifest, findings = secrets.of_manifest(manifest)
-        hits = Search(writer.folder, files, replace(log, collectives=list(span.records)), secrets.known).hits()
-        found = [*secrets.findings, *findings, *(hit.finding for hit in hits)]
-        writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
+        left_out = _add_memory(writer, parts, recorded)
+        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out])))
+        manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(recorded, payloads)))
+        _add_findings(writer, recorded, files, secrets, in_manifest)
         capsule = writer.finish(manifest)
     return _require_replayable(capsule)
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """The rank's own description. `CapsuleError` where it lacks what a capsule needs."""
+    rank = read_json(folder / "rank.json")
+    if not rank:
+        raise CapsuleError(
+            f"{folder} has no rank.json",
+            hint="capture another rank: this one ended before it could describe itself",
+        )
+    required(cast(RankJson, rank), *_NEEDED)
+    return rank
+
+
+def _add_log(writer: CapsuleWriter, parts: Ingredients, rank: dict[str, Any]) -> _Recorded:
+    start = StartPoint(past_records=parts.past_records, in_flight=parts.in_flight)
+    log = _add_events(writer, parts.folder, start)
+    span = span_of(log, start, parts.last_moment)
+    a, b = _ends(log, span)
+    return _Recorded(rank=rank, log=log, span=span, start=a, end=b)
+
+
+def _add_files(
+    writer: CapsuleWriter, parts: Ingredients, recorded: _Recorded, environment: Environment
+) -> tuple[tuple[RankFile, ...], dict[str, Any]]:
+    """The files that the rank read, as they were then where that is known; and what rank.json says of them."""
+    rank, log = recorded.rank, recorded.log
+    paths = rank_paths(log, rank, recorded.start if parts.origin is Origin.IMAGE else None)
+    as_read, changed = _as_read(parts, recorded, paths.files)
+    wanted = [*paths.files, *_files_of_image(parts.images, environment)]
+    files = add_files(writer, wanted, homes=homes_of(rank["environment"]), as_read=as_read)
+    return files, {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log), "changed": changed}
+
+
+def _as_read(parts: Ingredients, recorded: _Recorded, files: Collection[str]) -> tuple[dict[str, Path], list[str]]:
+    """Copies of files from before the program wrote to them, by path; and files that changed since, without a copy."""
+    rank, log = recorded.rank, recorded.log
+    since_ns = _began_ns(log, recorded.span) if parts.origin is Origin.IMAGE else None
+    began_ns = (parts.folder / "rank.json").stat().st_mtime_ns
+    maybe = [path for path in changed_after_read(log, rank, began_ns, COARSE_NS) if path in files]
+    as_read = copies_as_read(log, parts.run.overwritten, maybe, since_ns)
+    changed = (path for path in changed_after_read(log, rank, began_ns) if path in files)
+    return as_read, [path for path in changed if path not in as_read and Path(path).exists()]
+
+
+def _about(parts: Ingredients) -> dict[str, Any]:
+    """What rank.json says beside the rank's own description."""
+    about: dict[str, Any] = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
+    about |= {"peak_bytes": peak} if (peak := peak_of(parts.folder)) else {}
+    return about | ({"died_with": parts.died_with} if parts.died_with is not None else {})
+
+
+def _mask_log(writer: CapsuleWriter, secrets: Redaction) -> None:
+    for path in sorted((writer.folder / layout.LOG).glob("events.*.seg")):  # a live rank begins further ones
+        writer.edit(f"{layout.LOG}/{path.name}", secrets.mask)
+
+
+def _add_stacks(writer: CapsuleWriter, parts: Ingredients) -> None:
+    """Of an incident for which they were taken."""
+    of_it = parts.incident.kind in TAKEN_FOR
+    if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
+        writer.add_json(layout.STACKS, taken.to_json())
+
+
+def _add_memory(writer: CapsuleWriter, parts: Ingredients, recorded: _Recorded) -> str:
+    """The memory trace up to the call after the end moment. Gives a note where it is too large for a capsule."""
+    rest = recorded.log.collectives[row_of(recorded.log, recorded.span.end_record + 1) :]
+    after = min((record.moment for record in rest if record.moment > recorded.end), default=None)
+    return add_trace(writer, parts.folder / RANK_MEMORY, after)
+
+
+def _whole_from(recorded: _Recorded, payloads: Mapping[int, int]) -> Moment:
+    """From where on it can be replayed. `payloads`: the size of each segment in the capsule."""
+
+    def is_kept(ref: PayloadRef) -> bool:
+        return payloads.get(ref.segment, 0) >= ref.offset + ref.size_bytes
+
+    return replayable_from(recorded.log, recorded.span, recorded.start, is_kept)
+
+
+def _add_findings(
+    writer: CapsuleWriter,
+    recorded: _Recorded,
+    files: tuple[RankFile, ...],
+    secrets: Redaction,
+    in_manifest: Iterable[Finding],
+) -> None:
+    """Secrets that were found, masked or not, each once."""
+    of_span = replace(recorded.log, collectives=list(recorded.span.records))
+    hits = Search(writer.folder, files, of_span, secrets.known).hits()
+    found = [*secrets.findings, *in_manifest, *(hit.finding for hit in hits)]
+    writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
 
 
 def _require_replayable(capsule: Capsule) -> Capsule:
@@ -229,27 +299,23 @@ def kept_from_the_start(log: RankLog, folder: Path) -> bool:
     return len(log.collectives) > 0
 
 
-def _manifest(
-    parts: Ingredients,
-    log: RankLog,
-    rank: dict[str, Any],
-    span: Span,
-    moments: tuple[Moment, Moment, Moment],
-) -> Manifest:
-    """`moments`: the start, the end, and from where on it can be replayed."""
-    a, b, whole_from = moments
+def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Manifest:
+    """`whole_from`: from where on it can be replayed."""
+    rank, log = recorded.rank, recorded.log
     notes = list(parts.notes)
-    if whole_from > a:
-        where = "" if whole_from > b else f" before {whole_from}"
+    if whole_from > recorded.start:
+        where = "" if whole_from > recorded.end else f" before {whole_from}"
         notes.append(f"not replayable{where}: the window no longer contains the data received until then")
-    devices = {t.device.split(":")[0] for r in span.records for t, _ in (*runs_of(r.inputs), *runs_of(r.outputs))}
+    devices = {
+        t.device.split(":")[0] for r in recorded.span.records for t, _ in (*runs_of(r.inputs), *runs_of(r.outputs))
+    }
     return Manifest(
         created_ns=time.time_ns(),
         job=parts.run.path.name,
         rank=log.rank,
         world_size=max(int(rank["world_size"]), log.rank + 1),
-        moment_a=a,
-        moment_b=b,
+        moment_a=recorded.start,
+        moment_b=recorded.end,
         incident=parts.incident,
         origin=parts.origin,
         contains_raw_memory=parts.origin is Origin.IMAGE,

@@ -1,0 +1,14 @@
+"""What every command has that starts a job of the user's own: its command line, and the RUN that it fills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+# Context settings: options in the job's own command line are the job's.
+TAKES_JOB = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+JOB = click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+NEW_RUN = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
+)
