@@ -81,7 +81,7 @@ def test_each_use_has_its_own_way_to_be_found(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(bundle, name, lambda found=found: found)
     assert [choice.find(use).program.folder.name for use in Use] == ["reader", "find", "build"]
     monkeypatch.setattr(bundle, "reader", lambda: None)
-    with pytest.raises(FacilityError, match="there is no CRIU here"):
+    with pytest.raises(FacilityError, match="no CRIU on this machine"):
         choice.find(Use.READ)
 
 
