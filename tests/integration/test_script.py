@@ -145,7 +145,7 @@ def test_a_peer_that_never_comes(nan_from_start: Taken, tmp_path: Path) -> None:
     said = scripted(nan_from_start.capsule, script, "--json", home=tmp_path)
     assert said.code == 1, said.out + said.err
     assert said.json["checks"][0]["moment"] == "3.1"
-    assert "what if rank 0 did not come to all_reduce" in said.json["output"]
+    assert "Timed out, as assumed: rank 0 did not come to all_reduce" in said.json["output"]
 
 
 def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
     return [
         ("job", manifest.job),
         ("rank", f"{manifest.rank} of {manifest.world_size}"),
-        *([("emulated", f"emulated, without real peers:  {manifest.emulated}")] if manifest.emulated else []),
+        *([("emulated", f"emulated, without real peers: {manifest.emulated}")] if manifest.emulated else []),
         ("created", console.when(manifest.created_ns)),
         ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
         ("from", f"{manifest.moment_a} to {manifest.moment_b}"),
