@@ -91,7 +91,7 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
         os.kill(job.pid(1), signal.SIGKILL)
         ended = job.end()
         assert ended.code == 1
-        assert "rank 1 died without a word" in ended.output
+        assert "rank 1 died without an error message" in ended.output
         states = {state["name"]: state for state in prismdbg("status", job.run.path, "--json").json["ranks"]}
         assert states["1"]["state"] == "died"
         assert states["1"]["steps"] > 5 and not states["1"]["lost"]
@@ -203,7 +203,7 @@ def test_a_hang_without_a_past_is_inconclusive_and_it_is_said(
     assert shown.code == 7
     assert shown.out.startswith("inconclusive: no collective was compared")
     assert re.search("^hang resolved: the collective at .* got a synthesized answer", shown.err, re.MULTILINE)
-    assert "answers were synthesized: because they were not recorded; later values depend on them" in shown.err
+    assert "answers were synthesized, because they were not recorded; later values depend on them" in shown.err
 
 
 def test_the_rank_that_never_came_can_be_looked_at(hung: tuple[Recording, dict[int, Path]]) -> None:

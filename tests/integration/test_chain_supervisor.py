@@ -95,7 +95,7 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
         # Certain where it is known that rank 1 was killed, and rank 0 had the time to raise.
         has_raised = any(note.kind == "incident" for note in read_log(job.run.latest(0)).notes)
         certainty = "certain" if PIDFDS_TELL and has_raised else "likely"
-        assert f"{certainty}: rank 1 died without a word" in said.out, said.out
+        assert f"{certainty}: rank 1 died without an error message" in said.out, said.out
         first = said.out.partition("\nlikely: ")[0]
         assert (
             first.startswith(f"{certainty}: rank 1") or "rank 1 never came: it died without an error message" in first

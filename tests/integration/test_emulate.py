@@ -103,7 +103,7 @@ def test_a_distributed_checkpoint_of_8192_ranks_is_saved_and_says_what_it_lacks(
     said = {entry["rank"]: entry for entry in map(json.loads, printed(done).splitlines())}
     assert said[4133]["files"] == ["__4133_0.distcp"]
     assert "a distributed checkpoint of 8192 ranks has" in done.stderr
-    assert "of 8 of 8 tensors the shards of ranks that are only echoed are missing" in done.stderr
+    assert "of 8 of 8 tensors, the shards of emulated peers are missing" in done.stderr
 
 
 def test_the_tour_of_torch_distributed_comes_to_its_end(tmp_path: Path) -> None:
