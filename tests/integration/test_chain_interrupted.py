@@ -42,7 +42,7 @@ class Client:
         reached: Callable[[], bool] = {
             "asked": lambda: self._has_said("the checkpoint will take"),
             "dumping": lambda: self._parked() > self._parks,
-            "imaged": lambda: self._has_said("image of"),
+            "imaged": lambda: self._has_said(": checkpoint of"),
             "waiting": lambda: self._has_said("waiting for step"),
             "writing": lambda: any(self.output.parent.glob(f".{self.output.name}.partial-*")),
         }[point]

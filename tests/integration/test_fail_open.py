@@ -339,7 +339,7 @@ def test_the_supervisor_of_a_run_that_no_longer_answers(
         ended = job.wait(60)
         server.process.resume()
     assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
-    assert sum("does not answer: the job's end" in line for line in said_on_stderr(ended)) == 1, ended.output
+    assert sum("does not answer: the end of the job" in line for line in said_on_stderr(ended)) == 1, ended.output
     assert not Path(RankConfig.load(home / "run" / "config.json").socket_dir).exists()
 
 

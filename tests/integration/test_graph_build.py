@@ -81,7 +81,7 @@ def test_a_captured_rank_among_8191_others(captured_live_native: Taken, tmp_path
     assert said.json["is_least"] and only.entries.holds_more, "DDP's buckets are older than the image"
     result = simulated(file)
     assert result["world"] == 8192
-    assert any("only by C++" in doubt for doubt in result["fidelity"]["doubts"])
+    assert any("only C++" in doubt for doubt in result["fidelity"]["doubts"])
     assert file.stat().st_size <= 1 << 20
 
 

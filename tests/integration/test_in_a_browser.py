@@ -16,10 +16,12 @@ import aiohttp
 import psutil
 import pytest
 from capsules import make_capsule
+from prismdbg_tui.session.views import Phase
 from spawning import Spawn
 from waiting import wait_for
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
+LOOKING = Phase.LOOKING.value.encode()
 
 
 def free_port() -> int:
@@ -39,7 +41,7 @@ def test_a_browser_with_the_key_sees_the_screen(
     address = said[1]
     screen, refused = asyncio.run(visit(address))
     assert refused == 403
-    assert b"prismdbg" in screen and b"looking" in screen
+    assert b"prismdbg" in screen and LOOKING in screen
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
     assert "Traceback" not in talk.read_text()
@@ -58,7 +60,7 @@ def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
         server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
     said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
     shown = asyncio.run(into_a_rank(said[1]))
-    assert b"simulated" in shown and b"looking" in shown
+    assert b"simulated" in shown and LOOKING in shown
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
 
@@ -84,7 +86,7 @@ async def screens_of(address: str, server: subprocess.Popen[str], number: int) -
         await first_page(session, address)
         shown = b""
         async with session.ws_connect(f"ws://{urlsplit(address).netloc}/ws?width=100&height=30") as connection:
-            while b"looking" not in shown:
+            while LOOKING not in shown:
                 message = await connection.receive()
                 shown += message.data if isinstance(message.data, bytes) else b""
             screens = psutil.Process(server.pid).children(recursive=True)
@@ -110,7 +112,7 @@ async def into_a_rank(address: str) -> bytes:
                     assert kind == "open_url" and not said["new_tab"]
                     page = said["url"]
         async with session.ws_connect(f"{origin}{page}/ws?width=100&height=30") as connection:
-            while b"looking" not in shown:
+            while LOOKING not in shown:
                 message = await connection.receive()
                 assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
                 shown += message.data if isinstance(message.data, bytes) else b""
@@ -145,7 +147,7 @@ async def visit(address: str) -> tuple[bytes, int]:
             assert page.status == 200 and "textual" in await page.text()
         shown = b""
         async with session.ws_connect(socket_address) as connection:
-            while b"looking" not in shown:
+            while LOOKING not in shown:
                 message = await connection.receive()
                 if isinstance(message.data, bytes):
                     shown += message.data

@@ -37,7 +37,9 @@ def test_the_peak_is_the_profilers_and_has_an_operator_and_a_line(profiled: Take
     assert profilers is not None and ours is not None, said.out
     assert ours[1] == profilers[1]
     assert "before start moment" not in said.out, "what is ours is not the program's"
-    made_by = re.search(r"^made by +(\S+) .*, [\d.]+ KiB \(\d+ bytes\)\n +(\S+):(\d+) in main$", said.out, re.MULTILINE)
+    made_by = re.search(
+        r"^caused by +(\S+) .*, [\d.]+ KiB \(\d+ bytes\)\n +(\S+):(\d+) in main$", said.out, re.MULTILINE
+    )
     assert made_by is not None, said.out
     assert (made_by[1], made_by[2]) == ("aten::_log_softmax_backward_data", str(TRAIN))
     assert TRAIN.read_text().splitlines()[int(made_by[3]) - 1].strip() == "loss.backward()"

@@ -161,7 +161,7 @@ def test_its_place_can_be_made_anew(saved: Saved, place_of: Callable[[Saved], in
     count = saved.count
     os.kill(place_of(saved), signal.SIGKILL)
     wait_for(lambda: saved.rank.exit_code() is not None, 20, "its end to be noticed")
-    with pytest.raises(RankLost, match="place"):
+    with pytest.raises(RankLost, match="sandbox"):
         saved.control.return_to("1")
     saved.start_anew("1", seal)
     assert saved.count <= count + SOON
