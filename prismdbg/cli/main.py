@@ -75,8 +75,13 @@ def cli() -> None:
 
 def main() -> NoReturn:
     _have_streams()
-    signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(run(sys.argv[1:]))
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, _terminate)
+    try:
+        sys.exit(run(sys.argv[1:]))
+    except _Terminated as arrived:
+        arrived.is_here = True
+        raise
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -141,6 +146,20 @@ def _say_error(message: str, hint: str) -> None:
     click.echo("\n".join(lines).encode("utf-8", "replace").decode(), err=True)
 
 
+_AGAIN_S = 0.01  # at once would be in the same destructor
+
+
+class _Terminated(SystemExit):
+    """Comes again if it is discarded on its way: a handler may run in the middle of numpy's look-up of an attribute,
+    of a destructor or of a weak reference's callback, and these discard whatever is raised in them."""
+
+    is_here = False
+
+    def __del__(self) -> None:
+        if not self.is_here:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     """SIGTERM ends it as an exception does: temporary files, containers and locks are cleaned up."""
-    sys.exit(ExitCode.TERMINATED)
+    raise _Terminated(ExitCode.TERMINATED)

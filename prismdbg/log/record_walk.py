@@ -15,6 +15,7 @@ LANES = 512
 LEAST_WORDS = 1 << 14  # below that, walking one by one is as quick
 _AHEAD = 96  # words in which a lane looks for its first record
 _MOST_BYTES = 1 << 16
+_FIRST_KIND = int(fmt.Kind.TEXT)  # of an Enum, numpy asks for attributes with each comparison
 _BEYOND_KINDS = 64  # a newer writer's kinds are walked over, too
 _SIZE = np.uint64(0xFFFFFFFF)
 
@@ -50,7 +51,7 @@ def _starts(words: Words, first: int) -> Ints:
 def _looks_right(head: Words) -> NDArray[np.bool_]:
     size, kind, rest = head & _SIZE, (head >> np.uint64(32)) & np.uint64(0xFFFF), head >> np.uint64(48)
     sized = (size >= fmt.RECORD.size) & (size <= _MOST_BYTES) & (size & np.uint64(7) == 0)
-    right: NDArray[np.bool_] = sized & (kind >= fmt.Kind.TEXT) & (kind < _BEYOND_KINDS) & (rest == 0)
+    right: NDArray[np.bool_] = sized & (kind >= _FIRST_KIND) & (kind < _BEYOND_KINDS) & (rest == 0)
     return right
 
 

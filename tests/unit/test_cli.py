@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -205,6 +206,34 @@ def test_help_imports_nothing_heavy(child_environment: dict[str, str], prismdbg_
     command = [prismdbg_command[0], "-c", program]
     ran = subprocess.run(command, env=child_environment, capture_output=True, text=True, timeout=60, check=True)
     assert ran.stderr == "heavy: []\n"
+
+
+TERMINATED_IN_A_DESTRUCTOR = """
+import os, signal, time
+from prismdbg.cli import main
+
+class Ends:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.now = [time.monotonic() for _ in range(3)]  # what a handler raises here is discarded
+
+def run(arguments):
+    Ends()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.01)
+    return 7
+
+main.run = run
+main.main()
+"""
+
+
+def test_a_termination_that_is_discarded_on_its_way_comes_again(child_environment: dict[str, str]) -> None:
+    line = [sys.executable, "-c", TERMINATED_IN_A_DESTRUCTOR]
+    ended = subprocess.run(line, env=child_environment, capture_output=True, text=True, timeout=90)
+    assert "Exception ignored in" in ended.stderr, "the test's own condition"
+    assert ended.returncode == ExitCode.TERMINATED, ended.stderr
 
 
 def test_a_reader_that_has_enough_is_no_failure(
