@@ -18,9 +18,6 @@ from prismdbg.script.findings import Ending
 from prismdbg.session.notices import Departed, ProgramRaised
 from prismdbg.session.story import headline
 
-# the incidents that a run is seen to have again; a hang, say, is answered in every replay
-CAN_RECUR = frozenset([IncidentKind.NAN, IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST])
-
 
 class Judgement(StrEnum):
     GONE = "gone"  # the incident does not happen any more

@@ -18,7 +18,6 @@ from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
-from prismdbg.cli.terminal.replay_script import replay_scripted
 from prismdbg.jobs.replay.compare import Verdict, require_inside, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.verdict import Outcome
@@ -144,7 +143,9 @@ def command(
 
 def _replayed(chosen: Chosen, rank: int | None) -> int:
     chosen = replace(chosen, capsule=capsule_at(chosen.capsule, rank))
-    if chosen.is_scripted:
+    if chosen.is_scripted:  # with the whole debugger, whose import takes longer than that of all others here
+        from prismdbg.cli.terminal.replay_script import replay_scripted
+
         return replay_scripted(chosen)
     return _compare(chosen) if chosen.lines is None else _by_lines(chosen, chosen.lines)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.manifest import IncidentKind, Manifest
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -17,9 +17,10 @@ from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.runtime.limits import USUAL, Asked
-from prismdbg.script.fix import CAN_RECUR
 
 PLAIN = "plain"
+# the incidents that a run is seen to have again; a hang, say, is answered in every replay
+_CAN_RECUR = frozenset([IncidentKind.NAN, IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class Chosen:
 
     def check_incident(self, manifest: Manifest) -> None:
         """`UsageError` where no commit could ever be bad."""
-        if self.bisect and self.source is not None and self.script is None and manifest.incident.kind not in CAN_RECUR:
+        if self.bisect and self.source is not None and self.script is None and manifest.incident.kind not in _CAN_RECUR:
             raise UsageError(
                 f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
                 "every commit would be good",

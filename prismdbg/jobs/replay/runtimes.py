@@ -5,8 +5,6 @@ from __future__ import annotations
 from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.spec import Runtime
@@ -15,7 +13,10 @@ _ORDER = ("docker", "local", "plain")
 
 
 def make(name: str) -> Runtime:
-    if name == "docker":
+    if name == "docker":  # its library takes a sixth of a second to import
+        from prismdbg.runtime.docker_daemon import Daemon
+        from prismdbg.runtime.docker_runtime import DockerRuntime
+
         return DockerRuntime(Daemon(cache_dir()))
     if name == "local":
         return LocalRuntime()

@@ -1,21 +1,22 @@
-"""What a run folder says of an emulation: the world that was not there, which of its ranks ran, who stands for whom."""
+"""What a run folder says of an emulation: the world that was not there, which of its ranks ran, who stands for whom.
+
+Each command that takes a run asks whether it was emulated. The simulation is imported only where it was.
+"""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs.storage.classes_file import read_classes
-from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
-from prismdbg.simulate.graph.class_finder import RankClasses
-from prismdbg.simulate.graph.job_graph import vector_by_rank
-from prismdbg.simulate.graph.mesh import Ints, Mesh
+
+if TYPE_CHECKING:
+    from prismdbg.jobs.storage.pass_errors import Passed
+    from prismdbg.simulate.graph.class_finder import RankClasses
+    from prismdbg.simulate.graph.mesh import Ints, Mesh
 
 SHOWN = 12
 NOBODY = -1
@@ -45,6 +46,8 @@ class EmulatedRun:
     @cached_property
     def passed(self) -> Passed | None:
         """How its peers came; None where they were there at once."""
+        from prismdbg.jobs.storage.pass_errors import read_passes
+
         return read_passes(self.run.path)
 
     @property
@@ -54,6 +57,8 @@ class EmulatedRun:
 
     @cached_property
     def _classes(self) -> RankClasses | None:
+        from prismdbg.jobs.storage.classes_file import read_classes
+
         return read_classes(self.run, self.mesh)
 
     @cached_property
@@ -68,6 +73,10 @@ class EmulatedRun:
 
     def standing_in(self) -> Ints | None:
         """By rank who ran for its class; None where the run does not say."""
+        import numpy as np
+
+        from prismdbg.simulate.graph.job_graph import vector_by_rank
+
         if self._classes is None:
             return None
         kinds = self._classes.kinds
@@ -77,6 +86,8 @@ class EmulatedRun:
     @property
     def speaks_for_all(self) -> bool:
         """Whether each rank ran, or one that did stands for it."""
+        import numpy as np
+
         standing = self.standing_in()
         return len(self.ran) == self.world or (standing is not None and bool(np.isin(standing, self.ran).all()))
 
@@ -120,6 +131,8 @@ def read_emulated(run: RunFolder) -> EmulatedRun | None:
     emulated = described.get("emulated")
     if emulated is None:
         return None
+    from prismdbg.simulate.graph.mesh import Mesh
+
     axes = ",".join(f"{name}={size}" for name, size in emulated["mesh"].items())
     try:
         mesh = Mesh.parse(axes, world=emulated["world"])
