@@ -23,6 +23,7 @@ from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.render.stop_text import source_lines
@@ -246,4 +247,4 @@ def _of_tally(tally: Mapping[str, Any]) -> Iterator[str]:
     if differ := tally.get("object_notes"):
         yield f"{differ} pickled objects differ, for example in a PID or a time; --strict treats them as diverged"
     if made := tally.get("synthesized"):
-        yield f"{made} answers were synthesized, because they were not recorded; later values depend on them"
+        yield f"synthesized, because not recorded: {counted(made, 'answer')}; later values depend on them"

@@ -35,6 +35,7 @@ class RecordRequest:
 
 def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
+    was_there = request.output.exists()
     run = prepare(request)
     keeps_payloads = request.window_steps != 0
     environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=keeps_payloads)
@@ -43,7 +44,9 @@ def record(request: RecordRequest, say: Say) -> int:
         job = subprocess.Popen(request.command, env=environment)
     except OSError as error:
         shutil.rmtree(sockets, ignore_errors=True)
-        shutil.rmtree(run.path)  # made a moment ago, and holds nothing
+        _empty(run.path)
+        if not was_there:  # else the user's own, maybe a volume
+            run.path.rmdir()
         raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
     say(f"recording into {request.output}")
     supervisor = Supervisor(run, request.policy, job, say)
@@ -51,6 +54,14 @@ def record(request: RecordRequest, say: Say) -> int:
         return supervisor.watch(lambda: _finish(run, request.output, say))
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _finish(run: RunFolder, output: Path, say: Say) -> None:
