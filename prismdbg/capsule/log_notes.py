@@ -35,6 +35,7 @@ class NoteFields(TypedDict, total=False):
     key: str | None
     value: str | None
     nth: int | None
+    op: Word
     identity: str | None
     sent: dict[str, int]
     rows: list[dict[str, Any]]
@@ -50,6 +51,7 @@ _NEEDED = {
     "folder": ("path",),
     "made": ("path", "moment"),
     "processor": ("step", "waited_ns"),
+    "unknown": ("op", "text"),
 }
 
 

@@ -78,6 +78,11 @@ def _missing(evidence: Evidence) -> list[str]:
         lines += [
             f"recording of rank {rank} ended early: {n.data.get('text', '')}" for n in log.notes if n.kind == "lost"
         ]
+        lines += [
+            f"rank {rank} called c10d::{n.data['op']}, which is not recorded: {n.data['text']}"
+            for n in log.notes
+            if n.kind == "unknown"
+        ]
         if log.dropped:
             lines.append(f"the log of rank {rank} begins after {counted(log.dropped, 'collective')}")
     silent = evidence.silent - {evidence.died_first}

@@ -36,7 +36,7 @@ def start() -> None:
 
 
 def _record(config: RankConfig) -> None:
-    from prismdbg.rank.c10d import gloo_threads, store
+    from prismdbg.rank.c10d import gloo_threads, store, unknown_ops
     from prismdbg.rank.recording import exception_hooks
     from prismdbg.rank.recording.recorded_rank import Recording
     from prismdbg.rank.recording.steps import COUNTER
@@ -54,10 +54,15 @@ def _record(config: RankConfig) -> None:
             if not recording.is_child:
                 gloo_threads.let_go()
 
+    def unknown(name: str, why: str) -> None:
+        if recording.ensure_open():
+            recording.note("unknown", op=name, text=why)
+
     store.prefer_one_that_can_be_saved()
     recording.opened_files.install()
     recorder.on_group(recording.on_group)
     recorder.mode(1)
+    unknown_ops.install(unknown)
     COUNTER.listen(recording.on_step)
     COUNTER.install()
     exception_hooks.install(Witness())
@@ -89,6 +94,7 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
 
     if not config.native:
         return PythonRecorder(), "python"
+    from prismdbg.rank.c10d import schemas
     from prismdbg.rank.native import build as native_build
     from prismdbg.rank.tracing import tracer
 
@@ -96,7 +102,7 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
     if path is not None:
         try:
             module: Any = native_build.load(Path(config.cache_dir))
-            module.install()
+            module.install(schemas.read().positions())
             tracer.use(module)
             return module, "native"
         except Exception as error:

@@ -71,14 +71,13 @@ def test_what_a_killed_build_of_other_sources_left_goes_with_the_next(
 
 
 def test_the_table_of_operators_is_the_one_of_the_model() -> None:
-    """One line of op_table.h for each operator, with the same positions."""
+    """One line of op_table.h for each operator; where its arguments stand is said at installation."""
     text = (native_build.SOURCES / "op_table.h").read_text()
+    lines = [line for line in text.splitlines() if ".name = " in line]
+    assert len(lines) == len(OPS)
     for spec in OPS.values():
-        (line,) = (line for line in text.splitlines() if f'.name = "{spec.name}"' in line)
-        for field in ("group", "outputs", "inputs", "reduce_op", "root", "tag", "async_op", "timeout"):
-            position = getattr(spec, field)
-            assert (f".{field} = {position}" in line) if position is not None else (f".{field} =" not in line), line
-        assert f"Returns::{spec.returns}," in line
+        (line,) = (line for line in lines if f'.name = "{spec.name}"' in line)
+        assert f"Returns::{spec.returns}" in line
         assert (".is_p2p = true" in line) == spec.is_p2p
 
 

@@ -306,6 +306,11 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
     if whole_from > recorded.start:
         where = "" if whole_from > recorded.end else f" before {whole_from}"
         notes.append(f"not replayable{where}: the window no longer contains the data received until then")
+    notes += [
+        f"calls c10d::{note.data['op']}, which is not recorded, so no replay answers it: {note.data['text']}"
+        for note in log.notes
+        if note.kind == "unknown"
+    ]
     devices = {
         t.device.split(":")[0] for r in recorded.span.records for t, _ in (*runs_of(r.inputs), *runs_of(r.outputs))
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError
+from prismdbg.rank.c10d import unknown_ops
 from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.clock_settings import make_clock
 from prismdbg.rank.emulation.notes import StoreNotes
@@ -54,6 +55,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
         raise FacilityError(recording.memory.missing)
     recorder.on_group(recording.on_group)
     recorder.mode(1)
+    unknown_ops.install(unknown_ops.refuse)
     recording.opened_files.install()
     _install_world(settings, peers, turn, recording)
     COUNTER.listen(beat.begin_step)

@@ -142,5 +142,5 @@ def _run(command: list[str]) -> None:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-3:]
         raise FacilityError(
             f"{Path(command[0]).name} failed on the native recorder: {'; '.join(lines[:3])}",
-            hint="use torch 2.13 and g++ 11 or newer; recording falls back to the Python kernels",
+            hint="use g++ 11 or newer; recording falls back to the Python kernels (see docs/torch-versions.md)",
         )

@@ -1,25 +1,10 @@
 #include "call.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include <stdexcept>
-
 namespace prismdbg {
 namespace {
-
-void check(const c10::FunctionSchema& schema, int8_t position, const std::string& expected) {
-  if (position < 0) {
-    return;
-  }
-  const auto& arguments = schema.arguments();
-  const auto at = static_cast<size_t>(position);
-  const std::string found = at < arguments.size() ? arguments[at].name() + ":" + arguments[at].type()->str() : "nothing";
-  if (found.find(expected) == std::string::npos) {
-    throw std::runtime_error(schema.name() + ": argument " + std::to_string(position) + " is " + found + ", not " + expected);
-  }
-}
 
 // `cuda:0`; where it is issued on another stream than the device's default one: `cuda:0 stream 3`.
 std::string place_of(const c10::Device& device) {
@@ -32,24 +17,6 @@ std::string place_of(const c10::Device& device) {
 }
 
 }  // namespace
-
-void check_schemas() {
-  for (const OpInfo& op : kOps) {
-    const auto handle = c10::Dispatcher::singleton().findSchema({std::string("c10d::") + op.name, ""});
-    if (!handle) {
-      throw std::runtime_error(std::string("torch has no operator c10d::") + op.name);
-    }
-    const auto& schema = handle->schema();
-    check(schema, op.group, "c10d.ProcessGroup");
-    check(schema, op.outputs, "Tensor");
-    check(schema, op.inputs, "Tensor");
-    check(schema, op.reduce_op, "c10d.ReduceOp");
-    check(schema, op.root, op.is_p2p ? (op.outputs < 0 ? "dst:int" : "src:int") : "root_rank:int");
-    check(schema, op.tag, "tag:int");
-    check(schema, op.async_op, "async_op:bool");
-    check(schema, op.timeout, "timeout:int");
-  }
-}
 
 Call::Call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments)
     : op_(op),

@@ -13,9 +13,6 @@
 
 namespace prismdbg {
 
-// Throws std::runtime_error where an argument of this torch does not stand where op_table.h says.
-void check_schemas();
-
 class Call {
  public:
   Call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);

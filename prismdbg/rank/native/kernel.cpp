@@ -97,7 +97,7 @@ void kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::
     entering.reset();
     handle.redispatchBoxed(keys & kBelow, stack);
   } else {
-    record(kOps[index], handle, keys, *stack, entering);
+    record(ops[index], handle, keys, *stack, entering);
   }
 }
 
@@ -106,21 +106,44 @@ std::unique_ptr<torch::Library>& library() {
   return *pointer;
 }
 
+void place(OpInfo& op, const Positions& positions) {
+  const auto at = [&](const char* role) {
+    const auto found = positions.find(role);
+    return found == positions.end() ? int8_t{-1} : static_cast<int8_t>(found->second);
+  };
+  op.group = at("group");
+  op.outputs = at("outputs");
+  op.inputs = at("inputs");
+  op.reduce_op = at("reduce_op");
+  op.root = at("root");
+  op.tag = at("tag");
+  op.async_op = at("async_op");
+  op.timeout = at("timeout");
+}
+
+template <size_t index>
+void implement(torch::Library& into, const PositionsByName& known) {
+  OpInfo& op = ops[index];
+  if (const auto found = known.find(op.name); found != known.end()) {
+    place(op, found->second);
+    into.impl(op.name, torch::CppFunction::makeFromBoxedFunction<&kernel<index>>());
+  }
+}
+
 template <size_t... indices>
-void implement_all(torch::Library& into, std::index_sequence<indices...>) {
-  (into.impl(kOps[indices].name, torch::CppFunction::makeFromBoxedFunction<&kernel<indices>>()), ...);
+void implement_all(torch::Library& into, const PositionsByName& known, std::index_sequence<indices...>) {
+  (implement<indices>(into, known), ...);
 }
 
 }  // namespace
 
-void install_kernels() {
+void install_kernels(const PositionsByName& known) {
   if (library()) {
     return;
   }
-  check_schemas();
   auto made = std::make_unique<torch::Library>(torch::Library::IMPL, "c10d", c10::DispatchKey::BackendSelect, __FILE__,
                                                __LINE__);
-  implement_all(*made, std::make_index_sequence<kOps.size()>());
+  implement_all(*made, known, std::make_index_sequence<ops.size()>());
   library() = std::move(made);
   set_handed_over(false);
 }

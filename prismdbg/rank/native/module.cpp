@@ -1,4 +1,5 @@
 // The Python module prismdbg_native: what prismdbg/rank/recording/recorder.py asks of a recorder, and a few parts for tests.
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <system_error>

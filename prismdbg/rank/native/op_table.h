@@ -1,4 +1,5 @@
-// The operators of c10d that carry every collective, and where each argument stands: prismdbg/model/ops.py in C++.
+// The operators of c10d that carry every collective: prismdbg/model/ops.py in C++. Where their arguments stand is said at
+// installation, for this torch (prismdbg/rank/c10d/schemas.py).
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ enum class Flow : uint8_t { all_to_all, from_root, scatter, to_root };
 struct OpInfo {
   const char* name;
   Returns returns;
-  int8_t group;
+  int8_t group = -1;  // so is what is not placed
   int8_t outputs = -1;
   int8_t inputs = -1;
   int8_t reduce_op = -1;
@@ -31,29 +32,27 @@ struct OpInfo {
   }
 };
 
-// clang-format off
-inline constexpr std::array<OpInfo, 20> kOps = {{
-    {.name = "allreduce_", .returns = Returns::pair, .group = 1, .outputs = 0, .inputs = 0, .reduce_op = 2, .async_op = 4, .timeout = 5},
-    {.name = "allreduce_coalesced_", .returns = Returns::work, .group = 1, .outputs = 0, .inputs = 0, .reduce_op = 2, .async_op = 3, .timeout = 4},
-    {.name = "allgather_", .returns = Returns::pair, .group = 2, .outputs = 0, .inputs = 1, .async_op = 3, .timeout = 4},
-    {.name = "_allgather_base_", .returns = Returns::pair, .group = 2, .outputs = 0, .inputs = 1, .async_op = 3, .timeout = 4},
-    {.name = "allgather_coalesced_", .returns = Returns::work, .group = 2, .outputs = 0, .inputs = 1, .async_op = 3},
-    {.name = "allgather_into_tensor_coalesced_", .returns = Returns::work, .group = 2, .outputs = 0, .inputs = 1, .async_op = 3},
-    {.name = "reduce_scatter_", .returns = Returns::pair, .group = 2, .outputs = 0, .inputs = 1, .reduce_op = 3, .async_op = 4, .timeout = 5},
-    {.name = "_reduce_scatter_base_", .returns = Returns::pair, .group = 2, .outputs = 0, .inputs = 1, .reduce_op = 3, .async_op = 4, .timeout = 5},
-    {.name = "reduce_scatter_tensor_coalesced_", .returns = Returns::work, .group = 2, .outputs = 0, .inputs = 1, .reduce_op = 3, .async_op = 4, .timeout = 5},
-    {.name = "broadcast_", .returns = Returns::pair, .group = 1, .outputs = 0, .inputs = 0, .root = 2, .async_op = 4, .timeout = 5, .flow = Flow::from_root},
-    {.name = "reduce_", .returns = Returns::work, .group = 1, .outputs = 0, .inputs = 0, .reduce_op = 2, .root = 3, .async_op = 5, .timeout = 6, .flow = Flow::to_root},
-    {.name = "gather_", .returns = Returns::work, .group = 2, .outputs = 0, .inputs = 1, .root = 3, .async_op = 4, .timeout = 5, .flow = Flow::to_root},
-    {.name = "scatter_", .returns = Returns::pair, .group = 2, .outputs = 0, .inputs = 1, .root = 3, .async_op = 4, .timeout = 5, .flow = Flow::scatter},
-    {.name = "alltoall_", .returns = Returns::pair, .group = 2, .outputs = 0, .inputs = 1, .async_op = 3, .timeout = 4},
-    {.name = "alltoall_base_", .returns = Returns::work, .group = 2, .outputs = 0, .inputs = 1, .async_op = 5, .timeout = 6},
-    {.name = "send", .returns = Returns::work, .group = 1, .inputs = 0, .root = 2, .tag = 3, .is_p2p = true},
-    {.name = "recv_", .returns = Returns::work, .group = 1, .outputs = 0, .root = 2, .tag = 3, .is_p2p = true},
-    {.name = "recv_any_source_", .returns = Returns::work, .group = 1, .outputs = 0, .tag = 2, .is_p2p = true},
-    {.name = "barrier", .returns = Returns::work, .group = 1, .async_op = 3, .timeout = 4},
-    {.name = "monitored_barrier_", .returns = Returns::nothing, .group = 1, .timeout = 3},
+inline std::array<OpInfo, 20> ops = {{
+    {.name = "allreduce_", .returns = Returns::pair},
+    {.name = "allreduce_coalesced_", .returns = Returns::work},
+    {.name = "allgather_", .returns = Returns::pair},
+    {.name = "_allgather_base_", .returns = Returns::pair},
+    {.name = "allgather_coalesced_", .returns = Returns::work},
+    {.name = "allgather_into_tensor_coalesced_", .returns = Returns::work},
+    {.name = "reduce_scatter_", .returns = Returns::pair},
+    {.name = "_reduce_scatter_base_", .returns = Returns::pair},
+    {.name = "reduce_scatter_tensor_coalesced_", .returns = Returns::work},
+    {.name = "broadcast_", .returns = Returns::pair, .flow = Flow::from_root},
+    {.name = "reduce_", .returns = Returns::work, .flow = Flow::to_root},
+    {.name = "gather_", .returns = Returns::work, .flow = Flow::to_root},
+    {.name = "scatter_", .returns = Returns::pair, .flow = Flow::scatter},
+    {.name = "alltoall_", .returns = Returns::pair},
+    {.name = "alltoall_base_", .returns = Returns::work},
+    {.name = "send", .returns = Returns::work, .is_p2p = true},
+    {.name = "recv_", .returns = Returns::work, .is_p2p = true},
+    {.name = "recv_any_source_", .returns = Returns::work, .is_p2p = true},
+    {.name = "barrier", .returns = Returns::work},
+    {.name = "monitored_barrier_", .returns = Returns::nothing},
 }};
-// clang-format on
 
 }  // namespace prismdbg

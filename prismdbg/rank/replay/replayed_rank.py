@@ -11,7 +11,7 @@ from prismdbg.capsule.log_reader import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.rank.agent import Agent
-from prismdbg.rank.c10d import kernels
+from prismdbg.rank.c10d import kernels, unknown_ops
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
@@ -55,12 +55,14 @@ class Replaying:
     def install(self) -> None:
         """From here on every collective reaches the virtual peers."""
         kernels.install(self.replayer)
+        unknown_ops.install(unknown_ops.refuse)
         os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self) -> None:
         """What the rank forks is not replayed: its collectives pass, its end is not the rank's."""
         self.ended = True
         kernels.install(None)
+        unknown_ops.install(None)
 
     def on_step(self, step: int, _source: object) -> None:
         self._check_state(step)

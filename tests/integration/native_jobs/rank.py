@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from prismdbg.capsule.log_format import Kind
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.rank.c10d import schemas
 from prismdbg.rank.native import build as native_build
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -40,7 +41,7 @@ def describe(group: Any) -> None:
 def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1 << 20) -> None:
     """Installs the kernels and opens the log."""
     torch.set_num_threads(1)
-    native.install()
+    native.install(schemas.read().positions())
     native.on_group(describe)
     native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True, True)
     native.mode(1)
