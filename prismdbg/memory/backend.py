@@ -96,6 +96,7 @@ _STAGED: dict[str, Callable[[Collective, _Sizes], Staged]] = {
     "broadcast_": _nothing,
     "reduce_": _nothing,
     "gather_": lambda record, sizes: _flattened_twice(record, sizes) if sizes.is_root else Staged(),
+    "gather_into_tensor_": _nothing,  # gloo does not have it
     "scatter_": lambda _record, sizes: _once(sizes.inputs) if sizes.is_root else Staged(),  # only compared
     "alltoall_": lambda _record, sizes: _once(sizes.inputs + sizes.outputs),
     "alltoall_base_": _nothing,

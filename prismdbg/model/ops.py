@@ -1,4 +1,4 @@
-"""The 20 operators of `c10d::` that carry every collective: where each argument stands in its schema, and what it does.
+"""The operators of `c10d::` that carry every collective: where each argument stands in its schema, and what it does.
 
 A new one is one entry of `OPS`. What every operator must be known for elsewhere (what a backend allocates for it, what
 colour it has) is checked at import against this table.
@@ -43,7 +43,8 @@ ONLY_THE_SENDER_KNOWS = (*FROM_ROOT, Movement.RECEIVE)  # what is received follo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpSpec:
-    """Argument positions in the schema of `c10d::<name>` (torch 2.13, `c10d/Ops.cpp`).
+    """Argument positions in the schema of `c10d::<name>` (torch 2.14, `c10d/Ops.cpp`); in
+    another torch they are found by the arguments' names (`rank/c10d/schemas.py`).
 
     returns: "pair" (tensors, work), "work", or "nothing".
     """
@@ -209,6 +210,19 @@ OPS: dict[str, OpSpec] = dict(
             root=3,
             async_op=4,
             timeout=5,
+        ),
+        _spec(  # since torch 2.14
+            "gather_into_tensor_",
+            "gather_single",
+            Movement.GATHER,
+            2,
+            form=Form.FLAT,
+            outputs=0,
+            inputs=1,
+            root=3,
+            async_op=4,
+            timeout=5,
+            returns="pair",
         ),
         _spec(
             "scatter_",

@@ -13,7 +13,9 @@ REDUCTION = "__torch__.torch.classes.c10d.ReduceOp"
 
 def test_this_torch_has_all_that_the_table_knows() -> None:
     found = schemas.read()
-    assert dict(found.known) == OPS
+    newer = {"gather_into_tensor_"}  # than 2.13
+    assert dict(found.known) == {name: spec for name, spec in OPS.items() if name in found.known}
+    assert set(OPS) - set(found.known) <= newer
     assert not found.unknown
 
 

@@ -32,7 +32,7 @@ struct OpInfo {
   }
 };
 
-inline std::array<OpInfo, 20> ops = {{
+inline std::array<OpInfo, 21> ops = {{
     {.name = "allreduce_", .returns = Returns::pair},
     {.name = "allreduce_coalesced_", .returns = Returns::work},
     {.name = "allgather_", .returns = Returns::pair},
@@ -45,6 +45,7 @@ inline std::array<OpInfo, 20> ops = {{
     {.name = "broadcast_", .returns = Returns::pair, .flow = Flow::from_root},
     {.name = "reduce_", .returns = Returns::work, .flow = Flow::to_root},
     {.name = "gather_", .returns = Returns::work, .flow = Flow::to_root},
+    {.name = "gather_into_tensor_", .returns = Returns::pair, .flow = Flow::to_root},
     {.name = "scatter_", .returns = Returns::pair, .flow = Flow::scatter},
     {.name = "alltoall_", .returns = Returns::pair},
     {.name = "alltoall_base_", .returns = Returns::work},
