@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test broad soak pairs faults kills fuzz compat demo pictures bench golden docs clean
+.PHONY: help setup system check format fix lint types layers test broad soak pairs faults kills fuzz compat dist demo pictures bench golden docs clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -100,6 +100,9 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 
 compat: setup ## Another torch (TORCH=2.14.1) in a venv of its own under .compat: the tour, the chain, the demo. Gigabytes.
 	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1))
+
+dist: setup ## An sdist and a wheel in ./dist, each tried in a fresh venv, without a compiler and with one.
+	$(BIN)/python tests/dist.py
 
 demo: setup ## The main job from end to end, in a few minutes.
 	$(BIN)/python examples/demo/demo.py
