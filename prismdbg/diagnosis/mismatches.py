@@ -86,10 +86,12 @@ def find_mismatches(evidence: Evidence) -> list[Verdict]:
     for name in groups(evidence):
         meetings = _Meetings(evidence, name)
         wrong = [place for place in [*meetings.suspects(), *meetings.suspects(p2p=True)] if meetings.is_wrong(place)]
-        if wrong:
-            first = min(wrong, key=lambda place: place.began_wall_ns)
-            calls = meetings.calls(first)
-            found.append(_verdict(evidence, meetings, meetings.meeting(calls), calls, len(wrong) - 1))
+        for place in sorted(wrong, key=lambda place: place.began_wall_ns):
+            calls = meetings.calls(place)
+            meeting = meetings.meeting(calls)
+            if _is_wrong(meeting, calls):  # in a damaged log columns may differ where the calls do not
+                found.append(_verdict(evidence, meetings, meeting, calls, len(wrong) - 1))
+                break
     return found
 
 

@@ -72,6 +72,8 @@ class Progress:
             return True
         if not meeting.is_p2p:
             return self._at(meeting.group) >= meeting.seq
+        if self.rank not in self.group(meeting.group).ranks:  # of a damaged log
+            return True
         here = self.group(meeting.group).ranks.index(self.rank)
         if here == meeting.source:
             return self._at(meeting.group, SEND, meeting.target, meeting.tag) >= meeting.seq

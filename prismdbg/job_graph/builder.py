@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.job_graph import rank_end
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
@@ -61,7 +61,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
     folders = {rank_of(folder): folder for folder in run.rank_folders()}  # a later attempt replaces an earlier
     if not folders:
         raise UsageError(f"{run.path} contains no rank's log", hint="give the folder that `record` or `emulate` wrote")
-    logs = {rank: read_log(folder) for rank, folder in folders.items()}
+    logs = {rank: _log_in(folder, rank) for rank, folder in folders.items()}
     step = last_whole_step(logs.values()) if request.step is None else request.step
     rank_end.check_whole(mesh, logs, step)
     doubts = rank_end.doubts_of(mesh, logs, step)
@@ -169,6 +169,13 @@ def iteration_of(
         computed=provenance, split=provenance, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced
     )
     return entries_of(recorded.graph, mesh, source)
+
+
+def _log_in(folder: Path, rank: int) -> RankLog:
+    log = read_log(folder)
+    if log.rank != rank:
+        raise CapsuleError(f"the log in {folder} is of rank {log.rank}", hint="record it again: the log is damaged")
+    return log
 
 
 def _log_of(logs: Mapping[int, RankLog], base: int, run: RunFolder) -> RankLog:

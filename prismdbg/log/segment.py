@@ -5,6 +5,7 @@ The bytes are `capsule/log_format.py`; what a single record says in full is deco
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from prismdbg.model import dtypes
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
+MAX_SEGMENT_BYTES = 128 << 20  # a recorder's have a few MiB; a preface grows with the job's source lines and groups
 SLOT_BYTES = 8  # records begin and are sized in slots of this many bytes
 _HEAD_SLOTS = fmt.RECORD.size // SLOT_BYTES
 _TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
@@ -45,9 +47,16 @@ class Places:
 
 
 def read_words(path: Path) -> Words:
-    """The file as 64-bit words. Read, not mapped: a job may write or cut it meanwhile."""
+    """The file as 64-bit words. Read, not mapped: a job may write or cut it meanwhile. `CapsuleError` where it is
+    longer than a segment can be: a file with a hole, say."""
     with open_plain(path) as file:
-        data = file.read()
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes > MAX_SEGMENT_BYTES:
+            raise CapsuleError(
+                f"{path} has {size_bytes >> 20} MiB: no segment has more than {MAX_SEGMENT_BYTES >> 20} MiB",
+                hint="record or fetch it again: the log is damaged",
+            )
+        data = file.read(size_bytes)
     whole = len(data) // SLOT_BYTES if len(data) >= fmt.HEADER.size else 0
     return np.frombuffer(data, dtype="<u8", count=whole)
 

@@ -155,9 +155,9 @@ def test_what_a_job_is_told_is_its_own(capsys: pytest.CaptureFixture[str]) -> No
 def test_what_ends_a_bisected_replay_is_a_verdict_or_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int
 ) -> None:
-    from prismdbg.cli.commands import replay
+    from prismdbg.cli.terminal import replay_script
 
-    monkeypatch.setattr(replay, "replay_scripted", lambda _: raising(error)())
+    monkeypatch.setattr(replay_script, "replay_scripted", lambda _: raising(error)())
     monkeypatch.setattr(main, "_readers_gone", lambda: [9])
     monkeypatch.setattr(main.os, "dup2", lambda *_: None)
     make_capsule(tmp_path / "capsule")

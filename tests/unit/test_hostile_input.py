@@ -486,18 +486,24 @@ def test_a_log_is_followed_up_to_its_damage(tmp_path: Path) -> None:
 
 def test_inputs_of_the_fuzzer(tmp_path: Path) -> None:
     """A bounded part of `make fuzz`, the same inputs each time."""
-    line = [
-        sys.executable,
-        "-m",
-        "tests.fuzz",
-        "400",
-        "--seed",
-        "1",
-        "--seconds",
-        "40",
-        "--keep",
-        str(tmp_path / "kept"),
-    ]
+    fuzz(tmp_path, "400", "--seed", "1", "--seconds", "40")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param("1106", id="a log that is of another rank"),
+        pytest.param("2013", id="sizes beyond 64 bits"),
+        pytest.param("2423", id="columns that differ where the calls do not"),
+        pytest.param("5134", id="a message of a group without the rank"),
+    ],
+)
+def test_what_the_fuzzer_found(found: str, tmp_path: Path) -> None:
+    fuzz(tmp_path, "--seed", "1194582895", "--only", found)
+
+
+def fuzz(tmp_path: Path, *arguments: str) -> None:
+    line = [sys.executable, "-m", "tests.fuzz", *arguments, "--keep", str(tmp_path / "kept")]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tui")])
     done = subprocess.run(
         line, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=240, check=False

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.errors import CapsuleError
+from prismdbg.log import segment as seg
 from prismdbg.log.record_walk import LEAST_WORDS, walk
 
 
@@ -46,3 +51,11 @@ def test_it_stops_where_the_log_is_damaged() -> None:
 def test_a_short_segment_is_left_to_who_asks() -> None:
     found, after = walk(np.zeros(100, dtype=np.uint64), 8)
     assert len(found) == 0 and after == 8
+
+
+def test_a_segment_with_a_hole_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "events.00000.seg"
+    path.touch()
+    os.truncate(path, seg.MAX_SEGMENT_BYTES + 8)
+    with pytest.raises(CapsuleError, match="no segment has more than 128 MiB"):
+        seg.read_words(path)

@@ -6,7 +6,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.simulate.graph.entries import (
     COMPUTE_STREAM,
     DTYPES,
@@ -88,7 +88,12 @@ class EntryWriter:
         return self._add(Kind.MEMORY, label=label, provenance=provenance, size_bytes=size_bytes)
 
     def done(self) -> Entries:
-        columns = {name: np.array(self._rows[name], dtype=dtype) for name, dtype in DTYPES.items()}
+        try:
+            columns = {name: np.array(self._rows[name], dtype=dtype) for name, dtype in DTYPES.items()}
+        except OverflowError as error:  # a damaged log's sizes
+            raise CapsuleError(
+                f"a size or a time does not fit 64 bits: {error}", hint="record or fetch it again: the log is damaged"
+            ) from error
         return Entries(
             **columns, streams=tuple(self._streams), channels=tuple(self._channels), texts=tuple(self._texts)
         )
