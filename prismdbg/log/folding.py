@@ -41,6 +41,19 @@ def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int
     return len(dropped)
 
 
+def span_kept_s(folder: Path, budget_bytes: int) -> float | None:
+    """How far back, in seconds, a log of `budget_bytes` reaches at the pace of the last segment that the rank
+    has filled; None while there is no such segment, or where it issues nothing."""
+    segments = event_segments(folder)
+    if len(segments) < 2:
+        return None
+    filled = segments[-2][1]
+    words = seg.read_words(filled)
+    begun = seg.field(words, seg.find_records(words, filled).issues, fmt.ISSUE, 1)
+    took_ns = int(begun.max() - begun.min()) if len(begun) else 0
+    return took_ns / 1e9 * budget_bytes / filled.stat().st_size if took_ns else None
+
+
 def split_before(folder: Path, record_id: int) -> tuple[list[Path], list[Path]]:
     """The segments before the one in which this collective was issued, and the rest."""
     paths = [path for _, path in event_segments(folder)]

@@ -19,9 +19,10 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log import columns
-from prismdbg.log.folding import fold, split_before
+from prismdbg.log.folding import fold, span_kept_s, split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective, State
+from prismdbg.model.durations import duration
 
 SEGMENT_BYTES = 1 << 11
 
@@ -55,6 +56,23 @@ def test_the_rest_is_as_it_was(tmp_path: Path) -> None:
     assert after.groups == groups and after.notes == notes
     assert after.dropped == 12
     assert [number for number, _ in event_segments(tmp_path)][:2] == [0, 3]
+
+
+def test_how_far_back_a_log_reaches_comes_from_the_pace_of_its_last_full_segment(tmp_path: Path) -> None:
+    log = long_log(tmp_path, 1)
+    assert span_kept_s(tmp_path, 10 * SEGMENT_BYTES) is None  # the first is not full
+
+    log.next_segment()
+    begun = [c.time_created_ns for c in read_log(tmp_path).collectives]
+
+    assert span_kept_s(tmp_path, 10 * SEGMENT_BYTES) == pytest.approx(10 * (begun[-1] - begun[0]) / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3, "3 seconds"), (90, "1.5 minutes"), (7200, "2.0 hours"), (280_000, "3.2 days")]
+)
+def test_a_duration_is_in_a_unit_that_people_use(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_both_readers_see_the_same(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from types import FrameType
@@ -41,8 +42,10 @@ from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
-from prismdbg.log.folding import fold
+from prismdbg.log.folding import fold, span_kept_s
 from prismdbg.model.counted import counted
+from prismdbg.model.durations import duration
+from prismdbg.model.sizes import size
 
 POLL_S = 0.2
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
@@ -81,6 +84,7 @@ class Supervisor:
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._steps: dict[str, int] = {}
         self._shortened: dict[str, int] = {}  # the segment that was written to when a log was shortened
+        self._told_span = False
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
         self._told_to_end = False
@@ -225,8 +229,18 @@ class Supervisor:
             if follower is None or follower.segment == self._shortened.get(folder.name, 0):
                 continue
             self._shortened[folder.name] = follower.segment
+            self._say_what_is_kept(folder)
             kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
             fold(folder, self._policy.log_bytes, min(kept, default=None))
+
+    def _say_what_is_kept(self, folder: Path) -> None:
+        """Once, when it can be known: how much of this job its logs will hold."""
+        if not self._told_span and (span_s := span_kept_s(folder, self._policy.log_bytes)) is not None:
+            self._told_span = True
+            self._say(
+                f"at its present pace, the log of a rank contains the last {duration(span_s)} "
+                f"of the job (--log-bytes {size(self._policy.log_bytes)})"
+            )
 
     def _died(self, death: Death) -> list[Wanted]:
         process = self._processes[death.name]

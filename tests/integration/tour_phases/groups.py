@@ -39,8 +39,8 @@ def group_roots(at: Place) -> Tensor:
 
 
 def local_group(at: Place) -> Tensor:
-    """Made by its members alone, without the others. Every rank makes one: torch 2.14 counts them where they are made, and
-    names of later groups come from this count."""
+    """Made by its members alone, without the others. Every rank makes one: torch 2.14 counts them where they are made,
+    and names of later groups come from this count."""
     x = at.filled()
     if at.rank < 4:
         members = [1, 2] if at.rank in (1, 2) else [0, 3]
