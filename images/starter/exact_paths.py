@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 from syscalls import PlaceError, libc
 
@@ -38,6 +39,24 @@ def open_exact(path: str, flags: int, mode: int = 0) -> int:
     if is_kernels(path) and path != SHARED_MEMORY:
         raise PlaceError(f"{path} belongs to the kernel: it is not opened for the rank")
     return _open(path, flags, mode)
+
+
+def open_known(known: dict[str, Any]) -> int:
+    """Of this machine (O_PATH), what was looked at when the replay was planned: its path leads through no link, and it
+    has not been replaced."""
+    path = known["path"]
+    try:
+        found = open_exact(path, os.O_PATH | os.O_NOFOLLOW)
+    except OSError as error:
+        raise PlaceError(f"{path} was replaced while the replay was started: {error.strerror}") from None
+    if is_known(os.fstat(found), known):
+        return found
+    os.close(found)
+    raise PlaceError(f"{path} was replaced while the replay was started")
+
+
+def is_known(status: os.stat_result, known: dict[str, Any]) -> bool:
+    return (status.st_dev, status.st_ino) == (known["device"], known["inode"])
 
 
 def open_terminals() -> int:

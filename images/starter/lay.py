@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import mapped
 from beneath import Owner, Tree, require_ordinary
 from confine import FILE_CAPABILITIES, KEPT_CAPABILITIES, hold_capabilities, lay_filter
+from exact_paths import open_known
 from syscalls import PlaceError
 
 Spec = dict[str, Any]
@@ -51,6 +53,20 @@ def lay_all(spec: Spec, root: str) -> None:
             lay_file(tree, file, owner)
 
 
+def open_source(file: dict[str, Any]) -> BinaryIO:
+    """A regular file. One of this machine must be the one that was looked at."""
+    if file["known"] is None:
+        held = os.open(file["source"], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    else:
+        held = open_known(file["known"])
+    try:
+        if not stat.S_ISREG(os.fstat(held).st_mode):
+            raise PlaceError(f"{file['source']} is not a regular file")
+        return os.fdopen(os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_CLOEXEC), "rb")
+    finally:
+        os.close(held)
+
+
 def lay_file(tree: Tree, file: dict[str, Any], owner: Owner) -> None:
     source, target = file["source"], file["target"]
     require_ordinary(target)
@@ -59,7 +75,7 @@ def lay_file(tree: Tree, file: dict[str, Any], owner: Owner) -> None:
     with os.fdopen(there, "wb") as out:
         length = file["size_bytes"]
         if source is not None:
-            with Path(source).open("rb") as content:
+            with open_source(file) as content:
                 status = os.fstat(content.fileno())
                 length = status.st_size if length is None else length
                 is_there = os.path.samestat(status, os.fstat(there))

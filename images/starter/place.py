@@ -18,6 +18,7 @@ from beneath import Tree
 from choice import READ_IN_PLACE, engine_of
 from confine import confine_view
 from engine import Engine
+from exact_paths import is_known, open_exact, open_known
 from lay import lay_files
 from syscalls import (
     MNT_DETACH,
@@ -75,22 +76,31 @@ def make_place(spec: Spec) -> Kept:
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
         kept = keep(spec)
         confine_view(READ_IN_PLACE)
+        require_bound(spec["binds"])
         lay_files(spec, "/")
     else:
+        require_bound(spec["binds"])
         lay_files(spec, "/")
     if spec["isolation"] != "none":
         bring_up_loopback(spec["addresses"])
     return kept
 
 
+def require_bound(binds: list[dict[str, Any]]) -> None:
+    """In a container, whose engine bound them by name."""
+    for bind in binds:
+        if bind["known"] is not None and not is_known(Path(bind["target"]).stat(), bind["known"]):
+            raise PlaceError(f"{bind['source']} was replaced while the replay was started")
+
+
 def shown_paths(spec: Spec) -> Iterator[str]:
     """What of this machine is seen in the place."""
-    yield from spec["seen"]["files"]
+    yield from (known["path"] for _, known in spec["seen"]["files"])
     yield from (os.path.realpath(bind["source"]) for bind in spec["binds"])
     mounts = mount_points()
-    for folder in spec["seen"]["folders"]:
-        yield folder
-        yield from below(folder, mounts)
+    for _, known in spec["seen"]["folders"]:
+        yield known["path"]
+        yield from below(known["path"], mounts)
 
 
 def below(folder: str, mounts: dict[str, bool]) -> list[str]:
@@ -126,7 +136,8 @@ def switch_root(spec: Spec) -> None:
         lay_files(spec, str(root))
         hide(tree, spec["absent"])
         for bind in spec["binds"]:
-            tree.bind(os.path.realpath(bind["source"]), bind["target"], read_only=bind["read_only"])
+            with held(bind["known"]) if bind["known"] else own(bind["source"]) as source:
+                tree.bind(source, bind["target"], read_only=bind["read_only"])
     if spec["users"] is not None:
         for folder in (root, root / "dev", root / "dev" / "shm"):
             mapped.hand_over(folder)
@@ -138,16 +149,59 @@ def switch_root(spec: Spec) -> None:
 
 
 def show(tree: Tree, seen: dict[str, Any], mounts: dict[str, bool], layers: Iterator[Path]) -> None:
-    for folder in seen["folders"]:
-        if os.geteuid() != 0:
-            mirror(folder, tree, mounts, layers)
-            continue
-        for point in (folder, *below(folder, mounts)):
-            cover(point, tree, next(layers))
+    for target, known in seen["folders"]:
+        with held(known) as folder:
+            show_folder(Shown(folder, known["path"], target), tree, mounts, layers)
     for path, target in seen["links"]:
         tree.link(path, target)
-    for path in seen["files"]:
-        tree.bind(path, path, read_only=True)
+    for target, known in seen["files"]:
+        with held(known) as file:
+            tree.bind(file, target, read_only=True)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A folder of this machine. opened: a path that leads to it whatever its name is by now; target: where it is
+    seen."""
+
+    opened: str
+    path: str
+    target: str
+
+    @contextlib.contextmanager
+    def inside(self, path: str) -> Iterator[Shown]:
+        """One that lies in it; `path` is its whole one."""
+        with opened_at(open_exact(path, os.O_PATH | os.O_NOFOLLOW)) as folder:
+            yield Shown(folder, path, f"{self.target}{path[len(self.path) :]}")
+
+
+def show_folder(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+    if os.geteuid() != 0:
+        mirror(shown, tree, mounts, layers)
+        return
+    cover(shown, tree, next(layers))
+    for point in below(shown.path, mounts):
+        with shown.inside(point) as part:
+            cover(part, tree, next(layers))
+
+
+@contextlib.contextmanager
+def own(path: str) -> Iterator[str]:
+    """Of prismdbg itself."""
+    yield os.path.realpath(path)
+
+
+def held(known: dict[str, Any]) -> contextlib.AbstractContextManager[str]:
+    """As long as it lasts: a path that leads to what was looked at, whatever has its name by now."""
+    return opened_at(open_known(known))
+
+
+@contextlib.contextmanager
+def opened_at(descriptor: int) -> Iterator[str]:
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def mount_points() -> dict[str, bool]:
@@ -160,40 +214,46 @@ def mount_points() -> dict[str, bool]:
     return points
 
 
-def mirror(lower: str, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+def mirror(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
     """In a user namespace a folder with mounts in it cannot be below an overlay: each of its parts is, instead."""
-    if not any(point.startswith(f"{lower.rstrip('/')}/") for point in mounts if point != lower):
-        cover(lower, tree, next(layers))
+    if not below(shown.path, dict.fromkeys(mounts, True)):
+        cover(shown, tree, next(layers))
         return
-    tree.make_folder(lower)
-    for source in Path(lower).iterdir() if os.access(lower, os.R_OK | os.X_OK) else ():
-        if source.is_symlink():
-            tree.link(str(source), str(source.readlink()))
-        elif source.is_dir() and mounts.get(str(source), True):
-            mirror(str(source), tree, mounts, layers)
-        elif source.is_dir():
-            tree.make_folder(str(source))
-        elif source.is_file():
-            tree.bind(str(source), str(source), read_only=True)
+    tree.make_folder(shown.target)
+    for entry in Path(shown.opened).iterdir() if os.access(shown.opened, os.R_OK | os.X_OK) else ():
+        with contextlib.suppress(FileNotFoundError), shown.inside(f"{shown.path}/{entry.name}") as part:
+            mirror_part(part, tree, mounts, layers)
 
 
-def cover(lower: str, tree: Tree, layer: Path) -> None:
-    """An overlay over `lower`; what cannot be below one (a file, some network file systems) is seen read-only."""
-    if Path(lower).is_dir():
+def mirror_part(part: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+    mode = Path(part.opened).stat().st_mode
+    if stat.S_ISLNK(mode):
+        tree.link(part.target, str(Path(part.path).readlink()))
+    elif stat.S_ISDIR(mode) and mounts.get(part.path, True):
+        mirror(part, tree, mounts, layers)
+    elif stat.S_ISDIR(mode):
+        tree.make_folder(part.target)
+    elif stat.S_ISREG(mode):
+        tree.bind(part.opened, part.target, read_only=True)
+
+
+def cover(shown: Shown, tree: Tree, layer: Path) -> None:
+    """An overlay over it; what cannot be below one (a file, some network file systems) is seen read-only."""
+    if Path(shown.opened).is_dir():
         upper, work = layer / "upper", layer / "work"
         for folder in (upper, work):
             folder.mkdir(parents=True, exist_ok=True)
-        copy_owner(lower, upper)
-        under = lower if tree.users is None else shown_at(lower, layer / "lower", tree.users)
+        copy_owner(shown.opened, upper)
+        under = shown.opened if tree.users is None else shown_at(shown.opened, layer / "lower", tree.users)
         options = f"lowerdir={escape(under)},upperdir={upper},workdir={work}"
-        point = tree.folder(lower, (-1, -1))
+        point = tree.folder(shown.target, (-1, -1))
         try:
             for extra in ("", ",userxattr"):
                 if mount_result("overlay", f"/proc/self/fd/{point}", "overlay", TMPFS_FLAGS, options + extra) == 0:
                     return
         finally:
             os.close(point)
-    tree.bind(lower, lower, read_only=True)
+    tree.bind(shown.opened, shown.target, read_only=True)
 
 
 def shown_at(path: str, point: Path, users: int) -> str:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from prismdbg.capsule import json_border, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.exact_file import Known, known_of, open_real
 from prismdbg.capsule.manifest import FileEntry
 from prismdbg.capsule.private_files import holds_a_key, is_credential, is_private
 from prismdbg.errors import CapsuleError
@@ -82,18 +83,29 @@ def content_path(capsule: Capsule, file: RankFile) -> Path:
 
 def changed(file: RankFile) -> str:
     """Why a BOUND or REDACTED file cannot be bound on this machine; empty where it can."""
-    path = Path(file.path)
-    if not path.is_file():
-        return f"{file.path} does not exist on this machine"
-    if file.place is Place.BOUND and is_credential(os.path.realpath(path)):
-        return f"{file.path} points to a file with credentials"
-    if (size := path.stat().st_size) != file.size_bytes:
-        return f"{file.path} has {size} bytes, had {file.size_bytes}"
     try:
-        same = transfer.hash_file(path.resolve()).sha256 == file.sha256
+        find(file)
+    except CapsuleError as error:
+        return str(error)
+    return ""
+
+
+def find(file: RankFile) -> Known:
+    """The BOUND or REDACTED file on this machine. `CapsuleError` where it is missing or not the same."""
+    real = os.path.realpath(file.path)
+    if file.place is Place.BOUND and is_credential(real):
+        raise CapsuleError(f"{file.path} points to a file with credentials")
+    try:
+        with open_real(real) as content:
+            if (size := os.fstat(content.fileno()).st_size) != file.size_bytes:
+                raise CapsuleError(f"{file.path} has {size} bytes, had {file.size_bytes}")
+            if transfer.hash_content(content).sha256 == file.sha256:
+                return known_of(content, real)
+    except FileNotFoundError:
+        raise CapsuleError(f"{file.path} does not exist on this machine") from None
     except OSError as error:
-        return f"{file.path} cannot be read: {error.strerror}"
-    return "" if same else f"{file.path} has changed since the capture"
+        raise CapsuleError(f"{file.path} cannot be read: {error.strerror}") from None
+    raise CapsuleError(f"{file.path} has changed since the capture")
 
 
 def _add(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, homes: tuple[str, ...]) -> RankFile:

@@ -76,11 +76,15 @@ def require_content(path: Path) -> None:
 
 
 def hash_file(path: Path) -> FileEntry:
-    digest, size = hashlib.sha256(), 0
     with open_plain(path) as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
+        return hash_content(file)
+
+
+def hash_content(file: BinaryIO) -> FileEntry:
+    digest, size = hashlib.sha256(), 0
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
     return FileEntry(size, digest.hexdigest())
 
 

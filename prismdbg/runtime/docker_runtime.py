@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError, RuntimeFailure
@@ -61,7 +60,7 @@ class DockerRuntime:
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
             isolation = Isolation.PID if spec.engine else Isolation.NONE
-            write_spec(spec, isolation, files=late, in_container=True)
+            write_spec(spec, isolation, binds=_bound_files(spec), files=late, in_container=True)
             starter = copy_starter(spec.control / _STARTER)
             _hand_over(spec)
             command = starter_command(python.command, starter, spec.control / SPEC)
@@ -167,7 +166,7 @@ def _private_binds(spec: ReplaySpec) -> list[Bind]:
 
 def _bound_files(spec: ReplaySpec) -> list[Bind]:
     """Large files that lie on this machine where the rank knows them are seen there, not copied."""
-    return [Bind(source=Path(file.target), target=file.target) for file in spec.files if file.is_bound]
+    return [file.bind for file in spec.files if file.is_bound]
 
 
 def _user(spec: ReplaySpec) -> tuple[int, int]:

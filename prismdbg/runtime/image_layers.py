@@ -8,10 +8,13 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from prismdbg.capsule.exact_file import open_known
 from prismdbg.capsule.rank_path import require_outside_kernel
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.spec import LaidFile, ReplaySpec
+from prismdbg.runtime.visible import open_installed
 
 # Folders that a container is given, or that programs expect to find, with their modes.
 _EMPTY_FOLDERS = {
@@ -36,7 +39,7 @@ def add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
     byte_code = _ByteCode()
     for file in environment.files:
         _add_installed(tar, file)
-        for compiled in byte_code.of(file.path):
+        for compiled in byte_code.of(file):
             _add_installed(tar, compiled)
 
 
@@ -47,24 +50,29 @@ def add_rank_files(
 
     Nothing at or below a bind (`bound`: their targets): Docker would unpack it into the host's folder.
     """
-    targets = (bind.target for bind in spec.all_binds()) if bound is None else bound
-    below = tuple(f"{target.rstrip('/')}/" for target in targets)
+    targets = [bind.target for bind in spec.all_binds()] if bound is None else list(bound)
     links = {file.path: file.target for file in environment.files if file.target}
+    below = tuple({f"{target}/" for target in targets} | {_leads_to(target, links) for target in targets})
     owner = (spec.uid, spec.gid)
     made = {*environment.folders, *_EMPTY_FOLDERS}
     for folder in spec.folders:
-        if not _leads_to(folder, links).startswith(below):
+        if not _is_below(folder, below, links):
             _add_folders(tar, folder, made, owner)
     for file in spec.files:
-        if not _leads_to(file.target, links).startswith(below):
+        if not _is_below(file.target, below, links):
             _add_folders(tar, str(Path(file.target).parent), made, owner)
             if file.source is not None:
                 _add_laid(tar, file, file.source, owner)
 
 
+def _is_below(path: str, binds: tuple[str, ...], links: Mapping[str, str]) -> bool:
+    """By its name, or where that leads."""
+    require_outside_kernel(path)
+    return f"{path}/".startswith(binds) or _leads_to(path, links).startswith(binds)
+
+
 def _leads_to(path: str, links: Mapping[str, str]) -> str:
     """Where it lies once the links among the installed files are followed; with a slash behind it."""
-    require_outside_kernel(path)
     waiting, done = path.split("/")[1:], ""
     for _ in range(_MOST_STEPS):
         if not waiting:
@@ -84,7 +92,7 @@ def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, file.target, 0o777
         tar.addfile(info)
         return
-    with Path(file.path).open("rb") as content:
+    with open_installed(file.path) as content:
         status = os.fstat(content.fileno())
         if status.st_size != file.size_bytes:
             raise FacilityError(f"{file.path} changed while the container image was built", hint="try again")
@@ -95,16 +103,16 @@ def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
 
 def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[int, int]) -> None:
     info = tarfile.TarInfo(file.target.lstrip("/"))
-    there = source.stat()
-    info.size = there.st_size if file.size_bytes is None else file.size_bytes
-    if info.size > there.st_size:
-        raise FacilityError(
-            f"{source} is shorter than {file.target} at the capture: {there.st_size} of {info.size} bytes",
-            hint="capture the rank again, or fetch the capsule again: it is damaged",
-        )
-    info.mode, (info.uid, info.gid) = file.mode, owner
-    _set_time(info, there.st_mtime_ns if file.mtime_ns is None else file.mtime_ns)
-    with source.open("rb") as content:
+    with open_plain(source) if file.known is None else open_known(file.known) as content:
+        there = os.fstat(content.fileno())
+        info.size = there.st_size if file.size_bytes is None else file.size_bytes
+        if info.size > there.st_size:
+            raise FacilityError(
+                f"{source} is shorter than {file.target} at the capture: {there.st_size} of {info.size} bytes",
+                hint="capture the rank again, or fetch the capsule again: it is damaged",
+            )
+        info.mode, (info.uid, info.gid) = file.mode, owner
+        _set_time(info, there.st_mtime_ns if file.mtime_ns is None else file.mtime_ns)
         tar.addfile(info, content)
 
 
@@ -141,10 +149,11 @@ class _ByteCode:
         self._folder = ""
         self._found: dict[str, list[str]] = {}
 
-    def of(self, source: str) -> Iterator[InstalledFile]:
-        if not source.endswith(".py"):
+    def of(self, source: InstalledFile) -> Iterator[InstalledFile]:
+        """Of a link none: it may lie anywhere, and what it leads to is listed itself."""
+        if source.target or not source.path.endswith(".py"):
             return
-        folder, _, name = source.rpartition("/")
+        folder, _, name = source.path.rpartition("/")
         if folder != self._folder:
             self._folder, self._found = folder, self._list(f"{folder}/__pycache__")
         for compiled in self._found.get(name.removesuffix(".py"), ()):
@@ -153,6 +162,8 @@ class _ByteCode:
 
     def _list(self, folder: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
+        if Path(folder).is_symlink():
+            return found
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:

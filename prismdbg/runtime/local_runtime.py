@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
-from prismdbg.runtime.spec import Bind, ImageOrigin, ReplaySpec
+from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
 from prismdbg.runtime.starter_spec import Isolation
@@ -31,7 +30,7 @@ class LocalRuntime:
         return None
 
     def start(self, spec: ReplaySpec) -> StartedRank:
-        bound = [Bind(source=Path(file.target), target=file.target) for file in spec.files if file.is_bound]
+        bound = [file.bind for file in spec.files if file.is_bound]
         copied = [file for file in spec.files if not file.is_bound]
         seen = visible(spec.environment, spec.python, laid=[file.target for file in spec.files])
         return start_process(

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from prismdbg.capsule.exact_file import Known
 from prismdbg.errors import PrismError
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import Limits, usual
@@ -27,11 +28,12 @@ COPIED_BYTES = 16 << 20  # of one file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """A folder or file of the host that is seen at `target`."""
+    """A folder or file of the host that is seen at `target`. known: it must be this one; `source` is its path."""
 
     source: Path
     target: str
     read_only: bool = True
+    known: Known | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class LaidFile:
     source: None for a file that is only written to, of which nothing but the length matters.
     size_bytes: cut to this length: a restore wants a file that was open to be as long as it was.
     is_written: the rank has it open for writing.
+    known: for a file of this machine that was looked at: the source must still be this one.
     """
 
     source: Path | None
@@ -49,6 +52,7 @@ class LaidFile:
     size_bytes: int | None = None
     mtime_ns: int | None = None
     is_written: bool = False
+    known: Known | None = None
 
     @property
     def is_bound(self) -> bool:
@@ -56,6 +60,12 @@ class LaidFile:
         if self.source != Path(self.target) or self.is_written:
             return False
         return self.source.stat().st_size > COPIED_BYTES
+
+    @property
+    def bind(self) -> Bind:
+        """For one that is bound."""
+        source = Path(self.target) if self.known is None else Path(self.known.path)
+        return Bind(source=source, target=self.target, known=self.known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

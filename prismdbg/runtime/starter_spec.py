@@ -14,12 +14,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.exact_file import Known
 from prismdbg.runtime.cgroup import Group
 from prismdbg.runtime.foreign_files import read_regular
 from prismdbg.runtime.limits import OPTIONS
@@ -83,8 +84,9 @@ def write_spec(
     group: Group | None = None,
     in_container: bool = False,
 ) -> Path:
-    """Writes the session's spec file. `binds` and `files` are those that the starter itself must make; `seen`: of this
-    machine, in namespaces; `group`: what it runs in, if not in a container's."""
+    """Writes the session's spec file. `binds` and `files` are those that the starter itself must make; in a container
+    the binds are there, and it compares them with what is known of them. `seen`: of this machine, in namespaces;
+    `group`: what it runs in, if not in a container's."""
     make_folders(spec.session)
     scratch = spec.control / SCRATCH
     if isolation is Isolation.NAMESPACES:
@@ -111,7 +113,7 @@ def write_spec(
         "uid": spec.uid,
         "gid": spec.gid,
         "seccomp": rank_filter().hex(),
-        "seen": {"folders": seen.folders, "files": seen.files, "links": seen.links},
+        "seen": {"folders": _seen(seen.folders), "files": _seen(seen.files), "links": seen.links},
         "binds": [_bind(bind) for bind in binds],
         "folders": list(spec.folders) if isolation is Isolation.NAMESPACES else [],
         "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
@@ -246,12 +248,22 @@ def _program(origin: ProgramOrigin) -> dict[str, Any]:
     }
 
 
+def _seen(places: Mapping[str, Known]) -> list[tuple[str, dict[str, Any]]]:
+    return [(path, asdict(known)) for path, known in places.items()]
+
+
 def _bind(bind: Bind) -> dict[str, Any]:
-    return {"source": str(bind.source), "target": bind.target, "read_only": bind.read_only}
+    return {
+        "source": str(bind.source),
+        "target": bind.target,
+        "read_only": bind.read_only,
+        "known": asdict(bind.known) if bind.known else None,
+    }
 
 
 def _file(file: LaidFile) -> dict[str, Any]:
     return {
+        "known": asdict(file.known) if file.known else None,
         "source": None if file.source is None else str(file.source),
         "target": file.target,
         "mode": file.mode,

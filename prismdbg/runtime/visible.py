@@ -2,19 +2,25 @@
 the capsule's list names. Not homes, not /var, not /run, nothing of /etc but what every program reads.
 
 The list is the capsule's, so it is held against what is really an installation here: a capsule cannot have other files
-shown to its program by calling them installed.
+shown to its program by calling them installed. Where a name leads through links, what it leads to must be as much of an
+installation as the name. What was looked at is what is shown (`exact_file`).
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO
 
-from prismdbg.errors import CapsuleError
+from prismdbg.capsule.exact_file import Known, known, known_of, open_real
+from prismdbg.capsule.rank_path import problem, require_outside_kernel
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.spec import LaidFile
 
@@ -48,11 +54,11 @@ _ELF, _CORE = b"\x7fELF", b"\x04\x00"  # a core dump is one, too, and holds a pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
-    """folders: with all that is in them; files: one by one; links: where they lie, and where they lead; copies: small
-    files that the rank gets its own of."""
+    """folders: with all that is in them; files: one by one, both by where they are seen; links: where they lie, and
+    where they lead; copies: small files that the rank gets its own of."""
 
-    folders: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    folders: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
+    files: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
     links: tuple[tuple[str, str], ...] = ()
     copies: tuple[LaidFile, ...] = ()
 
@@ -64,7 +70,7 @@ def visible(environment: Environment | None, python: str, *, laid: Iterable[str]
     """`python`: the rank's interpreter, by which its installation is found where there is no list. What is `laid` is
     not shown beside. `CapsuleError` for a list that names what is no installed file here."""
     folders: set[str] = set()
-    files: set[str] = set()
+    files: dict[str, Known] = {}
     links: dict[str, str] = {}
     for file in environment.files if environment is not None else _interpreter(python):
         _sort(file.path, folders, files, links)
@@ -75,8 +81,8 @@ def visible(environment: Environment | None, python: str, *, laid: Iterable[str]
             folders.add(path)
     folders |= {f"/etc/{name}" for name in _ETC_FOLDERS if _is_plain_folder(f"/etc/{name}")}
     return Visible(
-        folders=tuple(sorted(folders)),
-        files=tuple(sorted(files - set(laid))),
+        folders={path: _known(path) for path in sorted(folders)},
+        files={path: files[path] for path in sorted(files.keys() - set(laid))},
         links=tuple(sorted(links.items())),
         copies=tuple(_copies()),
     )
@@ -85,10 +91,27 @@ def visible(environment: Environment | None, python: str, *, laid: Iterable[str]
 def require_installed(environment: Environment) -> None:
     """`CapsuleError` naming a file of the list that is no installed file of this machine. It may be missing."""
     for file in environment.files:
-        if _is_listed_etc(file.path) or _is_in_system(file.path) or file.target or installation_of(file.path):
-            continue
-        if os.path.lexists(file.path) and not _is_code(file.path):
-            raise not_installed(file.path)
+        require_outside_kernel(file.path)
+        if not (file.target or _is_installed(_real_path(file.path))) and os.path.lexists(file.path):
+            open_installed(file.path).close()
+
+
+def open_installed(path: str) -> BinaryIO:
+    """For reading: the file of the list, or where the folders on its way lead. `CapsuleError` where that is in no
+    installation; `FacilityError` where it cannot be read."""
+    require_outside_kernel(path)
+    real = _real_path(path)
+    is_installed = _is_installed(real)
+    try:
+        content = open_real(real)
+    except OSError as error:
+        if is_installed:
+            raise FacilityError(f"{path} cannot be read: {error.strerror}", hint="run prismdbg as its owner") from None
+        raise not_installed(path) from None
+    if is_installed or _is_code(content):
+        return content
+    content.close()
+    raise not_installed(path)
 
 
 def not_installed(path: str) -> CapsuleError:
@@ -103,6 +126,11 @@ def installation_of(path: str) -> str:
     return _installation_around(path.rpartition("/")[0])
 
 
+def _is_installed(path: str) -> bool:
+    """Whether it is for everybody's use, or in an installation. No part of `path` is a link."""
+    return _is_in_system(path) or _is_listed_etc(path) or installation_of(path) != ""
+
+
 @cache
 def _installation_around(folder: str) -> str:
     """The topmost one."""
@@ -110,14 +138,52 @@ def _installation_around(folder: str) -> str:
         return ""
     if above := _installation_around(str(Path(folder).parent)):
         return above
-    return folder if folder not in _TOO_WIDE | _homes() and _is_installation(folder) else ""
+    return folder if not problem(folder) and _is_installation(folder) and _leads_to_one(folder) else ""
+
+
+def _leads_to_one(folder: str) -> bool:
+    real = _real(folder)
+    return real == folder or _is_installed(f"{real}/")
 
 
 def _is_installation(folder: str) -> bool:
+    if folder in _too_wide() or not _is_folder_of_few(folder):
+        return False
     path = Path(folder)
-    if path.name in ("site-packages", "dist-packages") or (path / "pyvenv.cfg").is_file():
-        return path.is_dir()
-    return (path / "conda-meta").is_dir() or (path / "os.py").is_file() or any(path.glob("lib/python3*/os.py"))
+    return (
+        path.name in ("site-packages", "dist-packages")
+        or (path / "pyvenv.cfg").is_file()
+        or (path / "conda-meta").is_dir()
+        or (path / "os.py").is_file()
+        or any(path.glob("lib/python3*/os.py"))
+    )
+
+
+def _is_folder_of_few(folder: str) -> bool:
+    """Not one like /tmp, in which anybody can put what makes it look like an installation."""
+    try:
+        mode = Path(folder).stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and not mode & stat.S_ISVTX
+
+
+@cache
+def _real(folder: str) -> str:
+    """Of "" and "/" the empty string, as before the first slash of a path."""
+    return os.path.realpath(folder).rstrip("/") if folder else ""
+
+
+def _real_path(path: str) -> str:
+    """With the folders on the way resolved; the file itself may still be a link."""
+    folder, _, name = path.rpartition("/")
+    return f"{_real(folder)}/{name}"
+
+
+@cache
+def _too_wide() -> frozenset[str]:
+    folders = _TOO_WIDE | _homes()
+    return folders | {os.path.realpath(folder) for folder in folders}
 
 
 @cache
@@ -125,17 +191,17 @@ def _homes() -> frozenset[str]:
     return frozenset({user.pw_dir.rstrip("/") for user in pwd.getpwall()} | {str(Path.home())})
 
 
-def _sort(path: str, folders: set[str], files: set[str], links: dict[str, str]) -> None:
+def _sort(path: str, folders: set[str], files: dict[str, Known], links: dict[str, str]) -> None:
+    require_outside_kernel(path)
     if _is_in_system(path) or path.startswith("/etc/"):
         return
     if folder := installation_of(path):
         folders.add(folder)
     elif Path(path).is_symlink():
         links[path] = str(Path(path).readlink())
-    elif _is_code(path):
-        files.add(path)
     elif os.path.lexists(path):
-        raise not_installed(path)
+        with open_installed(path) as content:
+            files[path] = known_of(content, _real_path(path))
 
 
 def _is_in_system(path: str) -> bool:
@@ -147,16 +213,10 @@ def _is_listed_etc(path: str) -> bool:
     return any(path == f"/etc/{name}" or (name.endswith("/") and path.startswith(f"/etc/{name}")) for name in names)
 
 
-def _is_code(path: str) -> bool:
+def _is_code(content: BinaryIO) -> bool:
     """A library or program that the rank had mapped, from wherever it was built."""
-    try:
-        if not Path(path).is_file() or Path(path).is_symlink():
-            return False
-        with Path(path).open("rb") as file:
-            head = file.read(18)
-            return head.startswith(_ELF) and head[16:] != _CORE
-    except OSError:
-        return False
+    head = os.pread(content.fileno(), 18, 0)
+    return head.startswith(_ELF) and head[16:] != _CORE
 
 
 def _copies() -> Iterator[LaidFile]:
@@ -172,6 +232,13 @@ def _copies() -> Iterator[LaidFile]:
 
 def _is_plain_folder(path: str) -> bool:
     return Path(path).is_dir() and not Path(path).is_symlink()
+
+
+def _known(path: str) -> Known:
+    try:
+        return known(path)
+    except OSError:
+        raise not_installed(path) from None
 
 
 def _interpreter(python: str) -> list[InstalledFile]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counting import PYTHON, ask, short_folder
 from runtime_places import Case, walled
 from waiting import wait_for
 
-from prismdbg.errors import CapsuleError, RuntimeFailure
+from prismdbg.capsule.exact_file import known
+from prismdbg.errors import CapsuleError, FacilityError, RuntimeFailure
+from prismdbg.runtime import local_runtime
 from prismdbg.runtime.environment import InstalledFile, of_files
-from prismdbg.runtime.spec import LaidFile, ProgramOrigin
+from prismdbg.runtime.spec import COPIED_BYTES, LaidFile, ProgramOrigin
+from prismdbg.runtime.starter_process import start_process
 
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 
@@ -72,3 +77,109 @@ def test_a_file_that_is_called_installed_is_not_shown(case: Case) -> None:
         assert listed is not None and spec.environment is not None
         with pytest.raises(CapsuleError, match="no installation"):
             case.runtime.start(replace(spec, environment=of_files([*spec.environment.files, listed])))
+
+
+@walled
+def test_a_link_that_is_called_an_installation_shows_nothing(case: Case) -> None:
+    with short_folder() as folder:
+        home = folder / "home"
+        home.mkdir()
+        (home / "token").write_text("of the user")
+        (folder / "site-packages").symlink_to(home)
+        spec, _ = case.plan()
+        assert spec.environment is not None
+        listed = InstalledFile.at(str(folder / "site-packages" / "token"))
+        assert listed is not None
+        with pytest.raises(CapsuleError, match="no installation"):
+            case.runtime.start(replace(spec, environment=of_files([*spec.environment.files, listed]))).kill()
+
+
+@pytest.mark.parametrize("case", ["local-start", "docker-start"], indirect=True)
+def test_a_link_to_an_installation_is_seen_through(case: Case) -> None:
+    """The list has it where it really is, and the link; also where the program goes by the link."""
+    with short_folder() as folder:
+        packages = folder / "real" / "site-packages"
+        packages.mkdir(parents=True)
+        (packages / "module.py").write_text("found = True")
+        (folder / "clone").symlink_to(folder / "real")
+        paths = (packages / "module.py", folder / "clone")
+        spec, socket = case.plan()
+        assert spec.environment is not None
+        listed = [file for path in paths if (file := InstalledFile.at(str(path)))]
+        rank = case.runtime.start(replace(spec, environment=of_files([*spec.environment.files, *listed])))
+        try:
+            text = ask(socket, f"run {_reads(folder / 'clone/site-packages/module.py').hex()}")
+        finally:
+            rank.kill()
+        assert text["found"] == "found = True"
+
+
+@pytest.mark.parametrize("case", ["local-start", "local-image"], indirect=True)
+def test_an_installation_that_was_replaced_after_the_look_is_not_shown(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with short_folder() as folder:
+        home, packages = folder / "home", folder / "site-packages"
+        home.mkdir()
+        packages.mkdir()
+        (home / "module.py").write_text("of the user")
+        (packages / "module.py").write_text("found = True")
+        listed = InstalledFile.at(str(packages / "module.py"))
+        spec, _ = case.plan()
+        assert listed is not None and spec.environment is not None
+
+        def replaced_meanwhile(*words: Any, **more: Any) -> Any:
+            packages.rename(folder / "old")
+            packages.symlink_to(home)
+            return start_process(*words, **more)
+
+        monkeypatch.setattr(local_runtime, "start_process", replaced_meanwhile)
+        with pytest.raises(RuntimeFailure, match="was replaced"):
+            case.runtime.start(replace(spec, environment=of_files([*spec.environment.files, listed]))).kill()
+
+
+@walled
+@pytest.mark.parametrize("size_bytes", [100, COPIED_BYTES + 1], ids=["copied", "bound"])
+@pytest.mark.parametrize("by", ["another", "a link"])
+def test_a_file_that_was_replaced_after_it_was_hashed_is_not_shown(case: Case, size_bytes: int, by: str) -> None:
+    with short_folder() as folder:
+        data, secret = folder / "data", folder / "secret"
+        for path in (data, secret):
+            path.write_bytes(b"x")
+            os.truncate(path, size_bytes)
+        looked_at = known(str(data))
+        data.rename(folder / "old")
+        if by == "another":
+            secret.rename(data)
+        else:
+            data.symlink_to(secret)
+        spec, _ = case.plan()
+        file = LaidFile(source=data, target=str(data), known=looked_at)
+        assert file.is_bound == (size_bytes > COPIED_BYTES)
+        with pytest.raises((RuntimeFailure, FacilityError), match="was replaced"):
+            case.runtime.start(replace(spec, files=(*spec.files, file))).kill()
+
+
+@walled
+@pytest.mark.parametrize("size_bytes", [100, COPIED_BYTES + 1], ids=["copied", "bound"])
+def test_a_file_that_was_not_replaced_is_there(case: Case, size_bytes: int) -> None:
+    """Also where its name leads through a link."""
+    with short_folder() as folder:
+        (folder / "real").mkdir()
+        data = folder / "real" / "data"
+        data.write_bytes(b"as it was")
+        os.truncate(data, size_bytes)
+        (folder / "link").symlink_to("real")
+        named = folder / "link" / "data"
+        spec, socket = case.plan()
+        file = LaidFile(source=named, target=str(named), known=known(str(named)))
+        rank = case.runtime.start(replace(spec, files=(*spec.files, file)))
+        try:
+            found = ask(socket, f"run {_reads(named, 9).hex()}")["found"]
+        finally:
+            rank.kill()
+        assert found == "as it was"
+
+
+def _reads(path: Path, size: int = -1) -> bytes:
+    return f"found = open({str(path)!r}).read({size})".encode()

@@ -199,7 +199,7 @@ def test_what_the_starter_is_told(tmp_path: Path) -> None:
     assert told["isolation"] == "namespaces" and told["program"] is None
     assert told["restore"]["standards"] == [[1, "pipe:[5]"]]
     assert (told["restore"]["engine"], told["restore"]["command"]) == ("fast", ["/fast/it"])
-    assert told["binds"] == [{"source": "/a", "target": "/b", "read_only": True}]
+    assert told["binds"] == [{"source": "/a", "target": "/b", "read_only": True, "known": None}]
     assert told["files"][0]["size_bytes"] == 3
     with pytest.raises(FileExistsError):
         write_spec(spec(tmp_path), Isolation.NONE)

@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starter_parts import starter_parts
 
+from prismdbg.capsule.exact_file import known
 from prismdbg.runtime.starter_spec import starter_file
 
 OWNER = (os.getuid(), os.getgid())
@@ -24,7 +26,7 @@ def starter() -> Any:
 
 def file(source: Path | None, target: Path, **more: object) -> dict[str, object]:
     told: dict[str, object] = {"source": source and str(source), "target": str(target), "mode": 0o640}
-    return {**told, "size_bytes": None, "mtime_ns": None, **more}
+    return {**told, "size_bytes": None, "mtime_ns": None, "known": None, **more}
 
 
 def test_a_file_is_laid_as_it_was(starter: Any, tmp_path: Path) -> None:
@@ -52,6 +54,29 @@ def test_one_that_lies_there_anyway_is_not_touched(starter: Any, tmp_path: Path)
     assert there.stat() == before
     starter.lay_file(starter.Tree(), file(there, there, size_bytes=3), OWNER)
     assert there.read_text() == "con"
+
+
+@pytest.mark.parametrize("kind", ["another", "link", "behind a link", "fifo"])
+def test_a_file_that_was_replaced_since_it_was_looked_at_is_not_laid(starter: Any, tmp_path: Path, kind: str) -> None:
+    folder, secret = tmp_path / "folder", tmp_path / "secret"
+    folder.mkdir()
+    source = folder / "source"
+    source.write_text("looked at")
+    secret.write_text("of somebody else")
+    told = file(source, tmp_path / "laid", known=asdict(known(str(source))))
+    source.rename(tmp_path / "old")
+    if kind == "another":
+        source.write_text("of somebody else")
+    elif kind == "link":
+        source.symlink_to(secret)
+    elif kind == "fifo":
+        os.mkfifo(source)
+    else:
+        (tmp_path / "old").rename(tmp_path / "source")
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+    with pytest.raises(starter.PlaceError, match="was replaced"):
+        starter.lay_file(starter.Tree(), told, OWNER)
 
 
 @pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/sda", "/a/../proc/x", "a"])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from prismdbg.capsule.rank_path import problem
 from prismdbg.errors import CapsuleError
+from prismdbg.runtime import visible as visible_module
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
-from prismdbg.runtime.image_layers import _leads_to
-from prismdbg.runtime.visible import installation_of, require_installed, visible
+from prismdbg.runtime.image_layers import _leads_to, add_environment
+from prismdbg.runtime.visible import installation_of, open_installed, require_installed, visible
 
 
 def listed(*paths: Path) -> Environment:
@@ -53,7 +58,7 @@ def test_a_library_that_was_built_elsewhere_is_shown_alone(tmp_path: Path) -> No
     library = tmp_path / "extension.so"
     library.write_bytes(b"\x7fELF and more")
     assert str(library) in visible(listed(library), "").files
-    assert visible(listed(library), "", laid=[str(library)]).files == ()
+    assert visible(listed(library), "", laid=[str(library)]).files == {}
 
 
 def test_a_core_dump_is_no_library(tmp_path: Path) -> None:
@@ -62,6 +67,135 @@ def test_a_core_dump_is_no_library(tmp_path: Path) -> None:
     for look in (require_installed, lambda environment: visible(environment, "")):
         with pytest.raises(CapsuleError, match="no installation"):
             look(listed(core))
+
+
+def refused_by_all(environment: Environment) -> None:
+    for look in (require_installed, lambda one: visible(one, ""), built):
+        with pytest.raises(CapsuleError, match=r"no installation|belongs to the kernel"):
+            look(environment)
+
+
+def built(environment: Environment) -> None:
+    """As a container image holds it."""
+    with tarfile.open(fileobj=io.BytesIO(), mode="w") as tar:
+        add_environment(tar, environment)
+
+
+def file_at(path: Path) -> Environment:
+    status = path.stat()
+    return of_files([InstalledFile(str(path), status.st_mode & 0o7777, status.st_size, status.st_mtime_ns)])
+
+
+@pytest.mark.parametrize("name", ["site-packages", "dist-packages", "lib/site-packages"])
+def test_a_link_that_is_called_an_installation_leads_nowhere(tmp_path: Path, name: str) -> None:
+    secret = tmp_path / "home" / "token"
+    secret.parent.mkdir()
+    secret.write_text("of the user")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(secret.parent)
+    refused_by_all(file_at(tmp_path / name / "token"))
+    assert str(tmp_path / name) not in visible(None, str(tmp_path / name / "token" / "python")).folders
+
+
+def test_a_link_out_of_an_installation_leads_nowhere(tmp_path: Path, venv: Path) -> None:
+    """The installation is shown, and the link in it, which leads to nothing there."""
+    secret = tmp_path / "home" / "token"
+    secret.parent.mkdir()
+    secret.write_text("of the user")
+    (venv / "notes").symlink_to(secret.parent)
+    environment = file_at(venv / "notes" / "token")
+    with pytest.raises(CapsuleError, match="no installation"):
+        require_installed(environment)
+    with pytest.raises(CapsuleError, match="no installation"):
+        built(environment)
+    assert [known.path for known in visible(environment, "").folders.values() if str(tmp_path) in known.path] == [
+        str(venv)
+    ]
+
+
+def test_a_link_out_of_the_systems_folders_leads_nowhere() -> None:
+    out = Path("/usr/lib/ssl/private")  # to /etc/ssl/private, on Debian
+    if not out.is_symlink():
+        pytest.skip("no such link here")
+    with pytest.raises(CapsuleError, match="no installation"):
+        open_installed(f"{out}/server.key")
+
+
+def test_byte_code_behind_a_link_is_not_taken_along(tmp_path: Path) -> None:
+    """A link may be listed wherever it lies."""
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "x.secret").write_text("of the user")
+    (tmp_path / "x.py").symlink_to("y.py")
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "x.py").touch()
+    (packages / "__pycache__").symlink_to(tmp_path / "__pycache__")
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        add_environment(tar, listed(tmp_path / "x.py", packages / "x.py"))
+    assert b"of the user" not in content.getvalue()
+
+
+def test_a_link_to_an_installation_goes_on_working(tmp_path: Path, venv: Path) -> None:
+    clone = tmp_path / "clone"
+    clone.symlink_to(venv)
+    module = clone / "lib" / "python3.11" / "site-packages" / "a" / "b.py"
+    seen = visible(file_at(module), "")
+    assert seen.folders[str(clone)].path == str(venv)
+    require_installed(file_at(module))
+    (venv / "lib64").symlink_to("lib")
+    require_installed(file_at(venv / "lib64" / "python3.11" / "site-packages" / "a" / "b.py"))
+    (venv / "bin").mkdir()
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    python = str(clone / "bin" / "python")
+    assert {str(clone)} <= set(visible(None, python).folders)
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/self/root/etc/shadow", "/proc/self/root/usr/lib/os-release", "/proc/kmsg", "/dev/sda", "/sys/x"]
+)
+def test_what_is_the_kernels_is_in_no_installation(path: str) -> None:
+    assert installation_of(path) == ""
+    refused_by_all(of_files([InstalledFile(path, 0o644, 0, 0)]))
+    with pytest.raises(CapsuleError, match="belongs to the kernel"):
+        if InstalledFile.at(path) is None:
+            open_installed(path)
+        visible(None, path)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "link"])
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "library.so"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/proc/kmsg")
+    else:
+        path.mkdir()
+    with pytest.raises(CapsuleError, match="no installation"):
+        open_installed(str(path))
+
+
+def test_a_folder_of_everybody_is_no_installation(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "pyvenv.cfg").touch()
+    (scratch / "token").write_text("of somebody else")
+    scratch.chmod(0o1777)
+    assert installation_of(str(scratch / "token")) == ""
+
+
+def test_a_home_behind_a_link_is_no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "pyvenv.cfg").touch()
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.setattr(visible_module, "_homes", lambda: frozenset({str(tmp_path / "link")}))
+    visible_module._too_wide.cache_clear()
+    try:
+        assert installation_of(str(home / "token")) == installation_of(str(tmp_path / "link" / "token")) == ""
+    finally:
+        visible_module._too_wide.cache_clear()
 
 
 def test_a_home_is_no_installation() -> None:

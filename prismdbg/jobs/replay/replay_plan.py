@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from prismdbg.capsule import layout, rank_path
+from prismdbg.capsule import exact_file, layout, rank_path
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.files import Place, RankFile, changed, content_path, read_files
+from prismdbg.capsule.files import Place, RankFile, changed, content_path, find, read_files
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
@@ -304,7 +304,7 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
                 f"--with-file {text}: the capsule lacks no such file", hint=f"use one of the files it lacks: {can}"
             )
         mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
-        if not mine.is_file():
+        if not mine.is_file() or rank_path.problem(os.path.realpath(mine)):
             raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")
         given[path] = mine
     return given
@@ -356,11 +356,14 @@ def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> Laid
         source = content_path(request.capsule, file)
         return LaidFile(source=source, target=file.path, mode=file.mode, size_bytes=size_bytes)
     if (mine := request.with_files.get(file.path)) is not None:
-        return LaidFile(source=mine, target=file.path, mode=file.mode, size_bytes=size_bytes)
-    if file.place is Place.REDACTED and changed(file):  # empty, so that it is there: opening it says why it is
-        return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
-    if reason := changed(file):
+        given = exact_file.known(str(mine))
+        return LaidFile(source=mine, target=file.path, mode=file.mode, size_bytes=size_bytes, known=given)
+    try:
+        found = find(file)
+    except CapsuleError as reason:
+        if file.place is Place.REDACTED:  # empty, so that it is there: opening it says why it is
+            return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
         raise CapsuleError(
             f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was"
-        )
-    return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes)
+        ) from None
+    return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes, known=found)
