@@ -11,6 +11,7 @@ _KERNEL = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY = "/dev/shm"
 # What the loader of every program reads before anything else: the replay's own programs would obey it.
 _LOADER = ("/etc/ld.so.preload",)
+LOADER_FOLDERS = frozenset(os.path.dirname(path) for path in _LOADER)  # noqa: PTH120
 _HINT = "fetch the capsule again: this copy was altered"
 
 

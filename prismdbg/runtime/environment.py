@@ -120,9 +120,10 @@ class Environment:
 def _read(fields: Fields, folder: str, entries: list[Any]) -> Iterator[InstalledFile]:
     """name, mode, size, time, and of a link where it leads. There are tens of thousands: what is as ever is told at
     once, and looked at in detail only where it is not."""
-    is_plain = rank_path.is_plain(f"{folder}/{'x' * MAX_NAME_BYTES}")  # with any name, then
+    any_name = f"{folder}/{'x' * MAX_NAME_BYTES}"
+    is_usual = folder not in rank_path.LOADER_FOLDERS and not rank_path.problem(any_name)
     for entry in entries:
-        if not is_plain or not _is_usual(entry):
+        if not is_usual or not _is_usual(entry):
             _check(fields, folder, entry)
         name, *others = entry
         yield InstalledFile(f"{folder}/{name}", *others)
@@ -155,8 +156,10 @@ def _check(fields: Fields, folder: str, entry: Any) -> None:
         json_border.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
     name, mode = entry[:2]
     path = f"{folder}/{name}"
-    if not rank_path.is_plain(path) or "/" in name or mode > 0o7777:
+    if "/" in name or mode > 0o7777:
         fields.fail("folders", f"contain {path[:80]!r}, which is not a plain absolute path with permissions")
+    if reason := rank_path.problem(path):
+        fields.fail("folders", f"contain {path[:80]!r}, which {reason}")
 
 
 def of_files(files: Iterable[InstalledFile], *, extra: Iterable[str] = ()) -> Environment:

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule import rank_path
 from prismdbg.runtime.elf import needed_libraries
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
 
@@ -107,7 +108,7 @@ class _Files:
         for _ in range(40):
             path = self._without_links(path)
             file = self.files.get(path) or InstalledFile.at(path)
-            if file is None:
+            if file is None or rank_path.problem(path):
                 return
             self.files[path] = file
             if not file.target:
@@ -156,7 +157,8 @@ class _Files:
                 self._plain_folders.add(step)
                 done = step
                 continue
-            self.files[step] = link
+            if not rank_path.problem(step):  # /proc/self, say: of another process where the list is used
+                self.files[step] = link
             target = os.path.normpath(Path(done or "/") / link.target)
             parts = [part for part in target.split("/") if part] + parts
             done = ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
+from prismdbg.capsule import rank_path
 from prismdbg.capsule.exact_file import Known, known, known_of, open_real
 from prismdbg.capsule.rank_path import problem, require_outside_kernel
 from prismdbg.errors import CapsuleError, FacilityError
@@ -244,6 +245,7 @@ def _known(path: str) -> Known:
 def _interpreter(python: str) -> list[InstalledFile]:
     """It, and where it leads: a virtual environment's is a link into the base installation."""
     found: list[InstalledFile] = []
+    python = rank_path.usual(os.path.normpath(python)) if python else ""
     while python and len(found) < 40 and (file := InstalledFile.at(python)) is not None:
         found.append(file)
         if not file.target:

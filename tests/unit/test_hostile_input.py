@@ -188,7 +188,9 @@ def test_what_a_real_process_may_have(capsule: Path, here: None, capsys: pytest.
     "folders",
     [{"/usr": [["python3", "x", 5, 6]]}, {"/usr": [["python3", 493, 5]]}, {"/usr": [7]},
      {"/usr": [["../etc/x", 1, 2, 3]]}, {"usr": [["python3", 1, 2, 3]]}, {"/usr": [["a", 1, 2, 3]] * 2},
-     {"/usr": [["a", 10**40, 2, 3]]}, []],
+     {"/usr": [["a", 10**40, 2, 3]]}, [], {"/proc/self/root/etc": [["shadow", 416, 5, 6]]},
+     {"/proc/self": [["root", 511, 0, 0, "/"]]}, {"/dev": [["sda", 432, 0, 0]]},
+     {"/etc": [["ld.so.preload", 420, 5, 6]]}],
 )  # fmt: skip
 def test_the_list_of_installed_files(
     capsule: Path, here: None, capsys: pytest.CaptureFixture[str], folders: object

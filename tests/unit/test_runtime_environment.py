@@ -61,6 +61,17 @@ def test_every_link_on_the_way_is_found_and_byte_code_is_not(prefix: Path, tmp_p
     }
 
 
+def test_a_link_into_the_kernels_files_is_not_followed(prefix: Path) -> None:
+    """They are another process's where the list is used."""
+    (prefix / "bin" / "mtab").symlink_to("/proc/self/mounts")
+    (prefix / "self").symlink_to("/proc/self")
+    (prefix / "bin" / "through").symlink_to(prefix / "self" / "mounts")
+    environment = scan(rank(prefix))
+    assert {f"{prefix}/bin/mtab", f"{prefix}/self"} <= {file.path for file in environment.files}
+    assert not [file.path for file in environment.files if file.path.startswith("/proc")]
+    assert Environment.from_json(Fields(environment.to_json(), "environment.json")) == environment
+
+
 def test_an_installation_behind_a_link_is_found_where_it_is(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "clone").symlink_to(prefix)
     found = {file.path: file.target for file in scan(rank(tmp_path / "clone")).files}
@@ -126,6 +137,10 @@ def test_it_survives_json(prefix: Path) -> None:
         {"folders": {"/a": [["b", "x", 1, 2]]}},
         {"folders": {"relative": [["b", 1, 2, 3]]}},
         {"folders": {"/a/../b": [["c", 1, 2, 3]]}},
+        {"folders": {"/proc/self/root/etc": [["shadow", 1, 2, 3]]}},
+        {"folders": {"/dev": [["sda", 1, 2, 3]]}},
+        {"folders": {"/sys": [["x", 0o777, 0, 0, "y"]]}},
+        {"folders": {"/etc": [["ld.so.preload", 1, 2, 3]]}},
     ],
 )
 def test_damaged_json_is_refused(value: dict[str, Any]) -> None:

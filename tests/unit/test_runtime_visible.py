@@ -136,6 +136,13 @@ def test_byte_code_behind_a_link_is_not_taken_along(tmp_path: Path) -> None:
     assert b"of the user" not in content.getvalue()
 
 
+@pytest.mark.parametrize("before", ["/", "/../", "/bin/../"])
+def test_an_interpreter_is_found_by_what_a_program_makes_of_its_name(venv: Path, before: str) -> None:
+    (venv / "bin").mkdir()
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    assert str(venv) in visible(None, f"{before}{venv}/bin/../bin/python").folders
+
+
 def test_a_link_to_an_installation_goes_on_working(tmp_path: Path, venv: Path) -> None:
     clone = tmp_path / "clone"
     clone.symlink_to(venv)
