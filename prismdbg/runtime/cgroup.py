@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.runtime.limits import Limits
+from prismdbg.runtime.owner import is_gone, owner
 
 ROOT = Path("/sys/fs/cgroup")
+_MARK = "prismdbg-"
 _REMOVE_S = 10.0
 # of each limit: the file that sets it, the file that counts, and under which key, in version 1 and 2
 _V1 = {
@@ -49,7 +50,9 @@ class Group:
 
 
 def make_group(name: str, limits: Limits) -> Group | None:
-    """None where this user may not make one, or the machine has no such controllers."""
+    """None where this user may not make one, or the machine has no such controllers. Those that killed commands have
+    left are removed first."""
+    _remove_abandoned({folder.parent for folder in _places(name).values()})
     made: list[Path] = []
     events = []
     try:
@@ -68,6 +71,13 @@ def make_group(name: str, limits: Limits) -> Group | None:
         Group(folders=tuple(made), events=()).remove()
         return None
     return Group(folders=tuple(made), events=tuple(events)) if made else None
+
+
+def _remove_abandoned(parents: Iterable[Path]) -> None:
+    for folder in (left for parent in parents for left in parent.glob(f"{_MARK}*")):
+        if is_gone(folder.name.removeprefix(_MARK).partition("-")[0]):
+            with contextlib.suppress(OSError):  # something still runs in it, or another command was faster
+                folder.rmdir()
 
 
 def _is_v2() -> bool:
@@ -91,4 +101,4 @@ def _own() -> Iterator[tuple[str, str]]:
 
 
 def group_name(session: Path) -> str:
-    return f"prismdbg-{os.getpid()}-{session.name}"
+    return f"{_MARK}{owner()}-{session.name}"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from prismdbg.errors import FacilityError, WaitTimeout
+from prismdbg.runtime.owner import started_ticks
 
 _START_S, _SLOW_START_S, _STOP_S = 60.0, 20.0, 30.0
 
@@ -94,7 +95,7 @@ class Daemon:
             pid, ticks = int(known["pid"]), int(known["started_ticks"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return pid if _started_ticks(pid) == ticks else None
+        return pid if started_ticks(pid) == ticks else None
 
     def stop(self) -> bool:
         """Stops the engine that was started here, with its containers. False when none runs."""
@@ -130,7 +131,7 @@ class Daemon:
         ]
 
     def _remember(self, pid: int) -> None:
-        self._memory.write_text(json.dumps({"pid": pid, "started_ticks": _started_ticks(pid)}))
+        self._memory.write_text(json.dumps({"pid": pid, "started_ticks": started_ticks(pid)}))
 
     def _forget(self) -> None:
         self._memory.unlink(missing_ok=True)
@@ -146,12 +147,3 @@ class Daemon:
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
-
-
-def _started_ticks(pid: int) -> int | None:
-    """None for a process that has ended, also while nobody has waited for it."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])

@@ -18,9 +18,11 @@ from docker.types import Mount
 
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
 from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.owner import is_gone, owner
 from prismdbg.runtime.spec import Bind
 
-LABEL = "prismdbg"
+LABEL, OWNER_LABEL = "prismdbg", "prismdbg.owner"
+_NOT_STARTED = ["created", "exited", "dead"]  # what runs ends with its client, and then removes itself
 _CALL_S, _IMPORT_S = 60, 1800
 _HINT = "install docker.io and start it, or use --runtime local"
 
@@ -133,6 +135,7 @@ class Engine:
     def create(self, image: str, command: list[str], *, binds: Iterable[Bind] = (), **options: Any) -> str:
         """The new container's id; `options` as Docker's SDK names them. Paths of binds may hold any character."""
         mounts = [Mount(bind.target, str(bind.source), type="bind", read_only=bind.read_only) for bind in binds]
+        options["labels"] = {**options.get("labels", {}), OWNER_LABEL: owner()}
         return str(self._client.containers.create(image, command, mounts=mounts, **options).id)
 
     @_ours
@@ -183,6 +186,14 @@ class Engine:
         except APIError as error:
             if error.status_code != 409:  # "removal is already in progress": it removes itself
                 raise
+
+    @_ours
+    def remove_abandoned(self) -> None:
+        """Containers that were made, and whose makers were killed before they started or removed them."""
+        wanted: dict[str, str | list[str] | bool] = {"label": OWNER_LABEL, "status": _NOT_STARTED}
+        for container in self._client.containers.list(all=True, filters=wanted, ignore_removed=True):
+            if is_gone(container.labels.get(OWNER_LABEL, "")):
+                self.remove(str(container.id))
 
     @_ours
     def labelled(self, session: str) -> tuple[str, ...]:

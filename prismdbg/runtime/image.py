@@ -20,7 +20,13 @@ def environment_tag(environment: Environment) -> str:
 
 
 def ensure_environment_image(engine: Engine, environment: Environment) -> str:
-    """An image that holds these files: one made before, also where it goes by another name, or one made now."""
+    """An image that holds these files: one made before, also where it goes by another name, or one made now. Containers
+    that killed commands have left are removed first."""
+    engine.remove_abandoned()
+    return _ensured(engine, environment)
+
+
+def _ensured(engine: Engine, environment: Environment) -> str:
     tag, labels = environment_tag(environment), {ENVIRONMENT_LABEL: environment.key}
     if engine.has_image(tag):
         return tag
@@ -30,7 +36,7 @@ def ensure_environment_image(engine: Engine, environment: Environment) -> str:
     environment.check_unchanged()
     common, extra = environment.parts()
     if extra.files:
-        base = ensure_environment_image(engine, common)
+        base = _ensured(engine, common)
         layer = stream(partial(add_environment, environment=extra))
         _add_layer(engine, base, layer, (REPOSITORY, environment.key), labels)
     else:

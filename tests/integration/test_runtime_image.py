@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tarfile
 import time
 from collections.abc import Iterator
@@ -11,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from counting import ask, program_spec, short_folder
+from docker import DockerClient
+from waiting import wait_for
 
 from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import FacilityError
 from prismdbg.runtime import image
 from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import Engine, answers_at, engine
+from prismdbg.runtime.docker_engine import OWNER_LABEL, Engine, answers_at, engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.environment import InstalledFile, of_files
 
@@ -36,6 +40,16 @@ def daemon() -> Iterator[Daemon]:
 def docker(daemon: Daemon) -> Iterator[Engine]:
     with engine(daemon) as connected:
         yield connected
+
+
+def made_here(docker: Engine) -> list[str]:
+    """Containers of any command, in whatever state."""
+    client = DockerClient(base_url=docker.url)
+    try:
+        found = client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True)
+        return [str(container.id) for container in found]
+    finally:
+        client.close()
 
 
 def packages(folder: Path) -> Path:
@@ -126,6 +140,67 @@ def test_an_image_that_goes_by_another_name_serves(docker: Engine, tmp_path: Pat
     finally:
         docker.remove_image(tag)
         docker.remove_image(other)
+
+
+def test_what_a_client_left_that_was_killed_goes_with_the_next(daemon: Daemon, docker: Engine) -> None:
+    """Killed where its container is made, and not started."""
+    with short_folder() as one, short_folder() as two:
+        spec, _ = program_spec(one)
+        ready, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                Engine.start = lambda *_: (os.write(tell, b"x"), signal.pause())  # type: ignore[method-assign]
+                DockerRuntime(daemon).start(spec)
+            finally:
+                os._exit(1)
+        os.close(tell)
+        assert os.read(ready, 1) == b"x", "it ended before"
+        os.close(ready)
+        assert len(docker.labelled(spec.session.name)) == 1
+        docker.remove_abandoned()
+        assert len(docker.labelled(spec.session.name)) == 1, "its maker lives"
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        again, socket = program_spec(two)
+        rank = DockerRuntime(daemon).start(again)
+        try:
+            assert ask(socket, "status")["count"] >= 0
+            assert docker.labelled(spec.session.name) == ()
+            assert len(docker.labelled(again.session.name)) == 1
+        finally:
+            rank.kill()
+        wait_for(lambda: not docker.labelled(again.session.name), 20, "the container to be removed")
+
+
+def test_a_layer_that_was_not_finished_goes_with_the_next(docker: Engine, tmp_path: Path) -> None:
+    names = ("common.so", "extra.so")
+    for name in names:
+        (packages(tmp_path) / name).write_text(f"{tmp_path}/{name}")
+    files = [InstalledFile.at(str(packages(tmp_path) / name)) or pytest.fail("not there") for name in names]
+    some = of_files(files, extra=[files[1].path])
+    common, _ = some.parts()
+    made_before = set(made_here(docker))
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            Engine.commit = lambda *_, **__: (os.write(tell, b"x"), signal.pause())  # type: ignore[method-assign]
+            image.ensure_environment_image(Engine(docker.url), some)
+        finally:
+            os._exit(1)
+    os.close(tell)
+    try:
+        assert os.read(ready, 1) == b"x", "it ended before"
+        assert len(set(made_here(docker)) - made_before) == 1
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        image.ensure_environment_image(docker, some)
+        assert set(made_here(docker)) <= made_before
+    finally:
+        os.close(ready)
+        docker.remove_image(image.environment_tag(some))
+        docker.remove_image(image.environment_tag(common))
 
 
 def test_a_large_file_of_this_machine_is_seen_and_not_copied(daemon: Daemon) -> None:

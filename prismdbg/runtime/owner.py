@@ -1,0 +1,35 @@
+"""Which command made something that outlives it: a container, a group. The next removes what a killed one left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def owner() -> str:
+    """This process, as one word: its user, its PID namespace, its PID there, and when it started."""
+    return _word(os.getpid())
+
+
+def is_gone(word: str) -> bool:
+    """Whether this was a process of this user, and has ended. One of another user or namespace cannot be seen from here
+    for certain, and counts as alive."""
+    *place, pid, _ = [*word.split("."), "", ""][:4]
+    return place == _place() and pid.isdecimal() and _word(int(pid)) != word
+
+
+def started_ticks(pid: int) -> int | None:
+    """None for a process that has ended, also while nobody has waited for it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _word(pid: int) -> str:
+    return ".".join((*_place(), str(pid), str(started_ticks(pid))))
+
+
+def _place() -> list[str]:
+    return [str(os.getuid()), str(Path("/proc/self/ns/pid").stat().st_ino)]
