@@ -16,6 +16,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -90,10 +91,16 @@ def main(path: str) -> int:
 
 
 class Reporter:
-    """Appends one line per event, each in one write. Opened before the root changes."""
+    """One line per event, each in one write: appended to a file, or said on a connection where the path is a socket.
+    Opened before the root changes, and before there is a rank."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        if path.is_socket():
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(str(path))
+            self._fd = connection.detach()
+        else:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def __call__(self, event: str, **facts: object) -> None:
         line = json.dumps({"event": event, "time_ns": time.time_ns(), **facts})

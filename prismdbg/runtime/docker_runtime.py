@@ -27,6 +27,7 @@ from prismdbg.runtime.starter_spec import (
     starter_command,
     write_spec,
 )
+from prismdbg.runtime.status_socket import StatusSocket
 from prismdbg.runtime.tar_stream import stream
 
 _STARTER = "starter"
@@ -73,10 +74,11 @@ class DockerRuntime:
         try:
             engine.put(container, _rank_layer(spec, [bind.target for bind in options["binds"]]))
             lifeline = Lifeline(spec.control, owner=_user(spec))
+            status = StatusSocket(spec.control, _user(spec)) if spec.engine is None else None
         except BaseException:
             place.remove()
             raise
-        rank = StartedRank(spec, place, lifeline)
+        rank = StartedRank(spec, place, lifeline, status)
         try:
             engine.start(container)
         except BaseException:
@@ -154,13 +156,13 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
 
 def _private_binds(spec: ReplaySpec) -> list[Bind]:
     """With capabilities the starter takes them out of the rank's view. Without, the starter has no more rights than the
-    rank: only the two files that it writes can be written, and neither can be replaced."""
+    rank: of what it writes the rank can write its log, which nobody goes by, and not replace it."""
     if spec.engine is not None:
         return [Bind(source=path, target=str(path), read_only=False) for path in spec.private]
-    written = [spec.control / name for name in (STATUS, STARTER_LOG)]
+    log = spec.control / STARTER_LOG
     return [
         Bind(source=spec.control, target=str(spec.control)),
-        *(Bind(source=path, target=str(path), read_only=False) for path in written),
+        Bind(source=log, target=str(log), read_only=False),
     ]
 
 

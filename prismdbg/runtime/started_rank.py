@@ -12,6 +12,7 @@ from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.limits import reached
 from prismdbg.runtime.spec import ReplaySpec
 from prismdbg.runtime.starter_spec import RESTORE_LOG, STARTER_LOG, Progress, read_progress
+from prismdbg.runtime.status_socket import StatusSocket
 
 _POLL_S = 0.01
 _END_S = 10.0
@@ -35,8 +36,10 @@ class Place(Protocol):
 class StartedRank:
     """`RunningRank` for every place that has a starter in it."""
 
-    def __init__(self, spec: ReplaySpec, place: Place, lifeline: Lifeline) -> None:
+    def __init__(self, spec: ReplaySpec, place: Place, lifeline: Lifeline, status: StatusSocket | None = None) -> None:
+        """status: of a starter that does not write its own."""
         self._spec = spec
+        self._status = status
         self._place = place
         self._lifeline = lifeline
         self._code: int | None = None
@@ -51,7 +54,7 @@ class StartedRank:
         return self
 
     def rank_pid(self) -> int | None:
-        inside = read_progress(self._spec.session).pid
+        inside = self._progress().pid
         outer = self._place.outer_pid()
         if inside is None or outer is None or self.exit_code() is not None:
             return None
@@ -59,11 +62,11 @@ class StartedRank:
 
     def exit_code(self) -> int | None:
         """Not kept where the rank can come back to life."""
-        if self._code is None and (said := read_progress(self._spec.session).exit_code) is not None:
+        if self._code is None and (said := self._progress().exit_code) is not None:
             return said
         if self._code is None and (ended := self._place.ended()) is not None:
             # The starter writes its last line before it ends, so a second look decides.
-            said = read_progress(self._spec.session).exit_code
+            said = self._progress().exit_code
             self._code = ended if said is None else said
         return self._code
 
@@ -74,8 +77,10 @@ class StartedRank:
         self._place.remove()
         self._lifeline.let_go()
         if self._code is None:
-            said = read_progress(self._spec.session).exit_code
+            said = self._progress().exit_code
             self._code = 137 if said is None else said
+        if self._status is not None:
+            self._status.close()
 
     def wait(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
@@ -89,7 +94,7 @@ class StartedRank:
 
     def require_within_limits(self) -> None:
         """`LimitReached` where it ended, and not well, after it had met a limit."""
-        said = read_progress(self._spec.session)
+        said = self._progress()
         if self.exit_code() and said.limits:
             raise reached(said.limits[0], self._spec.limits)
 
@@ -97,19 +102,24 @@ class StartedRank:
         deadline = time.monotonic() + (_END_S if ends else 0)
         while self.exit_code() is None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        if limits := read_progress(self._spec.session).limits:
+        if limits := self._progress().limits:
             raise reached(limits[0], self._spec.limits)
+
+    def _progress(self) -> Progress:
+        if self._status is not None:
+            self._status.take()
+        return read_progress(self._spec.session)
 
     def _wait_for_rank(self) -> None:
         deadline = time.monotonic() + self._spec.start_s
         while True:
-            progress = read_progress(self._spec.session)
+            progress = self._progress()
             if progress.failure:
                 raise self._error(progress)
             if progress.pid is not None:
                 return
-            if (code := self._place.ended()) is not None and not read_progress(self._spec.session).pid:
-                raise self._error(read_progress(self._spec.session), code)
+            if (code := self._place.ended()) is not None and not self._progress().pid:
+                raise self._error(self._progress(), code)
             if time.monotonic() > deadline:
                 raise WaitTimeout(
                     f"waited {self._spec.start_s:g} s for {self._spec.name} to start in {self._place.describe()}"

@@ -39,6 +39,7 @@ from prismdbg.runtime.spec import (
 from prismdbg.runtime.visible import NOTHING, Visible
 
 SPEC, STATUS, LIFELINE, SCRATCH = "spec.json", "status.jsonl", "lifeline", "scratch"
+STATUS_SOCKET = "status"
 CONTROL, RESTORE_LOG, DUMP_LOG = "control", "restore.log", "dump.log"
 STARTER_LOG = "starter.log"
 MAX_STATUS_BYTES, MAX_LINE_BYTES, MAX_TEXT = 1 << 20, 64 << 10, 4000
@@ -89,10 +90,11 @@ def write_spec(
     `group`: what it runs in, if not in a container's."""
     make_folders(spec.session)
     scratch = spec.control / SCRATCH
+    is_without_rights = in_container and isolation is Isolation.NONE
     if isolation is Isolation.NAMESPACES:
         scratch.mkdir(mode=0o700)
     text = {
-        "status": str(spec.control / STATUS),
+        "status": str(spec.control / (STATUS_SOCKET if is_without_rights else STATUS)),
         "lifeline": str(spec.control / LIFELINE),
         "own": str(spec.session / RANK),
         "limits": {
@@ -132,7 +134,7 @@ def write_spec(
 def clear_start(session: Path) -> None:
     """Removes what belongs to a start that is over, so that the session can be started again: what the starter wrote
     and was told. The rank's own files and its output stay."""
-    for name in (SPEC, STATUS, LIFELINE, CONTROL, RESTORE_LOG, DUMP_LOG):
+    for name in (SPEC, STATUS, STATUS_SOCKET, LIFELINE, CONTROL, RESTORE_LOG, DUMP_LOG):
         (session / CONTROL_FOLDER / name).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         (session / CONTROL_FOLDER / SCRATCH).rmdir()
@@ -159,8 +161,8 @@ class Progress:
 
 
 def read_progress(session: Path) -> Progress:
-    """What the starter has said so far. What is no event of its is passed over: a starter without capabilities has the
-    rank's rights, so lines may be the rank's."""
+    """What the starter has said so far. What is no event of its is passed over: beside a plain process, which has its
+    user's rights, lines may be the rank's."""
     data = read_regular(session / CONTROL_FOLDER / STATUS, MAX_STATUS_BYTES)
     said: dict[str, dict[str, Any]] = {}
     for line in data.splitlines(keepends=True):

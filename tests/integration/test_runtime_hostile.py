@@ -126,7 +126,7 @@ def test_what_rules_it_is_out_of_its_reach(hostile: Hostile) -> None:
 
 
 def test_lines_that_it_writes_into_the_status_end_nothing(hostile: Hostile) -> None:
-    """Only where the starter has no more rights than the rank can it do that at all."""
+    """Only a plain process can do that at all."""
     code = r"""
         with open(path, "a") as file:
             file.write('{"x": 1}\n[1]\n{"event": "restored", "pid": "x"}\nnothing\n' + "[" * 70_000 + "\n")
@@ -135,6 +135,40 @@ def test_lines_that_it_writes_into_the_status_end_nothing(hostile: Hostile) -> N
     assert hostile.rank.exit_code() is None
     ask(hostile.socket, "end 7")
     assert hostile.rank.wait(30) == 7
+
+
+SAY_ENDED = r"""
+    import os, socket
+    line = b'{"event": "exited", "code": 0}\n'
+    found = []
+    for path in (f"{control}/status.jsonl", f"{control}/status", *(f"/proc/1/fd/{n}" for n in range(16)),
+                 *(f"/proc/{os.getppid()}/fd/{n}" for n in range(16))):
+        for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDWR, os.O_WRONLY | os.O_TRUNC):
+            try:
+                os.write(os.open(path, flags | os.O_NONBLOCK), line * 50_000)
+                found.append(path)
+            except OSError:
+                pass
+        with socket.socket(socket.AF_UNIX) as said:
+            try:
+                said.connect(path)
+                said.sendall(line)
+                found.append(f"{path} connected")
+            except OSError:
+                pass
+"""
+
+
+@walled
+def test_it_has_no_say_in_what_the_starter_says(hostile: Hostile) -> None:
+    """Nor can it drown that: the starter's last line counts, however much the rank has tried to write there."""
+    assert hostile.does(SAY_ENDED, control=str(hostile.spec.control)) == []
+    assert hostile.rank.exit_code() is None
+    said = (hostile.spec.control / "status.jsonl").read_text()
+    assert "exited" not in said and len(said) < 4096
+    ask(hostile.socket, "end 7")
+    assert hostile.rank.wait(30) == 7
+    assert '"exited"' in (hostile.spec.control / "status.jsonl").read_text()
 
 
 @walled

@@ -26,10 +26,9 @@ ENGINE = StarterEngine(
 )
 SAVING = Saving(engine=ENGINE, folder=Path("/images"))
 SESSION = ["/session/rank:/session/rank:rw", "/session/given:/session/given:ro"]
-# of a starter that has no more rights than the rank: neither can replace anything, and two files can be written
+# of a starter that has no more rights than the rank: neither can replace anything, and only its log can be written
 ALONE = [
     "/session/control:/session/control:ro",
-    "/session/control/status.jsonl:/session/control/status.jsonl:rw",
     "/session/control/starter.log:/session/control/starter.log:rw",
 ]
 
@@ -150,7 +149,7 @@ def test_an_engine_that_lost_its_socket_is_replaced(tmp_path: Path, monkeypatch:
         daemon.start(lambda: "engine\nengine" in started.read_text())
         assert first is not None
         assert daemon.running_pid() not in (None, first)
-        assert docker_daemon._started_ticks(first) is None
+        assert docker_daemon.started_ticks(first) is None
     finally:
         daemon.stop()
     assert daemon.running_pid() is None
