@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import stat
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, NoReturn, NotRequired, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NoReturn, TypeVar
 
 from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_RANKS
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.model import shapes
 from prismdbg.model.moment import Moment
+from prismdbg.model.shapes import Count as Count
+from prismdbg.model.shapes import MomentText as MomentText
+from prismdbg.model.shapes import Word as Word
+from prismdbg.model.shapes import between as between
 
 _ALTERED = "the file is damaged or was altered"
 _LARGEST = 2**63 - 1
@@ -45,19 +47,19 @@ class Fields:
         return self.value.get(name) is not None
 
     def text(self, name: str) -> str:
-        return self._checked(name, _text, "a string")
+        return self._checked(name, shapes.text, "a string")
 
     def integer(self, name: str, *, least: int = 0, most: int = _LARGEST) -> int:
-        number = self._checked(name, _integer, "a whole number of 64 bits")
+        number = self._checked(name, shapes.integer, "a whole number of 64 bits")
         if not least <= number <= most:
             self.fail(name, f"is {number}, not between {least} and {most}")
         return number
 
     def number(self, name: str) -> float:
-        return self._checked(name, _number, "a number")
+        return self._checked(name, shapes.number, "a number")
 
     def boolean(self, name: str) -> bool:
-        return self._checked(name, _boolean, "true or false")
+        return self._checked(name, shapes.boolean, "true or false")
 
     def moment(self, name: str) -> Moment:
         text = self.text(name)
@@ -73,10 +75,10 @@ class Fields:
         return text
 
     def texts(self, name: str) -> tuple[str, ...]:
-        return self._each(name, _text, "a string")
+        return self._each(name, shapes.text, "a string")
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return self._each(name, _integer, "a whole number of 64 bits")
+        return self._each(name, shapes.integer, "a whole number of 64 bits")
 
     def ranks(self, name: str) -> tuple[int, ...]:
         """Of a group, each once."""
@@ -88,9 +90,9 @@ class Fields:
         return ranks
 
     def text_map(self, name: str) -> dict[str, str]:
-        pairs = {key: _text(value) for key, value in self._dict(name).items()}
+        pairs = {key: shapes.text(value) for key, value in self._dict(name).items()}
         for key, value in pairs.items():
-            if value is None or _text(key) is None:
+            if value is None or shapes.text(key) is None:
                 self.fail(f"{name}.{key!r}", "must be a string")
         return {key: value for key, value in pairs.items() if value is not None}
 
@@ -145,125 +147,16 @@ class Fields:
         return value
 
 
-def _text(value: object) -> str | None:
-    """Surrogates may only be what Python makes of a path that is no UTF-8."""
-    if not isinstance(value, str):
-        return None
-    try:
-        value.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return None
-    return value
-
-
-def _integer(value: object) -> int | None:
-    """Of 64 bits, as every number that prismdbg writes is."""
-    known = isinstance(value, int) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
-    return value if known and isinstance(value, int) else None
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return None if (whole := _integer(value)) is None else float(whole)
-
-
-def _boolean(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-_SCALARS: dict[object, tuple[Callable[[object], object], str]] = {
-    str: (_text, "a string"),
-    int: (_integer, "a whole number of 64 bits"),
-    float: (_number, "a number"),
-    bool: (_boolean, "true or false"),
-}
-
-
 def checked(kind: type[T], value: object, where: str) -> T:
     """`value` itself where it is what the typed dict `kind` says; fields that `kind` does not have are passed over.
 
     `CapsuleError` names the field. A rule in `Annotated[type, rule]` takes the value and gives what is wrong with it.
     """
-    _check(kind, value, where)
-    return value  # type: ignore[return-value]
-
-
-def _check(kind: Any, value: object, where: str) -> None:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind in _SCALARS:
-        convert, wanted = _SCALARS[kind]
-        if convert(value) is None:
-            _refuse(where, f"must be {wanted}")
-    elif origin is Annotated:
-        _check(arguments[0], value, where)
-        for problem in filter(None, (rule(value) for rule in arguments[1:])):
-            _refuse(where, problem)
-    elif is_typeddict(kind):
-        _check_fields(kind, Fields(value, where))
-    elif origin is list:
-        if not isinstance(value, list):
-            _refuse(where, "must be a list")
-        for number, item in enumerate(value if arguments[0] is not Any else ()):
-            _check(arguments[0], item, f"{where}[{number}]")
-    elif origin is dict:
-        for key, item in Fields(value, where).value.items():
-            _check(arguments[0], key, f"{where}: a field's name")
-            _check(arguments[1], item, f"{where}: {key[:60]!r}")
-    elif NoneType in arguments:
-        if value is not None:
-            _check(next(each for each in arguments if each is not NoneType), value, where)
-    elif kind is not Any:
-        raise TypeError(f"{kind} is not a JSON value")
-
-
-def _check_fields(kind: Any, fields: Fields) -> None:
-    for name, (wanted, is_required) in _fields_of(kind).items():
-        if name in fields.value:
-            _check(wanted, fields.value[name], f"{fields.where}: {name}")
-        elif is_required:
-            fields.fail(name, "is missing")
-
-
-@cache
-def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """By name what it must be, and whether it must be there."""
-    found = {}
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        optional = get_origin(hint) is NotRequired
-        found[name] = (get_args(hint)[0] if optional else hint, kind.__total__ and not optional)
-    return found
-
-
-def without_zero(text: str) -> str:
-    """A rule: the system takes no path, argument or variable with a zero byte in it."""
-    return "must not contain a zero byte" if "\0" in text else ""
-
-
-Word = Annotated[str, without_zero]
-
-
-def is_count(number: int) -> str:
-    return "must not be below zero" if number < 0 else ""
-
-
-Count = Annotated[int, is_count]
-
-
-def between(least: int, most: int) -> Callable[[int], str]:
-    """A rule for whole numbers."""
-    return lambda number: "" if least <= number <= most else f"is {number}, not between {least} and {most}"
-
-
-def is_moment(text: str) -> str:
     try:
-        Moment.parse(text)
-    except UsageError:
-        return f"is {text[:40]!r}, not a moment"
-    return ""
-
-
-MomentText = Annotated[str, is_moment]
+        shapes.check(kind, value, where)
+    except shapes.ShapeError as error:
+        _refuse(error.where, error.problem)
+    return value  # type: ignore[return-value]
 
 
 def _refuse(where: str, problem: str) -> NoReturn:
