@@ -16,6 +16,7 @@ from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.moment import Moment
 from prismdbg.model.stops import StopReason
 from prismdbg.protocol.client import AgentError
+from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import notices
 from prismdbg.session.notices import Notice, Stopped
 from prismdbg.session.session import Ask, Phase, Session
@@ -27,6 +28,7 @@ LOOK_S = 0.2
 PROGRESS_S = 1.0
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
+MAX_NOTED = 100_000  # a rank keeps 1000 of them itself
 CANNOT_TRACE = "events between collectives cannot be traced"
 MADE_EVENTS = (StopReason.DIVERGED, StopReason.EXCEPTION, StopReason.END_OF_LOG)
 
@@ -58,6 +60,11 @@ class Run:
     silent: bool = False
     images: bool = True
     noted: list[Json] = field(default_factory=list)
+
+    def note(self, hits: Sequence[Json]) -> None:
+        if len(self.noted) + len(hits) > MAX_NOTED:
+            raise InvalidMessage(f"the rank noted more than {MAX_NOTED} hits on one way")
+        self.noted.extend(hits)
 
 
 class Driver:
@@ -152,17 +159,20 @@ class Driver:
                 raise Interrupted("the rank is still running", hint="continue waits for it, quit ends it")
             try:
                 if self._interrupts and not paused:
-                    self.ask(self.session.pause())
+                    self.ask(self.session.pause(), PROGRESS_S * 5)
                     paused = True
                 event = self.travel.client.next_event(
                     min(LOOK_S, max(self._settings.bound_s, 0.01)), "the rank to stop"
                 )
             except WaitTimeout:
-                self._look(watch, run)
+                event = None
             except RankLost as error:
                 self.lost(error)
-            else:
+                continue
+            if event is not None:
                 self.take(event, run)
+            if self.session.phase is Phase.RUNNING:
+                self._look(watch, run)
         self.images.stands()
         if self._interrupts and run.silent:
             raise Interrupted(f"cancelled at {self.session.moment}", hint="")
@@ -192,7 +202,11 @@ class Driver:
     def lost(self, error: PrismError) -> None:
         if self.session.phase in (Phase.FINISHED, Phase.LOST):
             return
-        self.session.lost(self._how_it_ended() or str(error))
+        if isinstance(error, InvalidMessage):  # its process lives, but is believed no more
+            why = str(error)
+        else:
+            why = self._how_it_ended() or str(error)
+        self.session.lost(why)
         self._tell(notices.Lost(moment=self.session.moment, why=self.session.lost_because))
 
     def say(self, text: str) -> None:
@@ -251,14 +265,14 @@ class Driver:
         spacing = stop.reason == StopReason.SPACING
         on_the_way = run.silent and stop.reason in MADE_EVENTS and run.target is not None and stop.moment < run.target
         if not (spacing or on_the_way):
-            run.noted.extend(stop.hits)
+            run.note(stop.hits)
             return False
         self.images.stands()
         if self.session.passed(stop):
             if spacing:
                 self.images.save(stop.moment, stop.side, asked=False)
             else:
-                run.noted.append({"moment": str(stop.moment), "reason": stop.reason, "stop": 0})
+                run.note([{"moment": str(stop.moment), "reason": stop.reason, "stop": 0}])
             self._resume(Ask("resume", {"continued": True}), images=run.images)
         return True
 
@@ -270,7 +284,7 @@ class Driver:
             self.images.first(stop.moment, stop.side)
 
     def _look(self, watch: _Patience, run: Run) -> None:
-        """Nothing was told for a while: is the rank getting on?"""
+        """Is the rank getting on? Whatever it tells meanwhile, only another collective says so."""
         if not watch.due():
             return
         try:

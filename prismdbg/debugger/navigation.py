@@ -186,7 +186,7 @@ class Navigation:
 
     def _checkpoint(self) -> Answer:
         self._session.require_view()
-        stop = self._session.visited[-1]
+        stop = self._session.require_stop()
         self._driver.images.save(stop.moment, stop.side, asked=True)
         return self._table()
 

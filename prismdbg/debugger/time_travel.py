@@ -22,8 +22,7 @@ from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import image_folder, session_folder
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentClient
-from prismdbg.protocol.wire import Message
+from prismdbg.protocol.client import AgentClient, Heard
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.spec import RANK, RunningRank, Runtime
 from prismdbg.runtime.starter_control import Answer, StarterControl
@@ -151,7 +150,7 @@ class Travel:
 
     def _save_alone(self, number: int) -> Answer:
         """The engine refuses a rank that somebody outside its network namespace is connected to."""
-        heard: list[Message] = []
+        heard: Heard = []
         try:
             heard = self.client.leave()
             answer = self._control().save(str(number))

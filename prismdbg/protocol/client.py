@@ -1,11 +1,15 @@
-"""A client of one rank's agent: capture, debugger and replay are all this."""
+"""A client of one rank's agent: capture, debugger and replay are all this.
+
+The rank may be hostile: every message is checked here (`protocol.messages`), every wait ends at one deadline whatever
+the rank sends meanwhile, and what is kept is bounded.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -13,10 +17,13 @@ from typing import Self
 
 from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
 from prismdbg.protocol.hello import Hello, unknown_verb
-from prismdbg.protocol.wire import Connection, Message
+from prismdbg.protocol.messages import checked_event, checked_reply
+from prismdbg.protocol.wire import Connection, InvalidMessage, Message
 
+Heard = list[tuple[Message, int]]  # events that nobody has taken, with the size of each in bytes
 Reach = Callable[[], AbstractContextManager[str]]
-MAX_EVENTS = 1 << 20  # that nobody has taken
+MAX_EVENTS, MAX_EVENT_BYTES = 1 << 17, 64 << 20  # that nobody has taken
+MAX_TEXT = 10_000  # of an error
 
 
 class AgentError(PrismError):
@@ -52,67 +59,105 @@ class AgentClient:
                 hint="check the rank: its process has ended, or prismdbg did not start it",
             ) from error
         self._connection = Connection(sock)
-        self._events: deque[Message] = deque()
+        self._events: deque[tuple[Message, int]] = deque()
+        self._kept_bytes = 0
         self._next_id = 0
+        self._asked: dict[int, str] = {}  # verbs by the number of their request, while no reply has come
         self.hello = Hello()
 
     def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: object) -> Message:
         """Sends one request and gives its reply. `AgentError` carries the agent's own words."""
         self._next_id += 1
-        self._connection.send({"id": self._next_id, "do": verb, **arguments})
+        number, what = self._next_id, f"the agent's answer to {verb!r}"
+        self._connection.send({"id": number, "do": verb, **arguments})
+        self._asked[number] = verb
         deadline = time.monotonic() + timeout_s
         while True:
-            left = max(deadline - time.monotonic(), 0.001)
-            message = self._connection.receive(left, f"the agent's answer to {verb!r}")
+            message = self._receive(deadline, timeout_s, what)
             if "event" in message:
                 self._keep(message)
-            elif message.get("id") == self._next_id:
+            elif message["id"] == number:
                 if not message.get("ok"):
                     raise self._error(verb, message)
                 return message
 
+    def _receive(self, deadline: float | None, timeout_s: float | None, what: str) -> Message:
+        """The next message, an event or a reply to a request, also to one whose answer nobody waited for any more."""
+        left_s = None if deadline is None else deadline - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            raise WaitTimeout(f"waited {timeout_s:g} s for {what}")
+        try:
+            message = self._connection.receive(left_s, what)
+            return checked_event(message) if "event" in message else self._reply(message)
+        except WaitTimeout:
+            raise WaitTimeout(f"waited {timeout_s:g} s for {what}") from None
+        except InvalidMessage:
+            self.close()
+            raise
+
+    def _reply(self, message: Message) -> Message:
+        """There is one to each request, and no other."""
+        number = message.get("id")
+        verb = self._asked.pop(number, None) if isinstance(number, int) else None
+        if verb is None:
+            raise InvalidMessage("the rank sent an answer to no request")
+        return checked_reply(verb, message) if message.get("ok") else message
+
     def _keep(self, event: Message) -> None:
-        if len(self._events) >= MAX_EVENTS:
-            raise RankLost(f"the rank sent more than {MAX_EVENTS} unrequested events")
-        self._events.append(event)
+        size_bytes = self._connection.last_bytes
+        self._kept_bytes += size_bytes
+        if len(self._events) >= MAX_EVENTS or self._kept_bytes > MAX_EVENT_BYTES:
+            self.close()
+            raise InvalidMessage(
+                f"the rank sent more than {MAX_EVENTS} events or {MAX_EVENT_BYTES >> 20} MiB of them at once"
+            )
+        self._events.append((event, size_bytes))
 
     def greet(self, timeout_s: float) -> None:
         """Learns of which time the other end is."""
         self.hello = Hello.parse(self.ask("hello", timeout_s=timeout_s))
 
     def _error(self, verb: str, message: Message) -> AgentError:
-        text, hint = str(message.get("error", "the agent gave no reason")), str(message.get("hint", ""))
+        text = str(message.get("error", "the agent gave no reason"))[:MAX_TEXT]
+        hint = str(message.get("hint", ""))[:MAX_TEXT]
         if text == unknown_verb(verb) and self.hello.age:
             text = f"the recorder in the rank is {self.hello.age} than this prismdbg: it has no {verb!r}"
             hint = "use other commands, or capture the job again with this version"
         return AgentError(text, hint=hint, kind=str(message.get("kind", "")))
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:
-        """The next event, oldest first."""
+        """The next event, oldest first. `timeout_s` bounds the whole wait, whatever else the rank sends."""
         if self._events:
-            return self._events.popleft()
+            event, size_bytes = self._events.popleft()
+            self._kept_bytes -= size_bytes
+            return event
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            message = self._connection.receive(timeout_s, what)
+            message = self._receive(deadline, timeout_s, what)
             if "event" in message:
                 return message
 
-    def leave(self, timeout_s: float = 10.0) -> list[Message]:
+    def leave(self, timeout_s: float = 10.0) -> Heard:
         """Closes when the agent has closed its end: nothing of the connection is left in the rank. Gives the events
         that nobody has taken."""
         self._connection.end_sending()
+        deadline = time.monotonic() + timeout_s
         try:
             while True:
-                message = self._connection.receive(timeout_s, "the agent to end the connection")
+                message = self._receive(deadline, timeout_s, "the agent to end the connection")
                 if "event" in message:
                     self._keep(message)
+        except InvalidMessage:
+            raise
         except RankLost:
             return list(self._events)
         finally:
             self.close()
 
-    def hear(self, events: Iterable[Message]) -> None:
+    def hear(self, events: Heard) -> None:
         """Events of an earlier connection, to be taken before those of this one."""
-        self._events.extendleft(reversed(list(events)))
+        self._events.extendleft(reversed(events))
+        self._kept_bytes += sum(size_bytes for _, size_bytes in events)
 
     def close(self) -> None:
         self._connection.close()
@@ -140,6 +185,8 @@ def connect_when_ready(
             except PrismError:
                 client.close()
                 raise
+        except InvalidMessage:
+            raise
         except (RankLost, WaitTimeout):
             if not still_alive():
                 raise RankLost("the rank ended before its agent answered", hint="see the rank's output") from None

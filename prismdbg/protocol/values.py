@@ -12,7 +12,8 @@ def frame_to_json(frame: Frame) -> dict[str, Any]:
 
 
 def frame_from_json(data: dict[str, Any]) -> Frame:
-    return Frame(str(data["filename"]), int(data["line"]), str(data["name"]))
+    """Python itself knows no line of some frames."""
+    return Frame(str(data["filename"]), int(data["line"] or 0), str(data["name"]))
 
 
 def group_to_json(group: Group) -> dict[str, Any]:

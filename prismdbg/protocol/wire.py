@@ -2,28 +2,43 @@
 
 A client sends requests; the agent answers each with one reply that carries its `id`, in any order, and sends events
 (no `id`) when something happens. A line that is not such an object ends the connection.
+
+The program of a capsule may send anything on the agent's socket, so a client bounds what a line may become in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
+import re
 import socket
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from prismdbg.errors import RankLost, WaitTimeout
 
-MAX_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 16 << 20
+MAX_OBJECTS, MAX_VALUES, MAX_DEPTH = 200_000, 2_000_000, 60  # in one line; a list is an object, too
 Message = dict[str, Any]
+
+_MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class InvalidMessage(RankLost):
+    """The other end sent what is no message, or no such message: nothing that it says is believed any more."""
 
 
 class Connection:
-    """One end of a socket. Sending is whole messages; receiving is bounded. Not for use by two threads at once."""
+    """One end of a socket. Sending is whole messages; receiving is bounded. Not for use by two threads at once.
+
+    last_bytes: the size of the last message that was received.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._buffer = bytearray()
+        self.last_bytes = 0
 
     def send(self, message: Message) -> None:
         """Raises `RankLost` when the other end is gone."""
@@ -42,20 +57,15 @@ class Connection:
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > MAX_LINE_BYTES:
-                raise RankLost("received a line that is too long")
+                raise InvalidMessage(f"received a line of more than {MAX_LINE_BYTES >> 20} MiB")
             spent_s = time.monotonic() - began
             if timeout_s is not None and spent_s > timeout_s:
                 raise WaitTimeout(f"waited {timeout_s:g} s for {what}")
             self._fill(None if timeout_s is None else max(timeout_s - spent_s, 0.0001), what, timeout_s)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise RankLost(f"received invalid JSON: {error}") from error
-        if not isinstance(message, dict):
-            raise RankLost("received JSON that is not a message")
-        return message
+        self.last_bytes = len(line)
+        return parse_line(line)
 
     def _fill(self, left_s: float | None, what: str, timeout_s: float | None) -> None:
         self._sock.settimeout(left_s)
@@ -76,3 +86,45 @@ class Connection:
 
     def close(self) -> None:
         self._sock.close()
+
+
+def parse_line(line: bytes) -> Message:
+    """The message in a line. `InvalidMessage` for anything else, and for what would be too large or too deep; its texts
+    can be encoded, its numbers are finite."""
+    objects = line.count(b"{") + line.count(b"[")
+    if objects > MAX_OBJECTS or line.count(b",") > MAX_VALUES:
+        raise InvalidMessage(f"received a line with more than {MAX_OBJECTS} objects or {MAX_VALUES} values")
+    try:
+        message = json.loads(line.decode(), parse_constant=_no_constant, parse_float=_finite)
+        if objects > MAX_DEPTH and _depth(message) > MAX_DEPTH:
+            raise InvalidMessage(f"received JSON nested deeper than {MAX_DEPTH}")
+        if _MAY_BE_SURROGATE.search(line):
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessage(f"received invalid JSON: {str(error)[:200]}") from error
+    if not isinstance(message, dict):
+        raise InvalidMessage("received JSON that is not a message")
+    return message
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _finite(text: str) -> float:
+    return value if math.isfinite(value := float(text)) else _no_constant(text[:40])
+
+
+def _depth(value: object) -> int:
+    """Of lists and objects in each other, level by level; no further than one above the bound."""
+    level, depth = [value], 0
+    while depth <= MAX_DEPTH:
+        level = [item for each in level if isinstance(each, dict | list) for item in _items(each)]
+        if not level:
+            break
+        depth += 1
+    return depth
+
+
+def _items(value: dict[str, Any] | list[Any]) -> Any:
+    return value.values() if isinstance(value, dict) else value

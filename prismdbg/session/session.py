@@ -34,6 +34,7 @@ __all__ = ["Ask", "Phase", "Session"]
 
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
+MAX_ERRORS, MAX_ERROR = 1000, 2000  # of conditions that cannot be evaluated
 GONE_HINT = "type restart, or any command that goes back, to start it again"
 
 
@@ -62,7 +63,8 @@ class Session:
         self.verb = ""  # that is carried out
         self.moment = Moment(0)
         self.origin: Moment | None = None  # where the rank stood at first: a captured one behind its last collective
-        self.visited: list[Stopped] = []
+        self.last: Stopped | None = None  # where the rank stood last
+        self.stopped_times = 0
         self.visits = Visits()
         self.frames: tuple[Frame, ...] = ()
         self.frame = 0
@@ -88,7 +90,7 @@ class Session:
     @property
     def stop(self) -> Stopped | None:
         """Where the rank stands now."""
-        return self.visited[-1] if self.phase is Phase.STOPPED else None
+        return self.last if self.phase is Phase.STOPPED else None
 
     def named(self, notice: Notice) -> Notice:
         """With what its stops are: a number alone says little, and one that was to hit once is gone soon."""
@@ -106,6 +108,8 @@ class Session:
     def notice(self, notice: Notice) -> bool:
         """Takes in what the rank tells; False for what is known already."""
         match notice:
+            case Stopped() if self.phase is not Phase.RUNNING:  # a rank stops once each time that it runs
+                return False
             case Stopped() if notice.number and notice.number <= self._last_stop:
                 return False
             case Stopped():
@@ -134,11 +138,13 @@ class Session:
         self._last_stop = max(stop.number, self._last_stop)
         self.phase, self.moment, self.pending = Phase.STOPPED, stop.moment, None
         self.frames, self.frame, self._came = (), 0, stop.reason != StopReason.PARKED
-        self.visited.append(stop)
+        self.last, self.stopped_times = stop, self.stopped_times + 1
 
     def _newly_failed(self, notice: StopFailed) -> bool:
-        known = (notice.stop, notice.error) in self._failed
-        self._failed.add((notice.stop, notice.error))
+        failed = notice.stop, notice.error[:MAX_ERROR]
+        known = failed in self._failed or len(self._failed) >= MAX_ERRORS
+        if not known:
+            self._failed.add(failed)
         return not known
 
     def begin(self, reply: dict[str, Any]) -> None:
@@ -146,7 +152,7 @@ class Session:
         self.moment = Moment.parse(str(reply["moment"]))
         if reply["stopped"] and self.phase is Phase.RUNNING:
             self.notice(self.named(parse_stop(reply, str(reply["stopped"]))))
-            if self.visited[-1].reason in AT_NO_EVENT:
+            if self.last is not None and self.last.reason in AT_NO_EVENT:
                 self.origin = self.moment
 
     def returned(self, reply: dict[str, Any]) -> None:
@@ -164,7 +170,7 @@ class Session:
         if stop is not None and stop.reason in ON_THE_WAY and (stops or self.verb):
             self.stops.stopped(stops, {})
             reason = StopReason.STOP if stops or stop.stops else self.verb
-            self.visited[-1] = self._with_titles(stop, stops or stop.stops, reason=reason)
+            self.last = self._with_titles(stop, stops or stop.stops, reason=reason)
         return self.stop
 
     def lost(self, why: str) -> None:
@@ -299,8 +305,7 @@ class Session:
 
     def enclosing(self) -> dict[str, Any]:
         """The innermost module whose call is under way here, and the step: what `finish` ends."""
-        self.require_stop()
-        module = str(self.visited[-1].collective.get("module", ""))
+        module = str(self.require_stop().collective.get("module", ""))
         return {"module": module, "step": self.moment.step}
 
     def require_no_run(self) -> None:
@@ -313,17 +318,18 @@ class Session:
         if self.phase is Phase.LOST:
             raise UsageError(f"the rank is lost: {self.lost_because}", hint=GONE_HINT)
 
-    def require_stop(self) -> None:
+    def require_stop(self) -> Stopped:
+        """Where the rank stands."""
         self.require_alive()
-        if self.phase is not Phase.STOPPED:
+        if (stop := self.stop) is None:
             raise UsageError("the rank is running", hint="wait until it stops")
+        return stop
 
     def require_view(self) -> None:
         """A thread of the rank waits for questions: everywhere but where a restored rank stands at first."""
         if (standing := self.astray) is not None:
             raise UsageError(standing.text, hint=standing.hint)
-        self.require_stop()
-        if self.visited[-1].reason == StopReason.PARKED:
+        if self.require_stop().reason == StopReason.PARKED:
             raise UsageError(
                 "the rank is where it was captured: no frame yet", hint="type next to run to the next collective"
             )

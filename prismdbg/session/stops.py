@@ -130,7 +130,9 @@ class StopList:
         return self._change(number, log_only=not self.get(number).log_only)
 
     def hit(self, number: int) -> None:
-        self.hits[number] = self.hits.get(number, 0) + 1
+        """Of a number that never was in this list nothing is counted."""
+        if number in self._titles:
+            self.hits[number] = self.hits.get(number, 0) + 1
 
     def stopped(self, numbers: tuple[int, ...], left: dict[int, int]) -> None:
         """The rank stands because of these; `left`: how many hits each still lets pass."""

@@ -199,6 +199,7 @@ def test_the_rank_stands_at_the_operator_that_is_named(
 
     def stand(op: int) -> None:
         call = {"kind": "op", "profiling_name": at[op][0]} if op in at else {}
+        debugger.session.resumed()
         debugger.session.notice(Stopped(moment=Moment(1, 0, op), reason="step", collective=call))
 
     monkeypatch.setattr(routes, "back_to", lambda moment: stand(max(moment.op, min(at))))

@@ -17,11 +17,12 @@ from prismdbg.session.notices import (
     ProgramRaised,
     Said,
     StateCompared,
+    StopFailed,
     Stopped,
     Synthesized,
     parse_notice,
 )
-from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.session.session import MAX_ERRORS, Ask, Phase, Session
 from prismdbg.session.standing import Standing
 
 OWN = {"filename": "/home/me/train.py", "line": 7, "name": "main"}
@@ -59,7 +60,20 @@ def test_a_stop_told_twice_is_one() -> None:
     session.notice(stopped("0.0", number=1, reason="start"))
     assert session.phase is Phase.RUNNING
     session.notice(stopped("0.1", number=2))
-    assert [str(stop.moment) for stop in session.visited] == ["0.0", "0.1"]
+    assert session.stop is not None and str(session.stop.moment) == "0.1" and session.stopped_times == 2
+
+
+def test_a_rank_that_stands_does_not_stop_again() -> None:
+    """Only a hostile one tells so, and what it tells is not kept."""
+    session = at("1.2")
+    assert not session.notice(stopped("1.3", number=7))
+    assert (session.moment, session.stopped_times) == (Moment(1, 2), 1)
+
+
+def test_errors_of_conditions_are_told_so_many_times() -> None:
+    session = at()
+    told = [StopFailed(moment=Moment(1), stop=1, error=str(number)) for number in range(2000)]
+    assert sum(session.notice(failed) for failed in told) == MAX_ERRORS
 
 
 def test_next_runs_until_the_stop() -> None:
@@ -187,6 +201,7 @@ def test_every_event_becomes_a_notice(event: dict[str, Any], kind: type) -> None
 
 def test_beyond_the_records_end_one_is_asked_once() -> None:
     session = at()
+    session.resumed()
     session.notice(stopped("2.1", reason="end of the log"))
     with pytest.raises(UsageError, match="synthesized"):
         session.may_go_beyond(insists=False)

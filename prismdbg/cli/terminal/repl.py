@@ -140,7 +140,7 @@ class Repl:
 
     def _carry_out(self, action: Callable[[], answers.Answer]) -> bool:
         self._busy, self._interrupts = True, 0
-        stops, stood = len(self.debugger.session.visited), self.debugger.session.moment
+        stops, stood = self.debugger.session.stopped_times, self.debugger.session.moment
         try:
             answer = action()
             if isinstance(answer, answers.Ended):
@@ -152,7 +152,7 @@ class Repl:
             self._show_error(error)
         except PrismError as error:
             self._show_error(error)
-            if len(self.debugger.session.visited) != stops:  # it was moved before that went wrong
+            if self.debugger.session.stopped_times != stops:  # it was moved before that went wrong
                 self._asked = "as before" if self.debugger.session.moment == stood else ""
                 with suppress(PrismError):
                     self._show_place()
