@@ -15,7 +15,7 @@ from prismdbg.capsule import json_border, layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
@@ -61,6 +61,22 @@ class Span:
             return 0
         first = self.records[0].moment
         return max(end.step - first.step - (first.collective > 1), 0)
+
+
+AT_ITS_END = (
+    IncidentKind.EXCEPTION, IncidentKind.NAN, IncidentKind.HANG, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST,
+)  # fmt: skip
+NO_STEP_BEFORE = (
+    "this capsule starts in the step of its incident, so the replay does not show the steps before it; record with "
+    "--checkpoint-every STEPS or --window all for capsules that start earlier"
+)
+
+
+def starts_too_late(incident: IncidentKind, origin: Origin, span: Span, end: Moment) -> bool:
+    """Whether the replay of a capsule of an incident goes through no whole step before the incident's, though another
+    checkpoint would have led through one."""
+    has_earlier = end.step > 0 and span.whole_steps(end) == 0
+    return has_earlier and origin is Origin.IMAGE and incident in AT_ITS_END
 
 
 def span_of(log: RankLog, start: StartPoint, end: Moment | None) -> Span:

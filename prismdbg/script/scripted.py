@@ -14,6 +14,7 @@ from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.replay import compare
 from prismdbg.jobs.replay.compare import Verdict, judge
+from prismdbg.jobs.replay.heard import Received
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.log.rank_log import read_log
@@ -38,6 +39,7 @@ END_BOUND_S = 10.0
 class Listener:
     """What the rank tells while the script runs. `nan_stop`: the number of the stop that notes the first NaN."""
 
+    received: Received
     verdict: Verdict = field(default_factory=Verdict)
     departed: notices.Departed | None = None
     raised: notices.ProgramRaised | None = None
@@ -58,12 +60,13 @@ class Listener:
                 self.raised = notice
                 verdict.take({"type": notice.kind, "text": notice.text, "thread": notice.in_thread})
             case notices.Synthesized():
-                verdict.synthesized.append({"moment": str(notice.moment), "collective": notice.collective})
+                told = {"moment": str(notice.moment), "collective": notice.collective}
+                verdict.take_synthesized(told, self.received)
             case notices.AllCompared():
                 verdict.is_covered, verdict.tally = True, notice.tally
             case notices.StateCompared():
                 state = {"moment": str(notice.moment), "equal": notice.equal}
-                verdict.states.append({**state, "expected": notice.expected, "actual": notice.actual})
+                verdict.take_state({**state, "expected": notice.expected, "actual": notice.actual})
             case notices.EndOfLog():
                 if self._ends(End.NEXT_CALL):
                     verdict.tally, verdict.went_on_to = notice.tally, str(notice.moment)
@@ -76,7 +79,7 @@ class Listener:
             case notices.StopFailed() if self.runner is not None:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():
-                verdict.notes.append(notice.text)
+                verdict.said.add(notice.text)
 
     def _ends(self, end: End) -> bool:
         """The first of them is how the replay ended: what follows is synthesized, or a way back."""
@@ -147,7 +150,7 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
 
 
 def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: Scripted, deadline_s: float) -> None:
-    listener = Listener()
+    listener = Listener(Received(travel.capsule.log))
     debugger = debug(
         travel,
         listener,

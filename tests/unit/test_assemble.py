@@ -10,6 +10,7 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.log_coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.verify import Severity, findings, require_replayable
 from prismdbg.cli import main
@@ -60,6 +61,22 @@ def made(path: Path, lost: range) -> Capsule:
     return assemble(
         Ingredients(run=run, folder=folder, output=path / "capsule", origin=Origin.START, incident=incident)
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "past", "said"),
+    [(IncidentKind.HANG, 3, True), (IncidentKind.HANG, 0, False), (IncidentKind.REQUEST, 3, False)],
+)
+def test_a_capsule_that_starts_in_the_step_of_its_incident_says_so(
+    tmp_path: Path, kind: IncidentKind, past: int, said: bool
+) -> None:
+    """As of a hang that was captured live."""
+    run = run_folder(tmp_path / "run")
+    parts = Ingredients(
+        run=run, folder=run.ranks / "0", output=tmp_path / "capsule", origin=Origin.IMAGE, past_records=past,
+        incident=Incident(kind=kind, text="it hung"),
+    )  # fmt: skip
+    assert (NO_STEP_BEFORE in assemble(parts).manifest.notes) is said
 
 
 def kept(path: Path, lost: range) -> Capsule:

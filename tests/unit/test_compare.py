@@ -13,9 +13,10 @@ import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
 from tiny_log import TinyLog, write_training
 
+from prismdbg.capsule.log_coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
-from prismdbg.jobs.replay import compare
+from prismdbg.jobs.replay import compare, silence
 from prismdbg.jobs.replay.compare import Verdict, ended_by, run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.verdict import End, Outcome
@@ -92,6 +93,14 @@ def test_identical_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert verdict.strength.whole_steps == 2 and not verdict.strength.is_thin
     assert "compared from 0.1 to 2.2: 2 whole steps before the one in which it ends" in verdict.notes
+
+
+@pytest.mark.parametrize(("past", "said"), [(5, True), (0, False)])
+def test_a_capsule_of_a_hang_without_a_step_before_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, past: int, said: bool
+) -> None:
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": ALL}, past=past)
+    assert (NO_STEP_BEFORE in verdict.notes) is said
 
 
 def test_one_collective_is_thin_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,12 +188,39 @@ def test_a_hang_that_goes_on_is_no_verdict(tmp_path: Path, monkeypatch: pytest.M
 def test_a_rank_that_hangs_again_after_the_last_recorded_collective(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "HANGS_AGAIN_S", 0.05)
+    monkeypatch.setattr(silence, "LEAST_S", 0.05)
     verdict = judged(tmp_path, monkeypatch, COVERED, past=0)
     assert (verdict.outcome, verdict.end) == (Outcome.IDENTICAL, End.SILENT)
-    assert "it hangs again: no further collective within 0.05 s" in verdict.notes
+    again = "it hangs again: no further collective within 0.05 s; the recorded rank was silent for at most"
+    assert any(note.startswith(again) for note in verdict.notes)
     with pytest.raises(WaitTimeout):
         judged(tmp_path / "other", monkeypatch, COVERED, incident=REQUEST, past=0)
+
+
+def test_a_replay_that_may_only_compute_for_long_does_not_hang_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorded rank was silent for longer between two collectives than the replay was given time."""
+
+    monkeypatch.setattr(compare, "recorded_silence", lambda *_: silence.Silence(longest_s=40.0))
+    verdict = judged(tmp_path, monkeypatch, COVERED, past=0)
+    assert (verdict.outcome, verdict.end) == (Outcome.INCONCLUSIVE, End.QUIET)
+    assert verdict.why.startswith("the time was up before the silence")
+    more = "give 120 s more with --timeout: the recorded rank was silent for at most 40 s between two collectives"
+    assert f"to see whether it hangs again, {more}" in verdict.notes
+
+
+def test_how_long_a_recorded_rank_was_silent() -> None:
+    """Of each thread, and after its last collective until somebody saw it hang."""
+    times = [(1, 1, 2), (2, 5, None), (1, 9, 10), (2, 25, None), (1, 11, 12)]  # thread, created, completed, in seconds
+    calls = [
+        SimpleNamespace(thread_id=thread, time_created_ns=at * 10**9, time_completed_ns=end and end * 10**9)
+        for thread, at, end in times
+    ]
+    assert max(silence._pauses_ns(cast(Any, calls))) == 20 * 10**9
+    assert silence.Silence(longest_s=20.0).bound_s == 60.0
+    assert silence.Silence(longest_s=1.0, hung_s=35.0).bound_s == 35.0
+    assert silence.Silence(longest_s=0.1).bound_s == silence.LEAST_S
 
 
 def test_nothing_between_the_start_and_the_end_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,8 +333,56 @@ def test_a_redacted_argument_is_named_where_the_end_is_another(
     assert any("the values of --key; the program gets '<redacted>'" in note for note in verdict.notes) is named
 
 
-@pytest.mark.parametrize(("moment", "count"), [("2.4", 0), ("3.1", 1)])
-def test_parameters_that_it_began_with_are_no_evidence(moment: str, count: int) -> None:
+@pytest.mark.parametrize(("moment", "counts"), [("2.4", False), ("3.1", True)])
+def test_parameters_that_it_began_with_are_no_evidence(moment: str, counts: bool) -> None:
     """It may compute nothing in the step in which the capsule begins."""
     begins = SimpleNamespace(records=[SimpleNamespace(moment=Moment(2, 1))])
-    assert compare._computed_states([{"moment": moment, "equal": True}], begins) == count  # type: ignore[arg-type]
+    assert compare._is_computed(Moment.parse(moment), begins) is counts  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tally", "died_with", "outcome"),
+    [
+        ({"fingerprints": 0}, None, Outcome.INCONCLUSIVE),  # only its calls, and nobody knows how it died
+        ({"fingerprints": 0}, 137, Outcome.INCONCLUSIVE),
+        ({"fingerprints": 6, "object_notes": 6}, None, Outcome.INCONCLUSIVE),
+        ({"fingerprints": 1}, None, Outcome.IDENTICAL),
+    ],
+)
+def test_a_death_after_calls_alone_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tally: dict[str, int], died_with: int | None, outcome: Outcome
+) -> None:
+    """The tally of the last collective counts, too, where the process has no last word."""
+    monkeypatch.setitem(RANK, "died_with", died_with)
+    died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
+    covered = {**COVERED, "tally": ALL | tally}
+    assert judged(tmp_path, monkeypatch, covered, gone=True, incident=died).outcome is outcome
+
+
+def test_a_verdict_on_calls_and_parameters_alone_is_thin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of what was sent was compared."""
+    state = {"event": "state", "moment": "2.1", "equal": True, "expected": "1", "actual": "1"}
+    verdict = judged(tmp_path, monkeypatch, state, {**END, "tally": {**ALL, "fingerprints": 0}}, incident=REQUEST)
+    assert verdict.outcome is Outcome.IDENTICAL
+    assert verdict.summary.endswith("6 collectives compared, 0 with their payload fingerprints: thin evidence")
+
+
+def test_what_a_long_replay_tells_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [{"event": "synthesized", "moment": "1.2", "collective": {"identity": "group 0 #3"}}] * 3000
+    notes = [{"event": "note", "text": "x" * 5000}] * 3000
+    states = [{"event": "state", "moment": "2.1", "equal": True, "expected": "1", "actual": "1"}] * 3000
+    verdict = judged(tmp_path, monkeypatch, *told, *notes, *states, {**END, "tally": ALL}, incident=REQUEST)
+    assert (len(verdict.synthesized.messages), verdict.synthesized.left_out, verdict.lacking) == (1000, 2000, 3000)
+    assert (len(verdict.states.messages), verdict.states.left_out) == (1000, 2000)
+    assert "2,900 further notes of the rank left out" in verdict.notes and len(verdict.notes) < 120
+
+
+def test_a_program_that_raises_without_end_ends_the_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each exception counts for the verdict, so none can be left out."""
+    raised = {"event": "exception", "moment": "1.1", "type": "ValueError", "text": "x", "traceback": [], "thread": True}
+    monkeypatch.setattr(compare, "MAX_RAISED", 100)
+    with pytest.raises(RankLost, match=r"more than 100 exceptions"):
+        judged(tmp_path, monkeypatch, *[raised] * 101, incident=REQUEST)
+    large = {**raised, "text": "x" * (1 << 20)}
+    with pytest.raises(RankLost, match=r"or 16 MiB of them"):
+        judged(tmp_path / "large", monkeypatch, *[large] * 17, incident=REQUEST)

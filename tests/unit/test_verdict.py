@@ -22,7 +22,7 @@ def recorded(kind: IncidentKind, **more: object) -> Recorded:
 
 
 def seen(end: End, **more: object) -> Seen:
-    return replace(Seen(end=end, compared=FEW), **more)  # type: ignore[arg-type]
+    return replace(Seen(end=end, compared=FEW, fingerprinted=FEW), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def seen(end: End, **more: object) -> Seen:
         # of what the rank computed, something was compared: what it sent, its parameters, or how it failed
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=0), OPEN),
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=1), SAME),
-        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=0, states=1), SAME),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=0, has_state=True), SAME),
         (recorded(RAISED, raised=ERROR), seen(End.FINISHED, fingerprinted=0, raised=ERROR, exit_code=1), SAME),
         (recorded(RAISED, raised=ERROR), seen(End.FINISHED, fingerprinted=0, exit_code=1), OTHER_RUN),
         # the rank came past the end moment

@@ -195,7 +195,7 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
     except OSError as error:
         console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(output)
     return kept
 
@@ -213,8 +213,9 @@ def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
         "story": verdict.story,
         "source": verdict.source,
         "raised": verdict.raised,
-        "states": verdict.states,
-        "synthesized": verdict.synthesized,
+        "states": verdict.states.messages,
+        "synthesized": verdict.synthesized.messages,
+        "left_out": {"states": verdict.states.left_out, "synthesized": verdict.synthesized.left_out},
         "notes": verdict.notes,
         "exit_code": verdict.exit_code,
         "elapsed_ns": verdict.elapsed_ns,
@@ -238,6 +239,8 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     for state in verdict.states:
         sign = "=" if state["equal"] else "!="
         console.say(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}")
+    if verdict.states.left_out:
+        console.say(f"parameters: {counted(verdict.states.left_out, 'further comparison')} not shown")
 
 
 def _of_tally(tally: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,16 @@ from prismdbg.capsule import layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
-from prismdbg.capsule.log_coverage import Span, StartPoint, needs_payload, replayable_from, row_of, span_of
+from prismdbg.capsule.log_coverage import (
+    NO_STEP_BEFORE,
+    Span,
+    StartPoint,
+    needs_payload,
+    replayable_from,
+    row_of,
+    span_of,
+    starts_too_late,
+)
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
@@ -306,6 +315,8 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
     if whole_from > recorded.start:
         where = "" if whole_from > recorded.end else f" before {whole_from}"
         notes.append(f"not replayable{where}: the window no longer contains the data received until then")
+    if starts_too_late(parts.incident.kind, parts.origin, recorded.span, recorded.end):
+        notes.append(NO_STEP_BEFORE)
     notes += [
         f"calls c10d::{note.data['op']}, which is not recorded, so no replay answers it: {note.data['text']}"
         for note in log.notes

@@ -8,24 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import Span, capsule_span
+from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.replay.divergence import with_causes
+from prismdbg.jobs.replay.heard import Received, Said, Shown
 from prismdbg.jobs.replay.replay import LiveReplay, Say, redacted_arguments
-from prismdbg.jobs.replay.verdict import End, Outcome, Recorded, Seen, decide, ended_by
+from prismdbg.jobs.replay.silence import recorded_silence
+from prismdbg.jobs.replay.verdict import AT_END, End, Outcome, Recorded, Seen, decide, ended_by
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import State
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.wire import Message
+from prismdbg.protocol.wire import InvalidMessage, Message
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.story import causes_lines
 from prismdbg.settings.rank_config import CAP_DETAILS
 
 SOURCE_BOUND_S = 10.0
-HANGS_AGAIN_S = 10.0  # after everything recorded of a rank that hung was compared
+MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,8 @@ class Strength:
 
     @property
     def is_thin(self) -> bool:
-        return self.collectives == 1 or self.differing_objects >= max(self.fingerprints, 1)
+        """Also where nothing of what was sent was compared."""
+        return self.collectives == 1 or (self.collectives > 0 and self.fingerprints <= self.differing_objects)
 
     def __str__(self) -> str:
         whose = "its payload fingerprint" if self.collectives == 1 else "their payload fingerprints"
@@ -59,6 +61,10 @@ class Verdict:
     `why`: for an outcome that needs a reason. `raised`: the exception that ended the program, if one did;
     `also_raised`: others that nothing caught, of threads for instance. `end`: how the replay ended; `is_covered`: all
     recorded collectives were compared; `strength`: what the verdict rests on.
+
+    What the rank tells is folded as it comes, for a long replay tells much, and a hostile one more. `last_state`: the
+    moment of the last parameters compared; `differs_at`: of the first that differ. `lacking`: synthesized answers where
+    the recorded rank had received one. `said`: the rank's notes; `notes`: ours, to which they are added at the end.
     """
 
     outcome: Outcome = Outcome.INCONCLUSIVE
@@ -73,11 +79,16 @@ class Verdict:
     source: Message | None = None
     raised: Message | None = None
     also_raised: list[Message] = field(default_factory=list)
-    states: list[Message] = field(default_factory=list)
-    synthesized: list[Message] = field(default_factory=list)
+    states: Shown = field(default_factory=Shown)
+    last_state: Moment | None = None
+    differs_at: str = ""
+    synthesized: Shown = field(default_factory=Shown)
+    lacking: int = 0
+    said: Said = field(default_factory=Said)
     notes: list[str] = field(default_factory=list)
     exit_code: int | None = None
     elapsed_ns: int = 0
+    _raised_bytes: int = 0
 
     @property
     def summary(self) -> str:
@@ -92,11 +103,30 @@ class Verdict:
     def take(self, raised: Message) -> None:
         """An exception that nothing caught."""
         if raised.get("thread"):
-            self.also_raised.append(raised)
+            self._also(raised)
             return
         if self.raised is not None:  # the program had it printed and went on
-            self.also_raised.append(self.raised)
+            self._also(self.raised)
         self.raised = raised
+
+    def _also(self, raised: Message) -> None:
+        """Every one of them counts, so none can be left out."""
+        self._raised_bytes += len(raised["type"]) + len(raised["text"])
+        if len(self.also_raised) >= MAX_RAISED or self._raised_bytes > MAX_RAISED_BYTES:
+            raise InvalidMessage(
+                f"the rank raised more than {MAX_RAISED} exceptions, or {MAX_RAISED_BYTES >> 20} MiB of them"
+            )
+        self.also_raised.append({name: raised.get(name) for name in ("type", "text", "moment", "thread")})
+
+    def take_state(self, state: Message) -> None:
+        """Parameters that were compared with the recorded ones."""
+        self.last_state = max(self.last_state or Moment(0), Moment.parse(state["moment"]))
+        self.differs_at = self.differs_at or ("" if state["equal"] else state["moment"])
+        self.states.add(state)
+
+    def take_synthesized(self, event: Message, received: Received) -> None:
+        self.lacking += received.has(event["collective"])
+        self.synthesized.add(event)
 
 
 def require_inside(capsule: Capsule, until: Moment | None) -> None:
@@ -139,22 +169,29 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
 def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
+    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
+    received = Received(live.capsule.log)
     while True:
         left = deadline - time.monotonic()
+        over = hangs and verdict.is_covered
+        if left <= 0 and over:
+            verdict.end = End.QUIET
+            return
         if left <= 0:
             raise WaitTimeout(f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}")
-        over = hangs and verdict.is_covered
         try:
-            event = live.client.next_event(min(left, HANGS_AGAIN_S) if over else left, "the replayed rank")
+            event = live.client.next_event(min(left, silence_s) if over else left, "the replayed rank")
         except WaitTimeout:
-            if over and left > HANGS_AGAIN_S:
+            if over and left > silence_s:
                 verdict.end = End.SILENT
                 return
             continue
+        except InvalidMessage:
+            raise
         except RankLost:
             _lost(live, verdict)
             return
-        if _take(event, verdict, live):
+        if _take(event, verdict, live, received):
             return
 
 
@@ -165,10 +202,10 @@ def _where(live: LiveReplay) -> str:
         return "an unknown moment"
 
 
-def _take(event: Message, verdict: Verdict, live: LiveReplay) -> bool:
+def _take(event: Message, verdict: Verdict, live: LiveReplay, received: Received) -> bool:
     """Adds one event to the verdict; True when it is the last."""
     kind = event["event"]
-    verdict.moment = str(event.get("moment", verdict.moment))
+    verdict.moment = str(Moment.parse(event["moment"])) if "moment" in event else verdict.moment
     verdict.tally = event.get("tally", verdict.tally)
     if kind == "diverged":
         verdict.end = End.DIFFERED
@@ -178,11 +215,11 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay) -> bool:
     if kind == "exception":
         verdict.take(event)
     elif kind == "state":
-        verdict.states.append(event)
+        verdict.take_state(event)
     elif kind == "synthesized":
-        verdict.synthesized.append(event)
+        verdict.take_synthesized(event, received)
     elif kind == "note":
-        verdict.notes.append(str(event["text"]))
+        verdict.said.add(event["text"])
     elif kind == "all_compared":
         verdict.is_covered = True
     elif kind == "stopped" and event["reason"] == "until":
@@ -190,10 +227,10 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay) -> bool:
         verdict.tally = live.client.ask("progress")["tally"]
         return True
     elif kind == "end_of_log":
-        verdict.end, verdict.went_on_to = End.NEXT_CALL, str(event["moment"])
+        verdict.end, verdict.went_on_to = End.NEXT_CALL, verdict.moment
         return True
     elif kind == "finished":
-        verdict.end, verdict.exit_code = End.FINISHED, int(event["code"])
+        verdict.end, verdict.exit_code = End.FINISHED, event["code"]
         return True
     return False
 
@@ -201,7 +238,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay) -> bool:
 def _source(live: LiveReplay, story: Message) -> Message | None:
     """Around the program's own line, while the rank stands there."""
     try:
-        frame = own_frame(frames_of(story["actual"]["frames"]))
+        frame = own_frame(frames_of(story["actual"].get("frames", [])))
         return live.client.ask("source", frame=frame, around=2, timeout_s=SOURCE_BOUND_S)
     except PrismError:
         return None
@@ -220,11 +257,11 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     log = read_log(capsule.log)
     span = capsule_span(capsule, log)
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
-    seen = _seen(verdict, span, log)
+    seen = _seen(verdict, span)
     decision = decide(recorded(capsule, log, span, stopped), seen)
     verdict.outcome, verdict.why = decision.outcome, decision.why
     verdict.is_covered = not seen.missing
-    if verdict.end in (End.NEXT_CALL, End.FINISHED, End.DIED, End.SILENT) and verdict.is_covered:
+    if verdict.end in AT_END and verdict.is_covered:
         verdict.moment = str(manifest.moment_b)
     verdict.moment = verdict.moment or str(manifest.moment_a)
     tally = verdict.tally
@@ -234,7 +271,7 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
         differing_objects=tally.get("object_notes", 0),
         whole_steps=span.whole_steps(Moment.parse(verdict.moment)),
     )
-    verdict.notes += _notes(capsule, span, verdict, until)
+    verdict.notes = [*verdict.said.lines, *verdict.notes, *_notes(capsule, log, span, verdict, until)]
 
 
 def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
@@ -268,31 +305,30 @@ def _exception(told: dict[str, Any] | None) -> str:
     return f"{told.get('type')}: {str(told.get('text')).partition(CAP_DETAILS)[0].rstrip()}"
 
 
-def _seen(verdict: Verdict, span: Span, log: RankLog) -> Seen:
+def _seen(verdict: Verdict, span: Span) -> Seen:
     compared = int(verdict.tally.get("compared", 0))
     missing = int(verdict.tally.get("missing", 0))
     if verdict.end is End.DIED:  # without a last word its last tally is not known
         compared = len(span.records) if verdict.is_covered else compared
         missing = 0 if verdict.is_covered or not span.records else max(len(span.records) - compared, 1)
-    differing = (str(state["moment"]) for state in verdict.states if not state["equal"])
     return Seen(
         end=verdict.end,
         compared=compared,
-        fingerprinted=None if verdict.end is End.DIED else _fingerprinted(verdict.tally),
-        states=_computed_states(verdict.states, span),
+        fingerprinted=_fingerprinted(verdict.tally),
+        has_state=_is_computed(verdict.last_state, span),
         missing=0 if verdict.end is End.UNTIL else missing,
-        lacking=_lacking(verdict.synthesized, log),
+        lacking=verdict.lacking,
         exit_code=verdict.exit_code,
         raised=_exception(verdict.raised),
         also_raised=tuple(map(_exception, verdict.also_raised)),
-        parameters_differ_at=next(differing, ""),
+        parameters_differ_at=verdict.differs_at,
     )
 
 
-def _computed_states(states: list[Message], span: Span) -> int:
+def _is_computed(state: Moment | None, span: Span) -> bool:
     """A state in the step in which the replay begins may be the one that it began with: no evidence."""
     begin = span.records[0].moment.step if span.records else 0
-    return sum(Moment.parse(str(state["moment"])).step > begin for state in states)
+    return state is not None and state.step > begin
 
 
 def _fingerprinted(tally: Mapping[str, int]) -> int:
@@ -300,17 +336,7 @@ def _fingerprinted(tally: Mapping[str, int]) -> int:
     return tally.get("fingerprints", 0) - tally.get("object_notes", 0)
 
 
-def _lacking(synthesized: list[Message], log: RankLog) -> int:
-    """Of these answers, how many the recorded rank had received: what it never received it did not go by."""
-    complete: set[object] = set()
-    for record in log.collectives:
-        if record.state is not State.SCHEDULED:
-            complete |= {record.record_id, str(record.identity)}
-    calls = (event["collective"] for event in synthesized)  # what was in flight at the start has no identity
-    return sum(call.get("identity", call.get("record_id")) in complete for call in calls)
-
-
-def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None) -> list[str]:
+def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: Moment | None) -> list[str]:
     """What else is worth knowing of the end."""
     manifest, notes = capsule.manifest, []
     if verdict.end is End.UNTIL and verdict.moment != str(until):
@@ -322,10 +348,15 @@ def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None)
             f"compared from {manifest.moment_a} to {verdict.moment}: "
             f"{counted(verdict.strength.whole_steps, 'whole step')} before the one in which it ends"
         )
+    if until is None and starts_too_late(manifest.incident.kind, manifest.origin, span, manifest.moment_b):
+        notes.append(NO_STEP_BEFORE)
     if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
         there = f"went on to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
         kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
+    if verdict.end is End.QUIET:
+        silence = recorded_silence(capsule, log)
+        notes.append(f"to see whether it hangs again, give {silence.bound_s:.3g} s more with --timeout: {silence}")
     if verdict.outcome is not Outcome.IDENTICAL or until is not None:
         return notes
     match manifest.incident.kind:
@@ -338,5 +369,6 @@ def _notes(capsule: Capsule, span: Span, verdict: Verdict, until: Moment | None)
         case IncidentKind.LOST:
             notes.append("the recorded rank died here; nothing in the replay ends it")
         case IncidentKind.HANG if verdict.end is End.SILENT:
-            notes.append(f"it hangs again: no further collective within {HANGS_AGAIN_S:g} s")
+            silence = recorded_silence(capsule, log)
+            notes.append(f"it hangs again: no further collective within {silence.bound_s:.3g} s; {silence}")
     return notes

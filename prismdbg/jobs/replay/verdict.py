@@ -30,8 +30,12 @@ class End(StrEnum):
     FINISHED = "finished"  # the program ended by itself
     DIED = "died"  # the process ended without a last word
     SILENT = "silent"  # everything was compared, and no further collective came: it hangs again
+    QUIET = "quiet"  # as SILENT, but the replay's time was up before that could be said
     NOT_RUN = "not run"  # no collective lies between the start and the end moment
     DIFFERED = "differed"  # the rank stands at the first difference
+
+
+AT_END = (End.NEXT_CALL, End.FINISHED, End.DIED, End.SILENT, End.QUIET)  # not on the way there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +63,13 @@ class Recorded:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What a replay did. fingerprinted: of the collectives compared, those of which what the rank sent was compared,
-    too; None where that is not known. states: states of the parameters that were compared. missing: recorded
-    collectives up to its end that it did not issue. lacking: synthesized answers where the recorded rank had received
-    one."""
+    too. has_state: a state of the parameters was compared. missing: recorded collectives up to its end that it did not
+    issue. lacking: synthesized answers where the recorded rank had received one."""
 
     end: End
     compared: int = 0
-    fingerprinted: int | None = None
-    states: int = 0
+    fingerprinted: int = 0
+    has_state: bool = False
     missing: int = 0
     lacking: int = 0
     exit_code: int | None = None
@@ -132,6 +135,9 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
             return _died(recorded, seen)
         case End.SILENT if recorded.incident is not IncidentKind.HANG or recorded.goes_on:
             return Decision(Outcome.INCONCLUSIVE, "the replay reached no further collective")
+        case End.QUIET:
+            why = "the time was up before the silence after the last recorded collective was long enough for a hang"
+            return Decision(Outcome.INCONCLUSIVE, why)
         case End.NOT_RUN:
             return Decision(Outcome.INCONCLUSIVE, "the rank issued no collective between the start and the end moment")
     return None
@@ -248,6 +254,6 @@ def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
     if seen.compared < recorded.required:
         return Decision(Outcome.INCONCLUSIVE, f"only {seen.compared} of {recorded.required} collectives were compared")
     same_exception = bool(recorded.raised) and recorded.raised == seen.raised
-    if seen.fingerprinted == 0 and not seen.states and not same_exception:
+    if seen.fingerprinted <= 0 and not seen.has_state and not same_exception:
         return Decision(Outcome.INCONCLUSIVE, "nothing that the rank computed was compared, only its calls")
     return None

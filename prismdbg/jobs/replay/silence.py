@@ -1,0 +1,55 @@
+"""How long a replayed rank must be silent, after all that is recorded of a hang, until it hangs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.stacks import capsule_stacks
+from prismdbg.diagnosis.hang import LONGER_THAN_BEFORE, NS_PER_S
+from prismdbg.model.collective import Collective
+
+LEAST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """longest_s: the longest time that the recorded rank was between two collectives. hung_s: how long it had been
+    silent when it was found to hang; None where the capsule does not say.
+
+    A replay that computes is silent for as long as the recorded rank was, so only more than that is a hang.
+    """
+
+    longest_s: float = 0.0
+    hung_s: float | None = None
+
+    @property
+    def bound_s(self) -> float:
+        return max(LEAST_S, LONGER_THAN_BEFORE * self.longest_s, self.hung_s or 0.0)
+
+    def __str__(self) -> str:
+        found = f", and {self.hung_s:.3g} s when it was found to hang" if self.hung_s is not None else ""
+        return f"the recorded rank was silent for at most {self.longest_s:.3g} s between two collectives{found}"
+
+
+def recorded_silence(capsule: Capsule, log: RankLog) -> Silence:
+    taken, last_ns = capsule_stacks(capsule), max(map(_ended_ns, log.collectives), default=0)
+    longest_ns = max(_pauses_ns(log.collectives), default=0)
+    hung_ns = taken.taken_wall_ns - log.wall_offset_ns - last_ns if taken is not None and last_ns else 0
+    return Silence(longest_s=longest_ns / NS_PER_S, hung_s=hung_ns / NS_PER_S if hung_ns > 0 else None)
+
+
+def _pauses_ns(records: Iterable[Collective]) -> Iterable[int]:
+    """Of each thread from the end of one collective to its next."""
+    ended: dict[int, int] = {}
+    for record in records:
+        before = ended.get(record.thread_id)
+        if before is not None:
+            yield record.time_created_ns - before
+        ended[record.thread_id] = _ended_ns(record)
+
+
+def _ended_ns(record: Collective) -> int:
+    return max(record.time_created_ns, record.time_completed_ns or 0)
