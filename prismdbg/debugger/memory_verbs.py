@@ -57,7 +57,7 @@ class MemoryVerbs:
             return open_trace(self.recorded, whole.row_at(self._recorded_at))
         self._routes.need_trace()
         status = self._driver.ask(Ask("trace"))
-        return open_trace(trace_folder(self._driver.travel.own, status), int(status["records"]))
+        return open_trace(trace_folder(self._driver.travel.own, status), status.get("records"))
 
     @property
     def place(self) -> TracePlace:

@@ -12,7 +12,8 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from prismdbg.model.shapes import Count, MomentText, ShapeError, between, check
 from prismdbg.protocol.wire import InvalidMessage, Message
 
-MAX_HITS, MAX_DIGESTS, MAX_DIGEST = 100_000, 64, 200
+MAX_HITS, MAX_DIGESTS, MAX_MEMBERS, MAX_HISTORY, MAX_DIMENSIONS = 100_000, 16, 4096, 64, 64
+MAX_NAME = 2000  # of characters in what stands in a column of a table
 
 Json = dict[str, Any]
 
@@ -46,7 +47,13 @@ def _at_most(count: int) -> Callable[[Any], str]:
     return lambda value: f"has {len(value)} parts, more than {count}" if len(value) > count else ""
 
 
+def _is_name(text: str) -> str:
+    return f"is longer than {MAX_NAME} characters" if len(text) > MAX_NAME else ""
+
+
 Scalar = Annotated[Any, _is_scalar]
+Name = Annotated[str, _is_name]
+Sizes = Annotated[list[int], _at_most(MAX_DIMENSIONS)]
 Line = Annotated[int, between(0, 2**31 - 1)]
 
 
@@ -111,13 +118,13 @@ def _is_issued(call: Json) -> str:
 class RecordedCall(TypedDict):
     """A record of the log, as the story of a divergence has it."""
 
-    moment: str
-    profiling_name: str
-    process_group: str
-    input_sizes: list[list[int]]
-    input_dtypes: list[str]
-    output_sizes: list[list[int]]
-    output_dtypes: list[str]
+    moment: Name
+    profiling_name: Name
+    process_group: Name
+    input_sizes: list[Sizes]
+    input_dtypes: list[Name]
+    output_sizes: list[Sizes]
+    output_dtypes: list[Name]
     frames: list[FrameFields]
     reduce_op: NotRequired[str | None]
     root: NotRequired[int | None]
@@ -146,7 +153,7 @@ class Left(TypedDict):
     assumed: NotRequired[bool]
     expected: NotRequired[Annotated[RecordedCall, _has_types] | None]
     differences: NotRequired[list[DifferenceFields]]
-    history: NotRequired[list[Annotated[RecordedCall, _has_types]] | None]
+    history: NotRequired[Annotated[list[Annotated[RecordedCall, _has_types]], _at_most(MAX_HISTORY)] | None]
     tally: NotRequired[Tally]
 
 
@@ -181,10 +188,6 @@ def _by_number(left: Mapping[str, int]) -> str:
     return f"has {wrong[0][:40]!r}, which is not the number of a breakpoint" if wrong else ""
 
 
-def _short(place: Mapping[str, str]) -> str:
-    return "has a digest that is too long" if any(len(text) > MAX_DIGEST for text in place.values()) else ""
-
-
 class Place(TypedDict):
     """Where the rank stands."""
 
@@ -194,7 +197,7 @@ class Place(TypedDict):
     stops: NotRequired[list[int]]
     ignored: NotRequired[Annotated[dict[str, Count], _by_number]]
     answered: NotRequired[bool]
-    place: NotRequired[Annotated[dict[str, str], _at_most(MAX_DIGESTS), _short] | None]
+    place: NotRequired[Annotated[dict[Name, Name], _at_most(MAX_DIGESTS)] | None]
     hits: NotRequired[Annotated[list[NotedHit], _at_most(MAX_HITS)]]
     events: NotRequired[Count]
     events_before: NotRequired[Count]
@@ -345,7 +348,7 @@ _KINDS: Mapping[str, Any] = {
 
 class _Rendered(TypedDict):
     kind: str
-    digest: NotRequired[str]
+    digest: NotRequired[Name]
     hidden: NotRequired[list[str]]
     assumed: NotRequired[bool]
 
@@ -385,11 +388,11 @@ def _names_function(source: Json) -> str:
     return "does not say of which function its lines are" if source["lines"] and "function" not in source else ""
 
 
-Name = TypedDict("Name", {"from": str, "name": str, "type": str, "text": str})
+LocalName = TypedDict("LocalName", {"from": str, "name": str, "type": str, "text": str})
 
 
 class Locals(TypedDict):
-    locals: list[Name]
+    locals: list[LocalName]
 
 
 class Evaluated(TypedDict):
@@ -420,15 +423,15 @@ class Block(TypedDict):
 class _Member(TypedDict):
     rank: Count
     group_rank: Count
-    role: str
-    arrived: str
+    role: Name
+    arrived: Name
 
 
 class Peers(TypedDict):
     group: str
     title: str
     size: Count
-    members: list[_Member]
+    members: Annotated[list[_Member], _at_most(MAX_MEMBERS)]
     recorded_ns: int | None
 
 

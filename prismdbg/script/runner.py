@@ -5,6 +5,7 @@ Drives a `Rank`; knows no process and no clock.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from prismdbg.session.stops import StopSpec, asks_for_memory
 END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
 _SHOWN = {StopKind.NAN: ("input", "out"), StopKind.EXCEPTION: ("exception",), StopKind.DIVERGENCE: ("input",)}
 _ALWAYS_STOPS = {EXCEPTION: StopKind.EXCEPTION, DIVERGED: StopKind.DIVERGENCE}  # by reason, not by a stop's number
+MAX_RECORDS_BYTES = 64 << 20
 Due = Callable[[When], bool]
 
 
@@ -59,6 +61,7 @@ class Runner:
         self._forbids = [_Check(entry.when, None, next(found), entry.on) for entry in script.forbid]
         self._stops: dict[int, str | _Check] = {}
         self._specs: dict[int, StopSpec] = {}
+        self._left_bytes = MAX_RECORDS_BYTES
 
     def run(self) -> None:
         """What it finds stands in the findings, also where an error ends it."""
@@ -208,7 +211,16 @@ class Runner:
         for check in self._expects:
             if check.at is not None and due(check.at) and check.finding.outcome is not Outcome.FAILED:
                 self._expect(check, stand, stop)
-        self._findings.records += [self._record(record, stand) for record in self._script.record if due(record.at)]
+        for record in self._script.record:
+            if due(record.at):
+                self._keep(self._record(record, stand))
+
+    def _keep(self, record: RecordedValue) -> None:
+        """A hostile rank may come to a stop without end."""
+        self._left_bytes -= len(json.dumps(record.to_json()))
+        if self._left_bytes < 0:
+            raise RankLost(f"the recorded values are larger than {MAX_RECORDS_BYTES >> 20} MiB")
+        self._findings.records.append(record)
 
     def _expect(self, check: _Check, stand: Stand, stop: str) -> None:
         assert check.expression is not None

@@ -329,6 +329,29 @@ def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
     assert ends > len(HOSTILE) // 3
 
 
+MANY = [
+    ("peers", {"members": [{"rank": 0, "group_rank": 0, "role": "x", "arrived": "x"}] * 5000}),
+    ("peers", {"members": [{"rank": 0, "group_rank": 0, "role": "x" * 10_000, "arrived": "x"}]}),
+    ("progress", {"place": {str(number): "0" for number in range(100)}}),
+    ("progress", {"place": {"x" * 10_000: "0"}}),
+    ("progress", {"hits": [{"moment": "1.1", "stop": 1}] * 100_001}),
+    ("evaluate", {"value": {**TENSOR, "digest": "x" * 10_000}}),
+]
+
+
+@pytest.mark.parametrize(("verb", "more"), MANY)
+def test_what_is_kept_or_shown_in_columns_is_short(verb: str, more: dict[str, Any]) -> None:
+    """A column is as wide as its longest cell, in every row."""
+    with pytest.raises(InvalidMessage, match=r"is longer than|more than"):
+        checked_reply(verb, GOOD_REPLIES[verb] | more)
+
+
+def test_the_story_of_a_divergence_is_short() -> None:
+    for history in ([RECORDED] * 100, [{**RECORDED, "input_sizes": [[1] * 1000]}]):
+        with pytest.raises(InvalidMessage, match="more than 64"):
+            checked_event({"event": "diverged", **STORY, "history": history})
+
+
 LOOKS = ("info", "where", "up", "list", "print x", "stats x", "diff out[0]", "locals", "peers", "watch x", "break nan")
 MOVES = ("next", "watch y", "step", "who wrote x", "who allocated x", "origin x", "memory", "reverse-next", "finish")
 

@@ -13,6 +13,7 @@ from prismdbg.expr.evaluator import Environment, evaluate
 from prismdbg.expr.parser import parse
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.script import runner
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
 from prismdbg.script.language import GoBack
 from prismdbg.script.operands import operands
@@ -97,6 +98,15 @@ def carried_out(text: str, rank: FakeRank | None = None) -> Findings:
     findings = Findings()
     Runner(rank or FakeRank(), read(text.encode(), "checks.yaml"), END, findings).run()
     return findings
+
+
+def test_values_that_are_recorded_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile rank may come to a stop without end."""
+    monkeypatch.setattr(runner, "MAX_RECORDS_BYTES", 250)
+    text = "stop_at: [{name: each, when: loss > 0}]\nrecord: [{name: loss, at: each, value: loss}]\n"
+    findings = carried_out(text)
+    assert findings.ending is Ending.LOST and "the recorded values are larger than" in findings.cut_short
+    assert len(findings.records) < len(FakeRank.moments)
 
 
 def only(findings: Findings) -> Finding:

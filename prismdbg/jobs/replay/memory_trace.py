@@ -102,6 +102,6 @@ def trace_folder(own: RankFolder, status: Message) -> Path:
 def _records(client: AgentClient) -> int | None:
     """As the rank says, if it still lives."""
     try:
-        return int(client.ask("trace")["records"])
+        return client.ask("trace").get("records")
     except PrismError:
         return None

@@ -30,6 +30,7 @@ from prismdbg_tui.session.stop_views import Debugger, StopViews, attempt
 from prismdbg_tui.session.views import Phase, SourceView, State, ValueView
 
 MAX_KEPT = 6
+MAX_MARKED = 10_000  # moments, in the timeline
 MOVES = frozenset(
     {
         Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP, Verb.FINISH, Verb.REVERSE_FINISH, Verb.CONTINUE,
@@ -76,9 +77,9 @@ class Conversation:
             case notices.Progress():
                 self._show(doing=answers.progress(notice), done=notice.done, total=notice.total, moment=notice.moment)
             case notices.Diverged():
-                self._show(diverged=self.state.diverged | {notice.moment})
+                self._show(diverged=_marked(self.state.diverged, notice.moment))
             case notices.Synthesized():
-                self._show(synthesized=self.state.synthesized | {notice.moment})
+                self._show(synthesized=_marked(self.state.synthesized, notice.moment))
                 self._say(answers.notice(notice), "event")
             case notices.StateCompared(equal=False) | notices.Unlike():
                 self._show(differs=True)
@@ -223,6 +224,11 @@ _PHASES = {
     SessionPhase.FINISHED: Phase.FINISHED,
     SessionPhase.LOST: Phase.LOST,
 }
+
+
+def _marked(marked: frozenset[Moment], moment: Moment) -> frozenset[Moment]:
+    """Of more than so many marks nobody sees each."""
+    return marked if len(marked) >= MAX_MARKED else marked | {moment}
 
 
 def moment_of(text: str) -> Moment | None:

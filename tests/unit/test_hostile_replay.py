@@ -1,0 +1,190 @@
+"""A whole `replay`, `replay -x` and `replay --script` over a socket whose other end is hostile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from capsules import make_capsule
+from hostile_rank import TALLY, HostileRank, answers, line
+
+from prismdbg.cli.terminal.lines_of_rank import by_lines
+from prismdbg.debugger import time_travel
+from prismdbg.debugger.time_travel import open_travel
+from prismdbg.errors import PrismError
+from prismdbg.jobs.replay import replay
+from prismdbg.jobs.replay.compare import run_to_end
+from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
+from prismdbg.script.reader import read
+from prismdbg.script.scripted import Scripted, run_scripted
+
+BOUND_S = 30.0
+STANDS = {"moment": "0.0", "stopped": "start", "number": 1, "collective": {}, "tally": TALLY}
+SCRIPT = b"stop_at: [{name: each, when: step >= 0}]\nrecord: [{name: loss, at: each, value: loss}]\n"
+
+
+class LivesOn:
+    """The process of a hostile rank."""
+
+    def exit_code(self) -> None:
+        return None
+
+    def kill(self) -> None:
+        return None
+
+    def wait(self, timeout_s: float) -> int:
+        return 137
+
+    def require_within_limits(self) -> None:
+        return None
+
+    def require_no_limit_met(self, *, ends: bool) -> None:
+        return None
+
+
+class Hostile:
+    """Greets, stands at its start, and then does `act` from its first `resume` on."""
+
+    def __init__(self, act: Any) -> None:
+        self._act = act
+        self._stops = 1
+
+    def __call__(self, request: dict[str, Any]) -> Any:
+        match request["do"]:
+            case "hello":
+                return answers(request, protocol=2)
+            case "progress":
+                return answers(request, **STANDS)
+            case "resume":
+                return self._resumed(request)
+            case "evaluate":
+                return answers(request, value={"kind": "scalar", "type": "str", "value": "x" * (1 << 20)})
+            case "stack":
+                return answers(request, frames=[])
+            case _:
+                return answers(request)
+
+    def _resumed(self, request: dict[str, Any]) -> Iterator[Any]:
+        yield answers(request)
+        yield from self._act(self)
+
+    def stop(self, moment: str) -> dict[str, Any]:
+        self._stops += 1
+        call = {"profiling_name": "all_reduce", "process_group": "0"}
+        told = {"event": "stopped", "reason": "stop", "moment": moment, "number": self._stops, "collective": call}
+        return {**told, "stops": list(range(1, 9))}
+
+
+def chatters(_: Hostile) -> Iterator[Any]:
+    while True:
+        yield line({"event": "note", "text": "x" * 1000}) * 100
+
+
+def stops_without_end(rank: Hostile) -> Iterator[Any]:
+    while True:
+        yield rank.stop("0.1")
+
+
+def stops_once(rank: Hostile) -> Iterator[Any]:
+    yield rank.stop("0.1")
+
+
+def falls_silent(_: Hostile) -> Iterator[Any]:
+    yield from ()
+
+
+def breaks_off(_: Hostile) -> Iterator[Any]:
+    yield b'{"event": "stop'
+
+
+def talks_nonsense(_: Hostile) -> Iterator[Any]:
+    yield b'{"event": "stopped", "moment": [], "reason": {}}\n'
+
+
+def raises_without_end(_: Hostile) -> Iterator[Any]:
+    raised = {"event": "exception", "moment": "0.1", "type": "E", "text": "x" * 1000, "traceback": [], "thread": True}
+    while True:
+        yield line(raised) * 100
+
+
+def makes_up_answers(_: Hostile) -> Iterator[Any]:
+    while True:
+        yield line({"event": "synthesized", "moment": "0.1", "collective": {"op": "x" * 1000, "record_id": 1}}) * 100
+
+
+ACTS = [
+    chatters,
+    stops_without_end,
+    stops_once,
+    falls_silent,
+    breaks_off,
+    talks_nonsense,
+    raises_without_end,
+    makes_up_answers,
+]
+
+
+@pytest.fixture
+def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Gives the request for a replay of which this hostile rank is the process."""
+    ranks: list[HostileRank] = []
+
+    def hostile(act: Any) -> ReplayRequest:
+        def plan(_: Any, session: Path, own: Any) -> Any:
+            return SimpleNamespace(own=own, agent="agent.sock", spec=SimpleNamespace(session=session, saving=None))
+
+        def start(_: Any, plan: Any, *__: Any) -> LivesOn:
+            ranks.append(HostileRank(plan.own.path / plan.agent, Hostile(act)))
+            return LivesOn()
+
+        runtime = SimpleNamespace(name="local")
+        for module in (replay, time_travel):
+            monkeypatch.setattr(module, "require_replayable", lambda _: None)
+            monkeypatch.setattr(module, "make_plan", plan)
+            monkeypatch.setattr(module, "start", start)
+            monkeypatch.setattr(module, "choose", lambda *_: runtime)
+        monkeypatch.setattr(time_travel, "with_saving", lambda plan, *_: (plan, "there are none here"))
+        monkeypatch.setattr(time_travel, "clear_start", lambda _: None)
+        return ReplayRequest(capsule=make_capsule(tmp_path / "capsule"))
+
+    yield hostile
+    for rank in ranks:
+        rank.close()
+
+
+def nothing(_: str) -> None:
+    return None
+
+
+def compared(request: ReplayRequest) -> None:
+    with open_replay(request, nothing) as live:
+        verdict = run_to_end(live, until=None, strict=False, timeout_s=1.0, say=nothing)
+        assert verdict.summary
+
+
+def by_commands(request: ReplayRequest) -> None:
+    with open_travel(request, nothing) as travel:
+        by_lines(travel, ["next", "info", "print loss", "continue", "where"], bound_s=0.5, echo=True, strict=True)
+
+
+def by_script(request: ReplayRequest) -> None:
+    result = Scripted()
+    run_scripted(request, read(SCRIPT, "checks.yaml"), result, bound_s=2.0, say=nothing)
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("ways", [compared, by_commands, by_script])
+def test_it_ends_with_an_answer_or_an_error_of_ours(
+    request_of: Any, ways: Any, act: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    try:
+        ways(request_of(act))
+    except PrismError as error:
+        assert str(error)
+    assert time.monotonic() - began < BOUND_S
+    assert "is a bug" not in capsys.readouterr().out
