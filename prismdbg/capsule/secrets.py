@@ -17,7 +17,8 @@ from itertools import pairwise
 
 REDACTED = "<redacted>"
 MOST_ELSEWHERE = 200  # values of one text that are searched for in the rest of it: a text may be one long list
-LEAST_KNOWN = 6  # characters: a shorter value is not searched for elsewhere, for it would be found everywhere
+LEAST_KNOWN = 6  # characters: a shorter value is searched for as a word of its own only, for it is part of many others
+LEAST_WORD = 4  # characters: a shorter value is not searched for at all
 LEAST_NUMBER_KNOWN = 8  # digits
 
 
@@ -151,6 +152,8 @@ _PAIR = re.compile(
     r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512}))"
 )
 _NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
+_MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb)[\w-]*")  # its -pX is a password, whatever X is
+_ATTACHED = re.compile(r"-p(?=.*\d)(?:(?=.*[!@#$%^&*?])|(?=.*[a-z])(?=.*[A-Z]))[\w!@#$%^&*?+-]{6,}")
 _USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
 _NO_PASSWORD = re.compile(
     r".{0,3}|.*[/\\:].*|\.{1,2}|[\w-]+\.[a-z]{1,5}|(?:bf|fp|tf|int|uint|float|bfloat)\d+[\w-]*|\d+-(?:mixed|true)",
@@ -337,19 +340,39 @@ def _is_carried(name: str, value: str, *, quoted: bool) -> bool:
 
 def redact_text(text: str, known: Iterable[str] = (), find: Finder = found_in) -> str:
     """The text with REDACTED in the place of every secret that `find` sees and of every value in `known`."""
-    shown, end = "", 0
-    for start, stop in spans(text, known, find):
-        shown, end = shown + text[end:start] + REDACTED, stop
-    return shown + text[end:]
+    return hidden(text, spans(text, known, find), lambda _: REDACTED)
+
+
+def hidden(text: str, places: Iterable[tuple[int, int]], shown: Callable[[str], str]) -> str:
+    """The text with what `shown` makes of it in the place of each part from start to stop; `places`: as `spans`."""
+    parts, end = [], 0
+    for start, stop in places:
+        parts += [text[end:start], shown(text[start:stop])]
+        end = stop
+    return "".join([*parts, text[end:]])
+
+
+def is_redacted_of(redacted: str, text: str) -> bool:
+    """Whether `redacted` is the text with nothing but values replaced by REDACTED, none of them empty."""
+    first, *between = redacted.split(REDACTED)
+    if not between or not text.startswith(first):
+        return redacted == text
+    last, at = between.pop(), len(first)
+    for part in between:
+        if (at := text.find(part, at + 1)) < 0:
+            return False
+        at += len(part)
+    return len(text) - len(last) > at and text.endswith(last)
 
 
 def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list[tuple[int, int]]:
     """Where secrets stand in a text, in order, none within another; all places of a value that is long enough."""
     found = list(find(text))
     places = [(f.start, f.start + len(f.value)) for f in found if f.start >= 0]
-    elsewhere = sorted({f.value for f in found if len(f.value) >= LEAST_KNOWN or f.start < 0})[:MOST_ELSEWHERE]
-    for value in {*elsewhere, *known}:
-        places += [(match.start(), match.end()) for match in re.finditer(re.escape(value), text)]
+    unplaced = sorted({f.value for f in found if f.start < 0})[:MOST_ELSEWHERE]
+    places += [match.span() for value in unplaced for match in re.finditer(re.escape(value), text)]
+    for value in {*sorted({f.value for f in found if len(f.value) >= LEAST_KNOWN})[:MOST_ELSEWHERE], *known}:
+        places += [match.span() for match in _wherever(value).finditer(text)]
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(places):
         if merged and start <= merged[-1][1]:
@@ -359,16 +382,44 @@ def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list
     return merged
 
 
+@lru_cache(maxsize=1024)
+def _wherever(value: str) -> re.Pattern[str]:
+    """A value that others may hold by chance is met as a word of its own only, and not as a part of a path."""
+    pattern = re.escape(value)
+    return re.compile(pattern if _is_telling(value) else rf"(?<![\w./\\-]){pattern}(?![\w/\\-]|\.\w)")
+
+
+def stands_in(value: str, text: str) -> bool:
+    """Whether a known value is met in a text."""
+    return value in text and _wherever(value).search(text) is not None
+
+
 def known_values(environ: Mapping[str, str], words: Sequence[str]) -> tuple[str, ...]:
-    """The secrets of a process that are worth a search for in all else: of its variables and of its command line."""
+    """The secrets of a process that texts are searched for: of its variables and of its command line.
+
+    Among them are words (`postgres`); `worth_a_search` gives those that say something wherever they are met.
+    """
     values = [value for name, value in environ.items() if is_secret_setting(name, value) and _is_sure(name, value)]
     values += [found.value for value in environ.values() for found in found_in(value)]
-    return worth_a_search([*values, *(value for _, value in _secret_words(words))])
+    return words_or_more([*values, *(value for _, value in _secret_words(words))])
+
+
+def words_or_more(values: Iterable[str]) -> tuple[str, ...]:
+    """Of `values` those that can be masked in a text: not `true`, not 4096, not `x`."""
+    return tuple(sorted({v for v in values if _is_telling(v) or _is_word(v)}))
 
 
 def worth_a_search(values: Iterable[str]) -> tuple[str, ...]:
     """Of `values` those that say something where they are met: not `true`, not 4096, not `postgres`."""
-    return tuple(sorted({v for v in values if len(v) >= LEAST_KNOWN and not _is_common(v) and "\0" not in v}))
+    return tuple(sorted({v for v in values if _is_telling(v)}))
+
+
+def _is_telling(value: str) -> bool:
+    return len(value) >= LEAST_KNOWN and not _is_common(value) and "\0" not in value
+
+
+def _is_word(value: str) -> bool:
+    return len(value) >= LEAST_WORD and _SETTING.fullmatch(value) is None and "\0" not in value and "/" not in value
 
 
 def _is_common(value: str) -> bool:
@@ -391,8 +442,8 @@ class Environment:
 
 
 def redact(environ: Mapping[str, str], known: Iterable[str] = ()) -> Environment:
-    """`known`: values that no variable may hold, whatever its name."""
-    known = tuple(known)
+    """`known`: values that no variable may hold, whatever its name; words among them are no reason to take one out."""
+    known = worth_a_search(known)
     secret = {n for n, value in environ.items() if looks_secret(n, value) or any(k in value for k in known)}
     return Environment(
         variables={name: value for name, value in environ.items() if name not in secret},
@@ -411,13 +462,14 @@ class Arguments:
 def redact_arguments(words: Sequence[str], known: Iterable[str] = (), find: Finder = found_in) -> Arguments:
     """Of a command line; its first word is the program."""
     secret = dict(_secret_words(words))
-    known = tuple(known)
+    known = worth_a_search(known)
     kept, redacted = list(words[:1]), []
     for position, (option, word) in enumerate(pairwise(words), start=1):
         name = _option_of(option, word) or f"argument {position}"
         shown = redact_text(word, known, find)
         if (value := secret.get(position)) is not None:
             shown = word[: len(word) - len(value)] + REDACTED
+            name = "-p" if word == f"-p{value}" else name
         kept.append(shown)
         redacted += [name] if shown != word else []
     return Arguments(words=tuple(kept), redacted=tuple(redacted))
@@ -425,12 +477,22 @@ def redact_arguments(words: Sequence[str], known: Iterable[str] = (), find: Find
 
 def _secret_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Position and value of what an option says is secret; the value is the end of the word."""
+    of_mysql = any(map(_MYSQL.fullmatch, words[:2]))  # a line of its own, or what a script is to start
     for position, (option, word) in enumerate(pairwise(words), start=1):
         assigned = _ASSIGNMENT.fullmatch(word)
         if assigned is not None and _is_secret_option(assigned[1], assigned[2]):
             yield position, assigned[2]
         elif option.startswith("-") and not word.startswith("-") and _is_secret_after(option, word):
             yield position, word
+        elif _is_attached(word, of_mysql=of_mysql):
+            yield position, word.removeprefix("-p")
+
+
+def _is_attached(word: str, *, of_mysql: bool) -> bool:
+    """`-psecret` of MySQL's programs; elsewhere only what no option is called: `-pS3cret`, not `-parallel`, `-p2p`."""
+    if not word.startswith("-p") or len(word) < 3:
+        return False
+    return of_mysql or (_ATTACHED.fullmatch(word) is not None and _NO_PASSWORD.fullmatch(word[2:]) is None)
 
 
 def _option_of(option: str, word: str) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from chain import assert_identical, recording
 from chain import replay as verdict_on
-from jobs import record, replay
+from jobs import plain_environment, record, replay
 
+from prismdbg.capsule import layout
+from prismdbg.capsule.log_reader import read_log
 from prismdbg.model.collective import State
 from prismdbg.rank.c10d.callback_error import meant
 
@@ -58,3 +60,20 @@ def test_a_failure_that_ends_the_rank_is_an_incident_that_replays(tmp_path: Path
     verdict = verdict_on(capsule)
     assert_identical(verdict, capsule)
     assert f"{verdict['raised']['type']}: {verdict['raised']['text']}" == incident["text"]
+
+
+@pytest.mark.parametrize("options", [(), ("--python-kernels",)], ids=["native", "python"])
+def test_what_it_raised_is_in_the_capsule_without_secrets_and_still_the_same(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A password that is a word of gloo's message: the rank that replays does not know it, and says the message."""
+    job_line = [sys.executable, str(PROGRAM), str(tmp_path / "met"), "uncaught"]
+    env = plain_environment(DB_PASSWORD="Connection")
+    with recording(job_line, tmp_path, "--ranks", 0, "--window", "all", *options, env=env) as job:
+        assert job.end().code != 0
+        (capsule,) = job.capsules
+        (incident,) = job.supervisor["incidents"]
+    assert "<redacted> " in incident["text"] and "Connection " not in incident["text"]
+    (failed,) = [c.failure for c in read_log(capsule / layout.LOG).collectives if c.failure is not None]
+    assert "<redacted> " in failed.text and "Connection " not in failed.text
+    assert_identical(verdict_on(capsule), capsule)

@@ -6,11 +6,13 @@ import pytest
 
 from prismdbg.capsule.secrets import (
     REDACTED,
+    is_redacted_of,
     known_values,
     looks_secret,
     redact,
     redact_arguments,
     redact_text,
+    worth_a_search,
 )
 
 
@@ -295,8 +297,72 @@ def test_prose_and_code_are_left_as_they_are(text: str) -> None:
 
 def test_known_values_go_wherever_they_stand() -> None:
     known = known_values({"DB_PW": TOKEN, "LANG": "C", "PASSWORD": "postgres"}, ["python", "--password", "s3cr3t!x"])
-    assert known == ("s3cr3t!x", TOKEN)  # a word that may stand anywhere is not searched for
-    assert redact_text(f"a {TOKEN}b s3cr3t!x postgres", known) == f"a {REDACTED}b {REDACTED} postgres"
+    assert known == ("postgres", "s3cr3t!x", TOKEN)
+    assert worth_a_search(known) == ("s3cr3t!x", TOKEN)  # a word may stand anywhere by chance
+    assert redact_text(f"a {TOKEN}b s3cr3t!xy", known) == f"a {REDACTED}b {REDACTED}y"
     assert known_values({"DB_PASS": "48291734", "PG_PASS": "4096", "MAX_TOKENS": "20241231"}, []) == ("48291734",)
     assert redact({"MINE": f"x{TOKEN}"}, known).redacted == ("MINE",)
     assert redact_arguments(["x", f"y{TOKEN}"], known).words == ("x", f"y{REDACTED}")
+
+
+@pytest.mark.parametrize("value", ["swordfish", "pw-1x", "root", "Opensesame"])
+def test_a_word_that_is_a_secret_goes_where_it_stands_by_itself(value: str) -> None:
+    """Not as a part of another word or of a path, which everybody may hold; and a variable or an argument that a replay
+    needs is left as it is."""
+    known = known_values({"DB_PASSWORD": value}, [])
+    assert known == (value,)
+    for text in (f"login as me with {value}", f"'{value}', {value}.", f"({value}) {value}:"):
+        assert redact_text(text, known) == text.replace(value, REDACTED)
+    for text in (f"x{value}", f"{value}s", f"/home/{value}/x.py", f"{value}.py", f"a-{value}"):
+        assert redact_text(text, known) == text
+    assert redact({"DB_USER": value}, known).redacted == ()
+    assert redact_arguments(["x", value], known).words == ("x", value)
+
+
+@pytest.mark.parametrize("value", ["true", "4096", "0.5", "abc", "none"])
+def test_what_everybody_says_is_searched_for_nowhere(value: str) -> None:
+    assert known_values({"DB_PASSWORD": value}, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("mysql -u me -pletmein db", f"mysql -u me -p{REDACTED} db"),
+        ("/usr/bin/mysqldump -p5 db", f"/usr/bin/mysqldump -p{REDACTED} db"),
+        ("-pS3cret99", f"-p{REDACTED}"),
+        ("-phunter2!", f"-p{REDACTED}"),
+    ],
+)
+def test_a_password_attached_to_its_option(words: str, kept: str) -> None:
+    found = redact_arguments(["train.py", *words.split()])
+    assert (" ".join(found.words), found.redacted) == (f"train.py {kept}", ("-p",))
+    assert looks_secret("COMMAND", words)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "-parallel", "-path=x", "-p5", "-p2p", "-pbf16", "-pipeline4", "-p16-mixed", "-pbfloat16", "-profile=Trace1",
+        "-pconfigs/Small1.yaml", "-pSmall1.yaml", "-port29500", "-precision", "-p0.5", "-pthread", "-prompt2",
+    ],
+)  # fmt: skip
+def test_an_option_that_begins_as_p_does_is_no_password(word: str) -> None:
+    assert redact_arguments(["train.py", word]).words == ("train.py", word)
+
+
+@pytest.mark.parametrize(
+    ("redacted", "text", "is_same"),
+    [
+        (f"E: login of {REDACTED}", "E: login of me", True),
+        (f"E: {REDACTED} at {REDACTED}: no", "E: a at b: no", True),
+        (f"E: {REDACTED} at {REDACTED}", "E: a b", False),
+        (f"E: a {REDACTED}", "E: a ", False),
+        (f"E: {REDACTED}", "F: a", False),
+        (f"E: {REDACTED} x", "E: a y", False),
+        (f"{REDACTED}aa", "aa", False),
+        ("E: a", "E: a", True),
+        ("E: a", "E: b", False),
+    ],
+)
+def test_a_text_is_known_again_by_what_was_left_of_it(redacted: str, text: str, is_same: bool) -> None:
+    assert is_redacted_of(redacted, text) is is_same

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.files import Place, RankFile
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets import (
+    REDACTED,
+    Found,
+    hidden,
     is_secret_setting,
     known_values,
     looks_random,
     redact,
     redact_arguments,
     redact_text,
+    spans,
+    stands_in,
+    words_or_more,
     worth_a_search,
 )
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.secret_rules import find
-from prismdbg.jobs.capture.secret_search import Finding, State, note_texts, of_file, taken_out, texts_of
+from prismdbg.jobs.capture.secret_search import PATH_NOTES, Finding, State, note_texts, of_file, taken_out, texts_of
 
 CREDENTIAL_BYTES = 64 << 10  # of a file of credentials that are read for its values
 _IN_TEXT = "a secret in a text"
 
 
+_Places = tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redaction:
-    """`known`: values that may stand nowhere in the capsule; `masked`: in its log. `findings`: what was taken out."""
+    """`known`: values that may stand in no text of the capsule; `masked`: nowhere in its log. `texts`: of the log's
+    notes those that hold secrets, with where. `findings`: what was taken out, and what was not."""
 
     known: tuple[str, ...]
     masked: tuple[str, ...]
+    texts: Mapping[str, _Places]
     findings: tuple[Finding, ...]
     described: Mapping[str, Any]
 
@@ -40,28 +53,66 @@ class Redaction:
     def of(cls, rank: Mapping[str, Any], files: tuple[RankFile, ...], log: RankLog) -> Redaction:
         """`rank`: its rank.json, with secrets; `files`: what was added of them."""
         secret = [file for file in files if file.place is Place.REDACTED]
-        known = known_values(rank["environment"], rank["orig_argv"])
-        known = worth_a_search([*known, *(value for file in secret for value in _values_of(file.path))])
+        in_files = worth_a_search(value for file in secret for value in _values_of(file.path))
+        known = words_or_more([*known_values(rank["environment"], rank["orig_argv"]), *in_files])
         described = _described(rank, known)
-        said = {place: found for place, text in note_texts(log) if (found := tuple(find(text)))}
-        hidden = {place for place, text in note_texts(log) if any(value in text for value in known)}
-        findings = [*taken_out(described), *map(of_file, secret)]
-        findings += [_in_text(place, found.what) for place, several in said.items() for found in several]
-        findings += [_in_text(place, _IN_TEXT) for place in hidden - said.keys()]
-        values = worth_a_search(found.value for several in said.values() for found in several)
-        return cls(known=known, masked=(*known, *values), findings=tuple(dict.fromkeys(findings)), described=described)
+        said = list(note_texts(log))
+        ruled = {text: tuple(find(text)) for _, text in said}
+        values = words_or_more([*known, *(found.value for several in ruled.values() for found in several)])
+        places = {text: tuple(spans(text, values, lambda text: ruled[text])) for text in ruled}
+        findings = [*taken_out(described), *_words_kept(described, known), *map(of_file, secret)]
+        for place, text in said:
+            findings += _told(place, ruled[text], hidden(text, places[text], _stars)) if places[text] else []
+        return cls(
+            known=known,
+            masked=worth_a_search(values),
+            texts={text: where for text, where in places.items() if where},
+            findings=tuple(dict.fromkeys(findings)),
+            described=described,
+        )
 
     def describe(self, rank: Mapping[str, Any]) -> dict[str, Any]:
         return {**rank, **self.described}
 
     def mask(self, data: bytes) -> bytes:
-        """Event segments without the secrets, each byte of them an asterisk: JSON stays JSON, and nothing moves."""
+        """An event segment without the secrets. Nothing in it moves: notes stay as long as they were, and in all else
+        each byte of a secret is an asterisk."""
+        edited = bytearray(data)
+        for start, stop in _notes_in(data):
+            edited[start:stop] = self._note(data[start:stop])
+        shown = bytes(edited)
         for form in sorted({form for value in self.masked for form in _forms(value)}, key=len, reverse=True):
-            data = data.replace(form, b"*" * len(form))
-        return data
+            shown = shown.replace(form, b"*" * len(form))
+        return shown
+
+    def _note(self, body: bytes) -> bytes:
+        """A replay raises again what a collective raised, so its text is what the rank itself would make of it; where
+        that is too long, asterisks: they fit, for no recorder writes JSON that is shorter."""
+        fields = json.loads(body.rstrip(b"\0"))
+        if fields["kind"] in PATH_NOTES or self._clean(fields, _redacted) == fields:
+            return body
+        for shown in (_redacted, _stars):
+            text = json.dumps(self._clean(fields, shown), separators=(",", ":"), ensure_ascii=body.isascii())
+            if len(encoded := text.encode("utf-8", "surrogatepass")) <= len(body):
+                return encoded.ljust(len(body), b"\0")
+        raise CapsuleError(f"the log has a note of {len(body)} bytes that cannot be masked", hint="capture it again")
+
+    def _clean(self, value: Any, shown: Callable[[str], str]) -> Any:
+        """A JSON value with its texts cleaned, the names of its fields as they are."""
+        match value:
+            case str():
+                return hidden(value, self.texts.get(value, ()), shown)
+            case list():
+                return [self._clean(inner, shown) for inner in value]
+            case dict():
+                return {name: self._clean(inner, shown) for name, inner in value.items()}
+        return value
 
     def of_manifest(self, manifest: Manifest) -> tuple[Manifest, list[Finding]]:
-        found = [_in_text(place, _IN_TEXT) for place, text in texts_of(manifest).items() if self._text(text) != text]
+        found: list[Finding] = []
+        for place, text in texts_of(manifest).items():
+            if (clean := self._text(text)) != text:
+                found += _told(place, tuple(find(text)), clean)
         incident = replace(manifest.incident, text=self._text(manifest.incident.text))
         notes = tuple(map(self._text, manifest.notes))
         return replace(manifest, incident=incident, notes=notes, job=self._text(manifest.job)), found
@@ -102,8 +153,42 @@ def _values_of(path: str) -> list[str]:
     return values + (words if len(words) == 1 else [])
 
 
-def _in_text(place: str, what: str) -> Finding:
-    return Finding(place=place, what=what, state=State.REDACTED)
+def _words_kept(described: Mapping[str, Any], known: tuple[str, ...]) -> Iterator[Finding]:
+    """Variables and arguments that hold the word that is also a secret: a replay may need them for what they are."""
+    words = set(known) - set(worth_a_search(known))
+    of = {f"variable {name[:200]}": value for name, value in described["environment"].items()}
+    of |= {f"argument {number}": word for number, word in enumerate(described["orig_argv"]) if number}
+    for place, value in of.items():
+        if any(stands_in(word, value) for word in words):
+            yield Finding(place=place, what="a word that is the value of a secret, too", state=State.KEPT)
+
+
+def _told(place: str, ruled: tuple[Found, ...], clean: str) -> list[Finding]:
+    """Of a text with secrets, which is `clean` now: what was taken out, and what the rules still find."""
+    kept = {found.what for found in find(clean)}
+    gone = {found.what for found in ruled} - kept or ({_IN_TEXT} - kept)
+    state = {**dict.fromkeys(sorted(gone), State.REDACTED), **dict.fromkeys(sorted(kept), State.KEPT)}
+    return [Finding(place=place, what=what, state=known) for what, known in state.items()]
+
+
+def _notes_in(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where the bodies of a segment's notes begin and end."""
+    at = fmt.HEADER.size
+    while at + fmt.RECORD.size <= len(data):
+        size_bytes, kind, _ = fmt.RECORD.unpack_from(data, at)
+        if size_bytes < fmt.RECORD.size or at + size_bytes > len(data):  # not written yet
+            return
+        if kind == fmt.Kind.NOTE:
+            yield at + fmt.RECORD.size, at + size_bytes
+        at += size_bytes
+
+
+def _redacted(_: str) -> str:
+    return REDACTED
+
+
+def _stars(text: str) -> str:
+    return "*" * len(text)
 
 
 def _forms(value: str) -> set[bytes]:

@@ -20,7 +20,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets import Found, is_secret_setting
+from prismdbg.capsule.secrets import Found, is_secret_setting, worth_a_search
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
@@ -32,6 +32,7 @@ PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
 PICKLES = 1000  # of one payload
+PATH_NOTES = ("file", "folder", "made")  # what they say is a path, which a replay needs as it is
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
 _BYTES = ("uint8", "int8")
@@ -89,13 +90,14 @@ class Report:
 
 
 class Search:
-    """Of one capsule's folder, which need not be whole yet. `known`: values to look for beside the rules.
+    """Of one capsule's folder, which need not be whole yet. `known`: values to look for beside the rules; words among
+    them are not, for programs and data hold them by chance.
 
     `unsearched` is complete when `hits` has ended.
     """
 
     def __init__(self, folder: Path, files: tuple[RankFile, ...], log: RankLog, known: tuple[str, ...] = ()) -> None:
-        self.folder, self._files, self._log, self._known = folder, files, log, known
+        self.folder, self._files, self._log, self._known = folder, files, log, worth_a_search(known)
         self.unsearched: list[str] = []
 
     def hits(self) -> Iterator[Hit]:
@@ -195,7 +197,7 @@ def texts_of(manifest: Manifest) -> dict[str, str]:
 def note_texts(log: RankLog) -> Iterator[tuple[str, str]]:
     """Place and text of what the rank noted in words; paths are none."""
     for note in log.notes:
-        if note.kind not in ("file", "folder", "made"):
+        if note.kind not in PATH_NOTES:
             for text in _strings(note.data):
                 yield f"log: note {note.kind[:40]!r}", text
 

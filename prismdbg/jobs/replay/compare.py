@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.secrets import REDACTED, is_redacted_of
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.heard import Received, Said, Shown
@@ -257,8 +258,9 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     log = read_log(capsule.log)
     span = capsule_span(capsule, log)
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
-    seen = _seen(verdict, span)
-    decision = decide(recorded(capsule, log, span, stopped), seen)
+    there = recorded(capsule, log, span, stopped)
+    seen = _as_redacted(there, _seen(verdict, span))
+    decision = decide(there, seen)
     verdict.outcome, verdict.why = decision.outcome, decision.why
     verdict.is_covered = not seen.missing
     if verdict.end in AT_END and verdict.is_covered:
@@ -303,6 +305,17 @@ def _exception(told: dict[str, Any] | None) -> str:
     if told is None:
         return ""
     return f"{told.get('type')}: {str(told.get('text')).partition(CAP_DETAILS)[0].rstrip()}"
+
+
+def _as_redacted(there: Recorded, seen: Seen) -> Seen:
+    """What was raised, as it is recorded where the recorded text is the same but for what was redacted in it: the
+    replayed rank may not know that it was a secret."""
+    known = [text for text in (there.raised, *there.also_raised, *there.raised_later) if REDACTED in text]
+
+    def redacted(text: str) -> str:
+        return next((one for one in known if is_redacted_of(one, text)), text)
+
+    return replace(seen, raised=redacted(seen.raised), also_raised=tuple(map(redacted, seen.also_raised)))
 
 
 def _seen(verdict: Verdict, span: Span) -> Seen:

@@ -1,0 +1,133 @@
+"""What a log's texts hold of secrets is taken out where a rule found it; the list says what became of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.capsule import layout
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.jobs.capture import redaction
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.capture.redaction import Redaction
+from prismdbg.jobs.capture.secret_search import Finding, State, report
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.rank_log import read_log
+from prismdbg.model.collective import Failure
+
+RANK = {
+    "rank": 0, "world_size": 1, "cwd": "/", "argv": ["train.py"], "orig_argv": ["python", "train.py"],
+    "environment": {}, "executable": "/bin/python", "prefix": "/", "base_prefix": "/", "sys_path": [],
+    "versions": {"torch": "2.13", "python": "3.13", "prismdbg": "1"},
+    "hardware": {"machine": "x86_64", "kernel": "6", "node": "n", "cpus": 1},
+}  # fmt: skip
+PASSWORD = "swordfish"
+FAILED = f"cannot log in with password='{PASSWORD}' \"as\" µe\n"
+IN_JSON = json.dumps(FAILED, ensure_ascii=False).replace("\\n", "\\u000a")  # as the native recorder writes it
+
+
+def failed(log: TinyLog, body: str) -> None:
+    log.append(fmt.Kind.NOTE, body.encode())
+    log.complete(log.issue(0, 1), status=fmt.Status.FAILED)
+
+
+def of_python(log: TinyLog) -> None:
+    note = {"kind": "failed", "time_ns": 1, "record_id": 0, "at_issue": False, "type": "RuntimeError", "text": FAILED}
+    failed(log, json.dumps(note))
+
+
+def of_cpp(log: TinyLog) -> None:
+    head = '{"kind": "failed", "time_ns": 1, "record_id": 0, "type": "RuntimeError", "text": '
+    failed(log, f'{head}{IN_JSON}, "at_issue": false}}')
+
+
+RECORDERS = pytest.mark.parametrize("write", [of_python, of_cpp])
+
+
+def capsule_of(tmp_path: Path, log: TinyLog, **rank: object) -> Capsule:
+    (log.folder / "rank.json").write_text(json.dumps(RANK | rank))
+    incident = Incident(kind=IncidentKind.EXCEPTION, text=f"login with password='{PASSWORD}'")
+    parts = Ingredients(
+        run=RunFolder(tmp_path), folder=log.folder, output=tmp_path / "c", origin=Origin.START, incident=incident
+    )
+    return assemble(parts)
+
+
+def holding(capsule: Capsule, value: str) -> list[str]:
+    files = [path for path in capsule.path.rglob("*") if path.is_file()]
+    return [path.name for path in files if value.encode() in path.read_bytes()]
+
+
+@RECORDERS
+def test_what_a_rule_finds_in_a_note_is_masked_and_what_is_listed_is_true(tmp_path: Path, write: object) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    assert callable(write)
+    write(log)
+    capsule = capsule_of(tmp_path, log)
+    assert holding(capsule, PASSWORD) == []
+    found = report(capsule)
+    assert Finding(place="log: note 'failed'", what="value of 'password'", state=State.REDACTED) in found.findings
+    assert found.kept == ()
+    (record,) = read_log(capsule.log).collectives
+    assert record.failure == Failure("RuntimeError", FAILED.replace(PASSWORD, "<redacted>"), False)
+
+
+@RECORDERS
+def test_a_segment_stays_as_long_as_it_was(tmp_path: Path, write: object) -> None:
+    """Also where what stands for a secret is longer than the secret: a password of a few letters, many times."""
+    log = TinyLog(tmp_path / "log")
+    assert callable(write)
+    write(log)
+    log.note("incident", text="; ".join(f"password{n}='abc{n}'" for n in range(20)), traceback=["password='abc'"])
+    log.note("file", path="/data/password='abc'/x")
+    before = log.path.read_bytes()
+    masked = Redaction.of(RANK, (), read_log(log.folder)).mask(before)
+    assert len(masked) == len(before) and masked[-64:] == before[-64:]
+    log.path.write_bytes(masked)
+    *_, incident, file = read_log(log.folder).notes
+    assert incident.data["text"] == "; ".join(f"password{n}='{'*' * len(f'abc{n}')}'" for n in range(20))
+    assert incident.data["traceback"] == ["password='***'"]
+    assert file.data["path"] == "/data/password='abc'/x"  # a replay opens it under this name
+
+
+@pytest.mark.parametrize("value", ["swordfish", "pw1x", "postgres"])
+def test_the_value_of_a_variable_is_masked_in_a_text_where_it_is_a_word(tmp_path: Path, value: str) -> None:
+    log = TinyLog(tmp_path / "log")
+    log.note("incident", text=f"{value}: no access to /{value}/x for ({value})")
+    environment = {"DB_PASSWORD": value, "DB_USER": value, "HOME": f"/{value}"}
+    redacted = Redaction.of(RANK | {"environment": environment, "orig_argv": ["python", value, f"{value}.py"]}, (),
+                            read_log(log.folder))  # fmt: skip
+    log.path.write_bytes(redacted.mask(log.path.read_bytes()))
+    (note,) = read_log(log.folder).notes
+    gone = "*" * len(value) if len(value) < 6 else "<redacted>"  # what is longer does not fit
+    assert note.data["text"] == f"{gone}: no access to /{value}/x for ({gone})"
+    assert {(finding.place, finding.state) for finding in redacted.findings} == {
+        ("variable DB_PASSWORD", State.REDACTED),
+        ("variable DB_USER", State.KEPT),
+        ("argument 1", State.KEPT),
+        ("log: note 'incident'", State.REDACTED),
+    }
+    assert redacted.described["environment"] == {"DB_USER": value, "HOME": f"/{value}"}
+
+
+def test_what_cannot_be_masked_is_listed_as_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TinyLog(tmp_path / "log")
+    log.note("incident", text=f" password='{PASSWORD}'")
+    read = read_log(log.folder)
+    monkeypatch.setattr(redaction, "spans", lambda text, known, find: [(0, 1)])
+    states = {finding.what: finding.state for finding in Redaction.of(RANK, (), read).findings}
+    assert states["value of 'password'"] is State.KEPT
+
+
+def test_a_capsule_says_where_its_texts_were_cleaned(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    of_python(log)
+    capsule = capsule_of(tmp_path, log)
+    listed = json.loads((capsule.path / layout.SECRETS).read_text())["findings"]
+    assert {"place": "manifest: incident", "what": "value of 'password'", "state": "redacted"} in listed
+    assert capsule.manifest.incident.text == "login with password='<redacted>'"
