@@ -16,6 +16,7 @@ from prismdbg.log.columns import LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model.frame import source_of
 
+NOWHERE = -1
 Bools = NDArray[np.bool_]
 Picked = Mapping[int, Ints]  # by rank: rows
 
@@ -38,8 +39,9 @@ def ops(numbers: Numbers, log: LogColumns, rows: Ints) -> Ints:
 
 
 def lines(numbers: Numbers, log: LogColumns, rows: Ints) -> Ints:
-    """The program's own line."""
-    return numbers.of(log.stack[rows], lambda stack: source_of(log.frames(stack)))
+    """The program's own line; NOWHERE where it is not known."""
+    found = numbers.of(log.stack[rows], lambda stack: source_of(log.frames(stack)))
+    return np.where(found == numbers.known.get(None, NOWHERE), NOWHERE, found)
 
 
 def is_op(log: LogColumns, wanted: frozenset[str] | set[str]) -> Bools:

@@ -3,8 +3,9 @@ they were at different lines, in different steps, or passed something else.
 
 A collective that is left out shows only later, where the next ones of the others are of another size, or at the very
 end, where one is missing. Programs may call one collective from different lines on purpose, or count steps
-differently; so it is said only where the ranks agreed before, never agree again, the difference is one of calls left
-out or made too often, or of a constant number of steps, and the group did not end well.
+differently; so it is said only where the ranks agreed before and never agree again, and the group did not end well. The
+difference is one of calls left out or made too often, of a constant number of steps, or that one rank left a line at
+which all of them had met (`line_changes`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from prismdbg.diagnosis.across import Numbers, Picked, at_seqs, is_op, lines, met, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.line_changes import first_change
 from prismdbg.diagnosis.match import MAY_DIFFER
 from prismdbg.diagnosis.mismatches import Mismatch
 from prismdbg.diagnosis.stops import Stopped
@@ -31,6 +33,7 @@ from prismdbg.model.moment import Moment
 LONGEST_SHIFT = 64
 FEWEST_AGREEING = 2  # calls after the slip that agree when shifted
 _SHOWN = 8
+_LINE = 1  # of the columns of a key
 
 
 class _Key(NamedTuple):
@@ -47,7 +50,8 @@ _Keys = Mapping[int, _Key]  # of one rank, by sequence number
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slip(Verdict):
     """`calls` side by side at the first sequence number where they differ, the rank that slipped first. shift: how many
-    calls it left out (made too many, where negative); steps: by how many it is ahead from there on; one of them is 0.
+    calls it left out (made too many, where negative); steps: by how many it is ahead from there on; where both are 0 it
+    is at another line. explains: of the verdicts on what became of it the surest, before which it is listed.
     """
 
     group: Group
@@ -56,8 +60,13 @@ class Slip(Verdict):
     shift: int
     steps: int
     later: int
+    explains: Certainty
 
     kind = "slip"
+
+    @property
+    def standing(self) -> Certainty:
+        return min(self.certainty, self.explains, key=lambda certainty: certainty.order)
 
     @property
     def moment(self) -> Moment:
@@ -66,6 +75,10 @@ class Slip(Verdict):
     @property
     def text(self) -> str:
         where = f"from group {self.group.title} #{self.sequence} on"
+        if not (self.shift or self.steps):
+            return (
+                f"{rank_list(self.ranks)} is at another line than the others {where}: up to there they were at the same"
+            )
         return f"{rank_list(self.ranks)} is out of step with the others {where}: {self._how()}"
 
     def _how(self) -> str:
@@ -95,17 +108,51 @@ class Slip(Verdict):
 
 def find_slips(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[Slip]:
     """One a group at most, of groups of which a verdict tells that they did not end well."""
-    bad = {verdict.group.name for verdict in verdicts if isinstance(verdict, Mismatch)}
-    bad |= {verdict.stall.group.name for verdict in verdicts if isinstance(verdict, Stopped)}
-    for name in sorted(bad):
-        if (slip := _slip(evidence, name)) is not None:
-            yield slip
+    bad: dict[str, Certainty] = {}
+    for verdict in sorted(verdicts, key=lambda verdict: -verdict.certainty.order):
+        if isinstance(verdict, Mismatch):
+            bad[verdict.group.name] = verdict.certainty
+        elif isinstance(verdict, Stopped):
+            bad[verdict.stall.group.name] = verdict.certainty
+    for name, certainty in sorted(bad.items()):
+        rows = rows_of(evidence, name)
+        columns = _columns(evidence, rows)
+        odd = _out_of_step(evidence, rows, columns) or _at_another_line(evidence, rows, columns)
+        if odd is not None:
+            yield _slip(evidence, name, rows, odd, certainty)
 
 
-def _slip(evidence: Evidence, name: str) -> Slip | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Odd:
+    """The rank that slipped, of `ranks` that met at `start`; and how often it and the others meet after it."""
+
+    rank: int
+    ranks: tuple[int, ...]
+    start: int
+    later: int
+    shift: int = 0
+    steps: int = 0
+
+
+def _slip(evidence: Evidence, name: str, rows: Picked, odd: _Odd, explains: Certainty) -> Slip:
+    shown = [odd.rank, *sorted(set(odd.ranks) - {odd.rank})]
+    calls = {rank: _call(evidence, rank, rows[rank], odd.start) for rank in shown}
+    return Slip(
+        certainty=Certainty.CERTAIN if odd.shift else Certainty.LIKELY,
+        began_wall_ns=evidence.wall_ns(odd.rank, calls[odd.rank].time_created_ns),
+        ranks=(odd.rank,),
+        group=evidence.group(name),
+        sequence=odd.start,
+        calls=tuple(Call(rank=rank, collective=calls[rank]) for rank in shown),
+        shift=odd.shift,
+        steps=odd.steps,
+        later=odd.later,
+        explains=explains,
+    )
+
+
+def _out_of_step(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]]) -> _Odd | None:
     """Of one rank against the others; where two slipped, or there is no majority, nothing is said."""
-    rows = rows_of(evidence, name)
-    columns = _columns(evidence, rows)
     start = _last_agreement(evidence, rows, columns)
     if start is None:
         return None
@@ -122,21 +169,22 @@ def _slip(evidence: Evidence, name: str) -> Slip | None:
         odd, right, shift = [right], odd[0], -shift
     if len(odd) > 1 or not (shift or steps):
         return None
-    shown = [odd[0], *sorted(at.keys() - odd)]
-    later = [seq for seq in keys[odd[0]] if seq > start and seq in keys[right]]
-    calls = {rank: _call(evidence, rank, rows[rank], start) for rank in shown}
-    first = calls[odd[0]]
-    return Slip(
-        certainty=Certainty.CERTAIN if shift else Certainty.LIKELY,
-        began_wall_ns=evidence.wall_ns(odd[0], first.time_created_ns),
-        ranks=tuple(odd),
-        group=evidence.group(name),
-        sequence=start,
-        calls=tuple(Call(rank=rank, collective=calls[rank]) for rank in shown),
-        shift=shift,
-        steps=steps,
-        later=len(later),
-    )
+    later = sum(seq > start and seq in keys[right] for seq in keys[odd[0]])
+    return _Odd(rank=odd[0], ranks=tuple(at), start=start, later=later, shift=shift, steps=steps)
+
+
+def _at_another_line(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]]) -> _Odd | None:
+    """Whatever the steps are, and where the ranks still agree at other lines."""
+    seqs, places = met(evidence, rows)
+    ranks = tuple(rows)
+    if not len(seqs):
+        return None
+    at = [columns[rank][_LINE][np.searchsorted(rows[rank], places[rank])] for rank in ranks]
+    found = first_change(np.array(at))
+    if found is None:
+        return None
+    number, column = found
+    return _Odd(rank=ranks[number], ranks=ranks, start=int(seqs[column]), later=len(seqs) - column - 1)
 
 
 def _columns(evidence: Evidence, rows: Picked) -> dict[int, list[Ints]]:

@@ -74,6 +74,11 @@ class Verdict:
     kind = "verdict"
 
     @property
+    def standing(self) -> Certainty:
+        """Among which verdicts it is listed."""
+        return self.certainty
+
+    @property
     def moment(self) -> Moment | None:
         """On the rank to look at first, as far as it is known."""
         return None
@@ -106,4 +111,4 @@ class Verdict:
 
 def in_order(verdicts: list[Verdict]) -> tuple[Verdict, ...]:
     """The surest first, and among equals what began first."""
-    return tuple(sorted(verdicts, key=lambda verdict: (verdict.certainty.order, verdict.began_wall_ns)))
+    return tuple(sorted(verdicts, key=lambda verdict: (verdict.standing.order, verdict.began_wall_ns)))

@@ -98,6 +98,34 @@ def test_a_step_that_was_left_out_whole() -> None:
     [slip] = slips(hangs(job, {2}))
     assert (slip.ranks, slip.sequence, slip.steps, slip.certainty) == ((2,), 10, -1, Certainty.LIKELY)
     assert slip.text.endswith("it is 1 step behind")
+    assert verdicts(job)[0] == slip  # before the certain stop, which it explains
+
+
+def from_on(rank: int, at: int, *, line: Frame = OTHER) -> Change:
+    """The rank makes its second call from another line."""
+
+    def change(job: Job, step: int) -> bool:
+        if step >= at:
+            job.call(only={rank}, frames=(line,))
+            job.call(without={rank}, frames=(SECOND,))
+        return step >= at
+
+    return change
+
+
+@pytest.mark.parametrize(("world", "line"), [(2, OTHER), (3, OTHER), (4, OTHER), (3, FIRST)])
+def test_another_line_from_a_step_on(world: int, line: Frame) -> None:
+    """Without a call too many or too few; each step they agree at the first line."""
+    first, *others = verdicts(hangs(trained(from_on(1, at=4, line=line), world), {1}))
+
+    assert isinstance(first, Slip)
+    assert (first.ranks, first.sequence, first.shift, first.steps) == ((1,), 9, 0, 0)
+    assert (first.certainty, str(first.moment)) == (Certainty.LIKELY, "4.2")
+    assert first.text == (
+        "rank 1 is at another line than the others from group world #9 on: up to there they were at the same"
+    )
+    assert [verdict.kind for verdict in others] == ["stopped"]
+    json.dumps(first.to_json())
 
 
 def test_another_size_is_found_where_it_began() -> None:
@@ -133,6 +161,42 @@ class TestNone:
             return False
 
         assert slips(hangs(trained(change), {1})) == []
+
+    @pytest.mark.parametrize("world", [2, 3])
+    def test_where_one_rank_reports_every_few_steps(self, world: int) -> None:
+        """The others are at the line at which all are in other steps."""
+
+        def change(job: Job, step: int) -> bool:
+            return step % 4 == 3 and from_on(0, at=0, line=LOGGED)(job, step)
+
+        assert slips(hangs(trained(change, world), {1})) == []
+
+    @pytest.mark.parametrize("world", [2, 3])
+    def test_where_one_rank_is_at_a_line_of_its_own_all_along(self, world: int) -> None:
+        assert slips(hangs(trained(from_on(0, at=0, line=LOGGED), world), {1})) == []
+
+    def test_where_each_half_is_at_a_line_of_its_own_from_a_step_on(self) -> None:
+        """Stages that begin to send late."""
+
+        def change(job: Job, step: int) -> bool:
+            if step >= 3:
+                job.call(only={0, 1}, frames=(LOGGED,))
+                job.call(only={2, 3}, frames=(SECOND,))
+            return step >= 3
+
+        assert slips(hangs(trained(change, 4), {1})) == []
+
+    def test_where_a_line_is_not_known(self) -> None:
+        def change(job: Job, step: int) -> bool:
+            if step >= 4:
+                job.call(only={1}, frames=())
+                job.call(without={1}, frames=(SECOND,))
+            return step >= 4
+
+        assert slips(hangs(trained(change), {1})) == []
+
+    def test_where_it_was_so_once(self) -> None:
+        assert slips(hangs(trained(from_on(1, at=STEPS - 1)), {1})) == []
 
     def test_where_ranks_run_different_programs(self) -> None:
         job = Job(3)
