@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from counting import Captured, ask, capture, counting, image_spec, program_spec, short_folder, with_saving
 from other_user import said_as_nobody
+from starter_parts import starter_parts
 from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
@@ -310,7 +311,9 @@ def test_nothing_of_the_rank_has_a_say_in_how_criu_is_started(place: Place) -> N
 def test_it_is_confined_as_the_table_says(place: Place) -> None:
     told = security_table()[place.name.removesuffix("-returned") + ("-debug" if place.spec.saving else "")]
     group = group_limits(place.rank.rank_pid())
-    assert told == described(place.confinement(), place.spec.limits, group, in_container=place.is_docker)
+    by_docker = place.name == "docker-start"
+    found = place.confinement()
+    assert told == described(found, place.spec.limits, group, in_container=place.is_docker, has_engines_masks=by_docker)
 
 
 def test_a_user_who_is_not_root_confines_as_the_table_says() -> None:
@@ -337,7 +340,12 @@ def test_a_plain_process_is_as_open_as_the_table_says() -> None:
 
 
 def described(
-    found: dict[str, Any], most: Limits, group: dict[str, int], *, in_container: bool = False
+    found: dict[str, Any],
+    most: Limits,
+    group: dict[str, int],
+    *,
+    in_container: bool = False,
+    has_engines_masks: bool = False,
 ) -> dict[str, str]:
     """What a rank tells of its confinement, in the table's words. `group`: what its control group allows."""
     own = {name for name, link in found["namespaces"].items() if link != str(Path("/proc/self/ns", name).readlink())}
@@ -348,7 +356,7 @@ def described(
         "capabilities": "none, bounding set empty" if capabilities == {"0" * 16} else str(capabilities),
         "seccomp": "filter" if found["Seccomp"] == "2" else found["Seccomp"],
         "NoNewPrivs": found["NoNewPrivs"],
-        "masked": "yes" if _masked(found["mounts"]) else "no",
+        "masked": _masked(found["mounts"], OF_DOCKER if has_engines_masks else MASKED),
         "limits": "; ".join(_limits(found, most, group, in_container=in_container)),
     }
 
@@ -362,7 +370,18 @@ def group_limits(pid: int | None) -> dict[str, int]:
             said = Path("/sys/fs/cgroup", kind, path[1:], file)
             if kind in controllers.split(",") and said.is_file() and (text := said.read_text().strip()) != "max":
                 found[name] = int(text)
-    return found
+    return found | swap_limit(pid, found.get("memory"))
+
+
+def swap_limit(pid: int | None, memory: int | None) -> dict[str, int]:
+    """Empty where none can be used beside the memory, or this machine counts none."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for kind, file, none in (("memory", "memory.memsw.limit_in_bytes", memory), ("", "memory.swap.max", 0)):
+            said = Path("/sys/fs/cgroup", kind, path[1:], file)
+            if memory and kind in controllers.split(",") and said.is_file() and said.read_text().strip() != str(none):
+                return {"swap": -1}
+    return {}
 
 
 GROUP_FILES = [  # of version 1 and 2
@@ -374,28 +393,61 @@ GROUP_FILES = [  # of version 1 and 2
 def _limits(found: dict[str, Any], most: Limits, group: dict[str, int], *, in_container: bool) -> Iterator[str]:
     page = os.sysconf("SC_PAGE_SIZE")
     own, sizes = found["limits"], {path: size // page for path, size in found["sizes"].items()}
+    shared, memory = (-(-size // page) for size in (most.shared_bytes, most.memory_bytes))  # as a file system rounds
     if {"memory": most.memory_bytes // page * page, "processes": most.processes} == group:
         yield "cgroup of the container" if in_container else "cgroup"
     elif (own["data"], own["processes"]) == (most.memory_bytes, most.processes):
         yield "each process"
-    if sizes["/dev/shm"] == most.shared_bytes // page:
-        yield "memory file systems" if sizes["/"] == most.memory_bytes // page else "/dev/shm"
+    if sizes["/dev/shm"] == shared:
+        yield "memory file systems" if sizes["/"] == memory else "/dev/shm"
     if own["file size"] == most.disk_bytes:
         yield "file size"
 
 
 def _user(found: dict[str, Any]) -> str:
+    """real, effective, saved, and of file systems"""
+    if found["users"] != [found["Uid"]] * 4 + [found["Gid"]] * 4 or found["Uid"] != found["Gid"]:
+        return str(found["users"])
     if found["Uid"] != "0":
         return "the user"
-    is_mapped = int(found["uid_map"][1]) != 0
-    return "root of a user namespace, without capabilities" if is_mapped else "root, without capabilities"
+    if found["uid_map"] == ["0", "0", str(2**32 - 1)]:
+        return "root, without capabilities"
+    owns_nothing = found["uid_map"][:2] == ["0", "1610612736"]
+    return "root of a user namespace, without capabilities" if owns_nothing else str(found["uid_map"])
 
 
-def _masked(mounts: dict[str, list[str]]) -> bool:
-    settings = [path for path in ("/proc/sys", "/proc/sysrq-trigger", "/sys") if Path(path).exists()]
-    is_read_only = all("ro" in mounts.get(path, ()) for path in settings)
-    hidden = [path for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list") if Path(path).exists()]
-    return is_read_only and all(path in mounts for path in hidden)
+def _masked(mounts: dict[str, list[str]], masked: Iterable[str]) -> str:
+    settings = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys")
+    written = [path for path in settings if Path(path).exists() and "ro" not in mounts.get(path, ())]
+    written += [path for path, flags in mounts.items() if path.startswith(settings) and "ro" not in flags]
+    seen = [path for path in masked if Path(path).exists() and path not in mounts]
+    found = {path for path in (*written, *seen) if not _is_masked_above(path, mounts) and path != OWN_FOLDER}
+    if not found:
+        return "yes"
+    return "no" if "/proc/sys" in found else f"all but {sorted(found)}"
+
+
+def _is_masked_above(path: str, mounts: dict[str, list[str]]) -> bool:
+    """A masked file is the null device over it, which can be written; and what a masked folder holds is not there."""
+    return any(f"{path}/".startswith(f"{masked}/") and masked in mounts for masked in MASKED)
+
+
+MASKED = starter_parts().MASKED
+OF_DOCKER = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware")
+OWN_FOLDER = "/sys/fs/cgroup"  # in version 1: one in memory, of the container's own, with the groups in it, read-only
+
+
+def test_every_place_of_the_table_is_tried() -> None:
+    tried = {name.replace("-returned", "-debug") for name in PLACES} | {"local-start-user", "plain-start"}
+    assert set(security_table()) == tried
+
+
+def test_no_device_but_those_that_every_program_needs(place: Place) -> None:
+    """Beside terminals of the place's own, and GPUs."""
+    found = place.attempt("devices").removeprefix("done: ").split("|")
+    assert {name for name in found if not name.startswith(("/dev/pts/", "/dev/nvidia"))} <= {
+        f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "console")
+    }
 
 
 def security_table() -> dict[str, dict[str, str]]:

@@ -124,6 +124,12 @@ def pipe_handler(script: str) -> int:
     return os.waitpid(child, 0)[1]
 
 
+def devices() -> str:
+    """Device files below /dev, and any that can be opened elsewhere on the way."""
+    found = [path for path in Path("/dev").rglob("*") if not path.is_symlink()]
+    return "|".join(str(path) for path in found if path.is_char_device() or path.is_block_device())
+
+
 def mount_again() -> int:
     return must(libc.mount(None, b"/proc/sys", None, 32 | 4096, None))
 
@@ -259,21 +265,26 @@ ATTEMPTS = {
     "send_by_the_kernel": send_by_the_kernel,
     "descriptors": descriptors,
     "watch_from_outside": watch_from_outside,
+    "devices": devices,
 }
 
 
 def confinement() -> dict[str, object]:
     """As the kernel tells it, of every thread."""
     found: dict[str, object] = {}
+    users: dict[str, list[str]] = {}
     for task in sorted(path.name for path in Path("/proc/self/task").iterdir()):
         for line in Path(f"/proc/self/task/{task}/status").read_text().splitlines():
             name, _, value = line.partition(":")
             if name in STATUS:
                 known = found.setdefault(name, value.split()[0])
+                if name in ("Uid", "Gid"):
+                    users[name] = value.split()
                 assert known == value.split()[0], f"{name} of thread {task}"
     mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     found["mounts"] = {fields[4]: sorted(set(fields[5].split(","))) for fields in mounts}
     found["namespaces"] = {path.name: str(path.readlink()) for path in Path("/proc/self/ns").iterdir()}
+    found["users"] = users["Uid"] + users["Gid"]
     found["uid_map"] = Path("/proc/self/uid_map").read_text().split()
     found["limits"] = {name: resource.getrlimit(kind)[1] for name, kind in LIMITED.items()}
     found["sizes"] = {path: os.statvfs(path).f_blocks * os.statvfs(path).f_frsize for path in ("/", "/dev/shm")}
