@@ -36,6 +36,9 @@ GROWTH_FREE_BYTES = 1 << 30
 MAX_PATH_BYTES = 4096
 MAX_NAME_BYTES = 255
 MAX_COMPONENTS = 256
+# Folders that a replay makes for the rank's files, those on the way to them counted: what a list of a few MiB names can
+# be a thousand times as many.
+MAX_MADE_FOLDERS = 200_000
 # Linux's own, of what a program is started with: one argument, or one NAME=VALUE, with the zero byte behind it; and all
 # of them together with a pointer to each, where the stack may be of any size.
 MAX_STRING_BYTES = 128 << 10

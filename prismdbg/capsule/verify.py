@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +13,7 @@ from prismdbg.capsule.log_coverage import capsule_span, gaps
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
+from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
 from prismdbg.model.counted import counted
 
@@ -115,22 +114,24 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
 def _tree(capsule: Capsule) -> Iterator[Finding]:
     """Every file is one that the manifest names, plain, of its size and content; nothing else is there."""
     seen: set[str] = set()
-    for folder, folders, names in os.walk(capsule.path):
-        for name in sorted(folders + names):
-            path = Path(folder) / name
-            inside = path.relative_to(capsule.path).as_posix()
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode):
-                continue
-            seen.add(inside)
-            if inside == layout.MANIFEST and stat.S_ISREG(mode):
-                continue
-            if inside not in capsule.manifest.files:
-                yield Finding(Severity.FATAL, repr(inside), "is not listed in the manifest")
-            elif not stat.S_ISREG(mode):
-                yield Finding(Severity.FATAL, inside, "is a link or a special file")
-            else:
-                yield from _content(path, inside, capsule.manifest)
+    unread: list[OSError] = []
+    for entry in entries(capsule.path, unread.append):
+        path = Path(entry.path)
+        inside = path.relative_to(capsule.path).as_posix()
+        if entry.is_dir(follow_symlinks=False):
+            continue
+        seen.add(inside)
+        is_regular = entry.is_file(follow_symlinks=False)
+        if inside == layout.MANIFEST and is_regular:
+            continue
+        if inside not in capsule.manifest.files:
+            yield Finding(Severity.FATAL, repr(inside), "is not listed in the manifest")
+        elif not is_regular:
+            yield Finding(Severity.FATAL, inside, "is a link or a special file")
+        else:
+            yield from _content(path, inside, capsule.manifest)
+    for error in unread:
+        yield Finding(Severity.FATAL, str(error.filename)[-80:], f"cannot be read: {error.strerror}")
     for name in sorted(capsule.manifest.files.keys() - seen):
         yield Finding(Severity.FATAL, name, "is missing")
 

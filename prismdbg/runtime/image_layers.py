@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prismdbg.capsule.exact_file import open_known
+from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.rank_path import require_outside_kernel
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.environment import Environment, InstalledFile
+from prismdbg.runtime.limits import reached
 from prismdbg.runtime.spec import LaidFile, ReplaySpec
 from prismdbg.runtime.visible import open_installed
 
@@ -58,11 +60,14 @@ def add_rank_files(
     for folder in spec.folders:
         if not _is_below(folder, below, links):
             _add_folders(tar, folder, made, owner)
+    left_bytes = spec.limits.disk_bytes
     for file in spec.files:
         if not _is_below(file.target, below, links):
             _add_folders(tar, str(Path(file.target).parent), made, owner)
             if file.source is not None:
-                _add_laid(tar, file, file.source, owner)
+                left_bytes -= _add_laid(tar, file, file.source, owner)
+                if left_bytes < 0:  # one content may be named for any number of files
+                    raise reached("disk", spec.limits)
 
 
 def _is_below(path: str, binds: tuple[str, ...], links: Mapping[str, str]) -> bool:
@@ -101,7 +106,8 @@ def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
         tar.addfile(info, content)
 
 
-def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[int, int]) -> None:
+def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[int, int]) -> int:
+    """How many bytes it takes."""
     info = tarfile.TarInfo(file.target.lstrip("/"))
     with open_plain(source) if file.known is None else open_known(file.known) as content:
         there = os.fstat(content.fileno())
@@ -114,6 +120,7 @@ def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[i
         info.mode, (info.uid, info.gid) = file.mode, owner
         _set_time(info, there.st_mtime_ns if file.mtime_ns is None else file.mtime_ns)
         tar.addfile(info, content)
+    return info.size
 
 
 def _set_time(info: tarfile.TarInfo, time_ns: int) -> None:
@@ -125,6 +132,11 @@ def _set_time(info: tarfile.TarInfo, time_ns: int) -> None:
 def _add_folders(tar: tarfile.TarFile, folder: str, made: set[str], owner: tuple[int, int]) -> None:
     for path in (*reversed([str(parent) for parent in Path(folder).parents]), folder):
         if path not in made:
+            if len(made) >= MAX_MADE_FOLDERS:
+                raise CapsuleError(
+                    f"the capsule names files in more than {MAX_MADE_FOLDERS:,} folders",
+                    hint="fetch the capsule again: this copy was altered",
+                )
             tar.addfile(_folder(path, 0o755, owner))
             made.add(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.verify import Severity, findings, verify
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage import inventory
 from prismdbg.model.moment import Moment
 
 EVENTS = "prismdbg/log/events.00000.seg"
@@ -49,6 +51,22 @@ def test_no_capsule_at_all(tmp_path: Path) -> None:
     assert faults(tmp_path) != []
     with pytest.raises(CapsuleError):
         verify(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "depth"), [("d", 1500), ("d" * 250, 30)])
+def test_folders_nested_deeper_than_anybody_looks(tmp_path: Path, name: str, depth: int) -> None:
+    make_capsule(tmp_path / "capsule")
+    here = os.open(tmp_path / "capsule", os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    assert ("cannot be read: File name too long" in "".join(faults(tmp_path / "capsule"))) == (len(name) > 1)
+    assert inventory.disk_bytes(tmp_path / "capsule") > 0
+    inventory.remove(tmp_path / "capsule", force=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def flip(path: Path) -> None:

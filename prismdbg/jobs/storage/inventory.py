@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,10 +14,12 @@ import psutil
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
+from prismdbg.capsule.walk import entries
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.model.counted import counted
+from prismdbg.runtime import foreign_files
 
 DEPTH = 3  # how far below the given folder runs and capsules are looked for
 
@@ -82,10 +85,11 @@ def remove(path: Path, *, force: bool = False) -> Item:
     if item.kind is not ItemKind.PARTIAL:
         doomed = partial_name(path, "removed")
         path.rename(doomed)
-    if doomed.is_dir():
-        shutil.rmtree(doomed)
-    else:
-        doomed.unlink()
+    parent = foreign_files.open_folder(doomed.parent)
+    try:
+        foreign_files.remove(doomed.name, parent)
+    finally:
+        os.close(parent)
     return item
 
 
@@ -111,11 +115,10 @@ def excess(items: Iterable[Item], quota: Quota) -> list[Item]:
 def disk_bytes(path: Path) -> int:
     """Blocks in use, so holes cost nothing. Files that vanish meanwhile are not counted."""
     total = 0
-    for entry in [path, *path.rglob("*")] if path.is_dir() else [path]:
-        try:
+    below = entries(path, lambda _: None) if path.is_dir() else ()
+    for entry in (path, *map(Path, below)):
+        with contextlib.suppress(OSError):
             total += entry.lstat().st_blocks * 512
-        except OSError:
-            continue
     return total
 
 

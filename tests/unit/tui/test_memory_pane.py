@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -308,3 +309,12 @@ def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
             assert "at least 1.5 KiB live at 7.2" in text and "1000 B before the start moment" in text and said in text
 
     screen_of(part, tmp_path, PlayedRank())
+
+
+def test_a_trace_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "memory.00000.seg")
+    assert "no memory trace" in looked(tmp_path, Moment(1)).note
+    (tmp_path / "memory.00000.seg").unlink()
+    (tmp_path / "memory.00000.seg").write_bytes(b"")
+    os.mkfifo(tmp_path / "memory.00001.seg")
+    assert looked(tmp_path, Moment(1)).note != ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from capsules import make_capsule
 from prismdbg_tui.session.pattern import rows_of
+from prismdbg_tui.session.recorded_call import Sources
 from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.timeline.recording import Recording, read_recording
 from tiny_log import TinyLog
@@ -17,7 +19,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.columns import read_columns
-from prismdbg.model.collective import TensorMeta
+from prismdbg.model.collective import Frame, TensorMeta
 from tests.bench.large_capsule import make_large_capsule
 
 
@@ -118,3 +120,23 @@ def test_the_screen_imports_neither_torch_nor_the_rank_side_nor_docker(child_env
         [sys.executable, "-c", code], env=child_environment, capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert not [name for name in ("'torch'", "'docker'", "'yaml'", "'prismdbg.rank.agent'") if name in loaded]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "kernel", "folder", "gone", "zero byte", "endless"])
+def test_no_source_is_read_where_a_capsule_names_what_is_no_file(tmp_path: Path, kind: str) -> None:
+    """The name is the log's: reading a pipe would wait for ever, a device has no end."""
+    capsule = make_capsule(tmp_path / "capsule")
+    path = tmp_path / "train.py"
+    if kind == "fifo":
+        os.mkfifo(path)
+    names = {"device": "/dev/zero", "kernel": "/proc/kmsg", "folder": "/etc", "zero byte": "/a\0b", "endless": "/"}
+    seen = Sources(capsule).around(Frame(names.get(kind, str(path)), 3, "main"))
+    assert (seen.lines, seen.note) == ((), "no source available")
+
+
+def test_source_of_this_machine_is_read_through_links(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    (tmp_path / "train.py").write_text("first\nsecond\n")
+    (tmp_path / "link.py").symlink_to("train.py")
+    seen = Sources(capsule).around(Frame(str(tmp_path / "link.py"), 2, "main"))
+    assert (seen.lines, seen.note) == (("first", "second"), "from this machine, may have changed")

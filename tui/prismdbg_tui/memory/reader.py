@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismdbg.capsule.memory_format import HEADER
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import PrismError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -108,10 +110,10 @@ def _behind(moment: Moment) -> Moment:
 
 def _heads(folder: Path) -> tuple[bytes, ...]:
     """Of its segments, which have their whole length from the begin: how many records are there stands in their
-    heads."""
+    heads. What is no plain file has none, and is named when the trace is opened."""
     heads = []
     for path in sorted(folder.glob("memory.*.seg")):
-        with path.open("rb") as file:
+        with contextlib.suppress(OSError), open_plain(path) as file:
             heads.append(file.read(HEADER.size))
     return tuple(heads)
 

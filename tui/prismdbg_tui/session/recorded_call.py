@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import linecache
+import os
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.exact_file import open_real
 from prismdbg.capsule.files import Place, content_path, read_files
 from prismdbg.capsule.log_format import payload_segment
 from prismdbg.capsule.log_reader import read_payload
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Frame, PayloadRef, TensorMeta
@@ -24,6 +26,7 @@ from prismdbg_tui.timeline.recording import Recording
 Numbers = NDArray[Any]
 
 AROUND_LINES = 200
+MAX_SOURCE_BYTES = 16 << 20
 MAX_PAYLOAD_BYTES = 256 << 20
 MAX_TENSORS = 16
 MAX_VALUES = 64
@@ -58,12 +61,19 @@ class Sources:
             self._inside = {file.path: content_path(self._capsule, file) for file in files}
         if filename in self._inside:
             try:
-                return self._inside[filename].read_text("utf-8", "replace").splitlines(), "from the capsule"
+                return _text_lines(open_plain(self._inside[filename])), "from the capsule"
             except OSError as error:
                 return [], f"the capsule's copy cannot be read: {error.strerror}"
-        linecache.checkcache(filename)
-        lines = linecache.getlines(filename) if filename.startswith("/") else []
+        try:
+            lines = _text_lines(open_real(os.path.realpath(filename))) if filename.startswith("/") else []
+        except (OSError, ValueError):  # the capsule's word, which may be no path at all
+            lines = []
         return lines, "from this machine, may have changed" if lines else "no source available"
+
+
+def _text_lines(opened: BinaryIO) -> list[str]:
+    with opened as file:
+        return file.read(MAX_SOURCE_BYTES).decode("utf-8", "replace").splitlines()
 
 
 def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
