@@ -41,15 +41,15 @@ _LINK_MODE, _MODE_MASK = 0o120000, 0o170000
 _HINT = "fetch the capsule again: this copy was altered"
 
 
-def check_images(criu: Criu, images: Path) -> None:
-    """`CapsuleError` naming what is asked for."""
-    for path in sorted(images.iterdir()):
+def check_images(criu: Criu, images: Path, *, contents: Path) -> None:
+    """`CapsuleError` naming what is asked for. `contents`: the folder with what may be large: memory, deleted files."""
+    for path in sorted({*images.iterdir(), *contents.iterdir()}):
         if path.suffix == ".img" and not _KNOWN.fullmatch(path.stem):
             _refuse(f"contains {path.name}, which is not part of a process")
     _check_namespaces(criu, images)
     for entry in load_image(criu, images / "files.img"):
         _check_file(entry)
-    for path in images.glob("ghost-file-*.img"):
+    for path in contents.glob("ghost-file-*.img"):
         _check_ghost(path.name, _first(criu, path))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shutil
 import socket
 import struct
 from base64 import b64encode
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from prismdbg.capsule.rank_path import too_long
+from prismdbg.capsule.transfer import Transfer, bring
 from prismdbg.checkpoint.bindings import Entry, edit_image, first_of, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.engine import OpenFile, ProcessImage, Standard, Unrestorable
@@ -25,6 +27,7 @@ _FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
 _NO_LIMIT = {"cur": 2**64 - 1, "max": 2**64 - 1}  # of the first resource, processor time
 _FILTER_MODE = "filter"
 SECCOMP = "seccomp.img"
+_CONTENT = ("pages-", "ghost-file-")
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 
 
@@ -68,7 +71,7 @@ def read(criu: Criu, images: Path) -> ProcessImage:
 
 def require_restorable(criu: Criu, images: Path) -> None:
     """`CapsuleError` where a restore would refuse them: everything that it reads is read, nothing is run."""
-    check_images(criu, images)
+    check_images(criu, images, contents=images)
     read(criu, images)
     for core in images.glob("core-*.img"):
         for entry in load_image(criu, core):
@@ -101,27 +104,45 @@ def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
 def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> None:
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
-    Small edited copies of `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, and no limits
-    that a container may not set; and of `files.img` where files are watched, without the watches. All else are links to
-    `seen_as`, the path under which the restoring container sees `images`.
+    Copies of all that says what is restored, and it is the copies that are checked: whoever can write to `images` has
+    no more say. Edited are `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, and no limits
+    that a container may not set; and `files.img` where files are watched, without the watches. What holds memory or the
+    content of a deleted file, and may be of any size, is a link to `seen_as`, the path under which the restoring
+    container sees `images`.
     `CapsuleError` for images that ask criu for more than to bring processes back.
     """
     if not seen_as.is_absolute():
         raise ValueError(f"{seen_as} is not absolute and cannot be resolved from {into}")
-    check_images(criu, images)
     into.mkdir(mode=0o700, parents=True)
+    try:
+        copies = into / "copies"
+        copies.mkdir(mode=0o700)
+        for source in sorted(images.iterdir()):
+            if source.suffix == ".img" and not source.name.startswith(_CONTENT):
+                bring(source, copies / source.name, Transfer.COPY)
+            elif source.suffix == ".img" or source.name.startswith("stats-"):
+                (into / source.name).symlink_to(seen_as / source.name)
+        check_images(criu, copies, contents=images)
+        _edit(criu, copies, into, seccomp)
+        copies.rmdir()
+    except BaseException:
+        shutil.rmtree(into)
+        raise
+
+
+def _edit(criu: Criu, copies: Path, into: Path, seccomp: bytes) -> None:
+    """Moves them, made harmless."""
     filters = [{"filter": b64encode(seccomp).decode(), "flags": 0}]
     write_image(criu, into / SECCOMP, "SECCOMP", [Entry(seccomp_filters=filters)])
-    for source in sorted(images.iterdir()):
+    for source in sorted(copies.iterdir()):
         target = into / source.name
-        if source.name == SECCOMP:
-            continue
-        if source.name.startswith("core-") and source.suffix == ".img":
+        if source.name.startswith("core-"):
             edit_image(criu, source, target, [_harmless(entry) for entry in load_image(criu, source)])
         elif source.name == "files.img" and any(map(_watches, entries := load_image(criu, source))):
             edit_image(criu, source, target, [_unwatching(entry) for entry in entries])
-        elif source.suffix == ".img" or source.name.startswith("stats-"):
-            target.symlink_to(seen_as / source.name)
+        elif source.name != SECCOMP:
+            source.rename(target)
+        source.unlink(missing_ok=True)
 
 
 def _harmless(core: Entry) -> Entry:

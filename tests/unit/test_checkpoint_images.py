@@ -119,7 +119,9 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
     )
     (folder / "seccomp.img").touch()  # what the rank had is not what it gets
     into = tmp_path / "prepared"
-    (folder / "dump.log").touch()
+    for name in ("dump.log", "pages-1.img", "ghost-file-2.img", "stats-dump"):
+        (folder / name).touch()
+    give(monkeypatch, {**IMAGE, "ghost-file-2.img": [{"mode": 0o100600}]})
     images.prepare_restore(CRIU, folder, into, seen_as=PurePosixPath("/capsule/checkpoint"), seccomp=b"filter")
     assert set(written) == {"core-7.img", "core-9.img", "seccomp.img"}
     assert written["seccomp.img"] == [{"seccomp_filters": [{"filter": "ZmlsdGVy", "flags": 0}]}]
@@ -129,9 +131,33 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
         assert creds["uid"] == 1000 and creds["no_new_privs"] == 1
         assert core["thread_core"]["seccomp_mode"] == "filter" and core["thread_core"]["seccomp_filter"] == 0
     assert "oom_score_adj" not in written["core-7.img"][0]["tc"]
-    links = {path.name: str(path.readlink()) for path in into.iterdir()}
-    assert links["files.img"] == "/capsule/checkpoint/files.img"
-    assert "dump.log" not in links
+    links = {path.name: str(path.readlink()) for path in into.iterdir() if path.is_symlink()}
+    assert links == {name: f"/capsule/checkpoint/{name}" for name in ("pages-1.img", "ghost-file-2.img", "stats-dump")}
+    assert (into / "files.img").is_file() and not (into / "copies").exists()
+    assert not (into / "dump.log").exists()
+
+
+def test_what_is_restored_is_what_was_checked(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where somebody else may write to the capsule meanwhile: what was checked is a copy."""
+    checked: list[Path] = []
+    monkeypatch.setattr(images, "check_images", lambda criu, copies, contents: checked.append(copies))
+    monkeypatch.setattr(images, "edit_image", lambda criu, source, target, entries: checked.append(source.parent))
+    monkeypatch.setattr(images, "write_image", lambda *_: None)
+    (folder / "files.img").write_bytes(b"as checked")
+    into = tmp_path / "prepared"
+    images.prepare_restore(CRIU, folder, into, seen_as=PurePosixPath("/capsule"), seccomp=b"")
+    assert set(checked) == {into / "copies"}
+    (folder / "files.img").write_bytes(b"changed later")
+    assert (into / "files.img").read_bytes() == b"as checked"
+
+
+@pytest.mark.parametrize("name", ["files.img", "core-7.img"])
+def test_an_image_that_is_a_link_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    (folder / name).unlink()
+    (folder / name).symlink_to("/etc/passwd")
+    with pytest.raises(CapsuleError, match="not a regular file"):
+        images.prepare_restore(CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("/capsule"), seccomp=b"")
+    assert not (tmp_path / "prepared").exists()
 
 
 def test_no_file_of_this_machine_is_watched(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
