@@ -199,6 +199,9 @@ class Live(Travel, Protocol):
     @property
     def strict(self) -> bool: ...
 
+    @property
+    def unsearched(self) -> tuple[str, ...]: ...
+
 
 def debug(
     travel: Live, tell: Tell, *, settings: Settings | None = None, how_it_ended: Callable[[], str] = lambda: ""
@@ -217,7 +220,7 @@ def debug(
         strict=travel.strict,
         standing=standing_of(travel),
     )
-    made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client)
+    made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unsearched=travel.unsearched)
     return made
 
 

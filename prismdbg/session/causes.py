@@ -15,14 +15,15 @@ class Facts:
     """What is known of a replay that diverged.
 
     values_only: the call is the recorded one, what it sends is not. changed_files: written to after the rank had read
-    them. missing: names of what was taken out of the capsule. recorded, now: what the rank ran on, by title.
-    unknown_seeds: random generators of which the capsule does not hold what they began with. calls: in the program's
-    source.
+    them. unsearched: folders in which the replay may see files that are younger than its start. missing: names of what
+    was taken out of the capsule. recorded, now: what the rank ran on, by title. unknown_seeds: random generators of
+    which the capsule does not hold what they began with. calls: in the program's source.
     """
 
     values_only: bool = False
     from_start: bool = False
     changed_files: tuple[str, ...] = ()
+    unsearched: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     recorded: Mapping[str, str] = field(default_factory=dict)
     now: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +56,14 @@ def likely_causes(facts: Facts) -> Causes:
 def _files(facts: Facts) -> Iterator[str]:
     if facts.changed_files:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
+    yield from (f"possible: {text}" for text in not_hidden(facts.unsearched))
+
+
+def not_hidden(folders: Sequence[str]) -> tuple[str, ...]:
+    """A sentence where a replay may see what was not there when the recorded rank began."""
+    if not folders:
+        return ()
+    return (f"files younger than the start moment may be visible: too many entries to search all of {_some(folders)}",)
 
 
 def _environment(facts: Facts) -> Iterator[str]:

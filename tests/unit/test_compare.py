@@ -66,6 +66,7 @@ def judged(
     manifest: Manifest = IMAGE,
     past: int = 0,
     until: Moment | None = None,
+    unsearched: tuple[str, ...] = (),
 ) -> Verdict:
     """`past`: of the log's six collectives, how many lie before the start."""
     where = {"in_flight": list(in_flight), "past_records": past}
@@ -75,7 +76,13 @@ def judged(
     rank = PlayedRank(list(events), gone)
     first, last = records.start, records.stop - 1
     live = SimpleNamespace(
-        capsule=capsule, client=rank, running=rank, runtime="local", first_record=first, end_record=last
+        capsule=capsule,
+        client=rank,
+        running=rank,
+        runtime="local",
+        first_record=first,
+        end_record=last,
+        unsearched=unsearched,
     )
     return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=0.2, say=lambda _: None)
 
@@ -101,6 +108,15 @@ def test_a_capsule_of_a_hang_without_a_step_before_it_says_what_to_do(
 ) -> None:
     verdict = judged(tmp_path, monkeypatch, {**END, "tally": ALL}, past=past)
     assert (NO_STEP_BEFORE in verdict.notes) is said
+
+
+def test_what_was_not_hidden_is_noted_and_a_possible_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "files younger than the start moment may be visible: too many entries to search all of /data"
+    whole = judged(tmp_path / "a", monkeypatch, {**END, "tally": ALL}, incident=REQUEST, unsearched=("/data",))
+    assert text in whole.notes
+    diverged = {"event": "diverged", "moment": "2.2", "differences": [], "actual": {"frames": []}, "tally": ALL}
+    other = judged(tmp_path / "b", monkeypatch, diverged, incident=REQUEST, unsearched=("/data",))
+    assert other.story is not None and f"possible: {text}" in other.story["causes"]["found"]
 
 
 def test_one_collective_is_thin_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

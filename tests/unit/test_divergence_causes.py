@@ -22,6 +22,10 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
     ("facts", "words"),
     [
         (replace(QUIET, changed_files=("/job/snapshot.pt",)), "files were changed after the rank read them: /job/snap"),
+        (
+            replace(QUIET, unsearched=("/data",)),
+            "possible: files younger than the start moment may be visible: too many entries to search all of /data",
+        ),
         (replace(QUIET, now={"number of threads": "8"}), "the number of threads was 1 in the recorded run and is 8 in"),
         (replace(QUIET, missing=("variable DB_PW",)), "the capsule was created without variable DB_PW"),
         (

@@ -19,8 +19,9 @@ def put(path: Path, later: bool) -> Path:
 
 
 def found(home: Path, *folders: Path, known: tuple[Path, ...] = (), left_out: tuple[Path, ...] = ()) -> list[str]:
-    paths = later_files(map(str, folders or (home,)), BEGAN_NS, known=[*map(str, known)], left_out=map(str, left_out))
-    return [os.path.relpath(path, home) for path in paths]
+    later = later_files(map(str, folders or (home,)), BEGAN_NS, known=[*map(str, known)], left_out=map(str, left_out))
+    assert later.unsearched == ()
+    return [os.path.relpath(path, home) for path in later.paths]
 
 
 def test_what_was_there_stays(tmp_path: Path) -> None:
@@ -72,7 +73,20 @@ def test_what_is_installed_is_not_looked_into(tmp_path: Path) -> None:
 def test_a_large_folder_is_looked_through_in_part(tmp_path: Path) -> None:
     for number in range(9):
         put(tmp_path / str(number), later=True)
-    assert len(later_files([str(tmp_path)], BEGAN_NS, known=(), most=3)) == 3
+    later = later_files([str(tmp_path)], BEGAN_NS, known=(), most=3)
+    assert (len(later.paths), later.unsearched) == (3, (str(tmp_path),))
+    whole = later_files([str(tmp_path)], BEGAN_NS, known=(), most=9)
+    assert (len(whole.paths), whole.unsearched) == (9, ())
+
+
+def test_a_folder_that_was_not_read_to_its_end_is_not_hidden_whole(tmp_path: Path) -> None:
+    """What was not looked at may be older."""
+    inner = tmp_path / "inner"
+    for number in range(4):
+        put(inner / str(number), later=True)
+    later = later_files([str(tmp_path)], BEGAN_NS, known=(), most=3)
+    assert (len(later.paths), later.unsearched) == (2, (str(inner),))
+    assert str(inner) not in later.paths
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:

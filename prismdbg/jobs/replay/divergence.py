@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ LONGEST_SOURCE_BYTES = 1 << 20
 MOST_SOURCES = 200
 
 
-def with_causes(story: Message, capsule: Capsule, client: AgentClient, runtime: str = "") -> Message:
-    """The `diverged` event with its likely causes."""
-    causes = likely_causes(facts_of(story, capsule, _now(client), runtime))
+def with_causes(
+    story: Message, capsule: Capsule, client: AgentClient, runtime: str = "", unsearched: tuple[str, ...] = ()
+) -> Message:
+    """The `diverged` event with its likely causes. `unsearched`: as the replay's plan has it."""
+    facts = replace(facts_of(story, capsule, _now(client), runtime), unsearched=unsearched)
+    causes = likely_causes(facts)
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from prismdbg.capsule.limits import MAX_COMPONENTS
 from prismdbg.capsule.rank_path import unfit
@@ -17,9 +19,16 @@ MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a 
 LEFT_OUT = frozenset((".git", "__pycache__", "node_modules"))
 
 
+class LaterFiles(NamedTuple):
+    """`unsearched`: folders with more entries than are looked at; what is in them may be younger, too."""
+
+    paths: tuple[str, ...]
+    unsearched: tuple[str, ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """`known`: paths that are as they were, or are laid as they were."""
+    """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end."""
 
     since_ns: int
     known: Collection[str]
@@ -27,6 +36,7 @@ class _Search:
     left: int
     found: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    cut: list[str] = field(default_factory=list)
 
     def folder(self, path: str) -> bool:
         """Whether everything in it is later, and there is something; then it stands for what is in it."""
@@ -37,7 +47,7 @@ class _Search:
         for entry in self._entries(path):
             is_empty = False
             all_later &= self._entry(entry)
-        if is_empty or not all_later or path in self.known:
+        if is_empty or not all_later or path in self.known or path in self.cut:
             return False
         self.found[first:] = [path]
         return True
@@ -45,7 +55,9 @@ class _Search:
     def _entries(self, path: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(path) as entries:
-                found = sorted((entry for entry, _ in zip(entries, range(self.left), strict=False)), key=_name)
+                found = sorted(islice(entries, self.left), key=_name)
+                if next(entries, None) is not None:
+                    self.cut.append(path)
         except OSError:  # gone, or not ours to look at
             return []
         self.left -= len(found)
@@ -71,7 +83,7 @@ def later_files(
     known: Collection[str],
     left_out: Iterable[str] = (),
     most: int = MOST_ENTRIES,
-) -> tuple[str, ...]:
+) -> LaterFiles:
     """Below `folders`; a folder stands for all that is in it where nothing in it is older. `known`: files that are laid
     as they were, and folders that were there. `left_out`: folders that are not looked into."""
     search = _Search(since_ns=since_ns, known=frozenset(known), left_out=tuple(left_out), left=most)
@@ -79,7 +91,7 @@ def later_files(
         if not unfit(folder) and Path(folder).is_dir() and not Path(folder).is_symlink():
             search.known = frozenset((*search.known, folder))  # the folder itself was named or written into
             search.folder(folder)
-    return tuple(sorted(set(search.found)))
+    return LaterFiles(tuple(sorted(set(search.found))), tuple(search.cut))
 
 
 def _name(entry: os.DirEntry[str]) -> str:

@@ -24,7 +24,7 @@ from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture import rank_half
 from prismdbg.jobs.capture.rank_paths import written_into
 from prismdbg.jobs.injection import cache_dir, make_inject_folder
-from prismdbg.jobs.replay.later_files import later_files
+from prismdbg.jobs.replay.later_files import LaterFiles, later_files
 from prismdbg.jobs.replay.source_overlay import Overlay
 from prismdbg.log.rank_log import read_log
 from prismdbg.runtime.environment import Environment
@@ -79,11 +79,13 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`own`: the rank's folder; `agent`: the name by which its agent will answer there."""
+    """`own`: the rank's folder; `agent`: the name by which its agent will answer there. `unsearched`: folders of this
+    machine in which files may lie that are younger than A, and are not hidden."""
 
     spec: ReplaySpec
     own: RankFolder
     agent: str
+    unsearched: tuple[str, ...]
 
 
 def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
@@ -105,6 +107,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     trusted = (cache_dir(), engine.program.folder, session, capsule.path)
     socket, inject = PurePosixPath(str(rank["socket"])), str(rank["inject"])
     laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
+    absent, unsearched = _absent(capsule, session, laid, folders)
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ImageOrigin(
@@ -128,7 +131,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         ),
         files=laid,
         folders=folders,
-        absent=_absent(capsule, session, laid, folders),
+        absent=absent,
         addresses=image.addresses,
         hostname=_hostname(rank),
         uid=image.uid,
@@ -136,7 +139,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         limits=_limits(request, session),
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, own=own, agent=socket.name)
+    return Plan(spec=spec, own=own, agent=socket.name, unsearched=unsearched)
 
 
 def starter_engine(program: Program) -> StarterEngine:
@@ -171,6 +174,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")
     laid = request.overlay.over(laid) if request.overlay is not None else laid
+    absent, unsearched = _absent(capsule, session, laid, folders)
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ProgramOrigin(
@@ -186,7 +190,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         binds=_native(str(cache_dir() / "native")),
         files=laid,
         folders=folders,
-        absent=_absent(capsule, session, laid, folders),
+        absent=absent,
         hostname=_hostname(rank),
         uid=os.getuid(),
         gid=os.getgid(),
@@ -194,7 +198,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         limits=_limits(request, session),
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, own=own, agent="replay.sock")
+    return Plan(spec=spec, own=own, agent="replay.sock", unsearched=unsearched)
 
 
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
@@ -314,16 +318,17 @@ def _redacted(capsule: Capsule) -> tuple[RankFile, ...]:
     return tuple(file for file in read_files(capsule) if file.place is Place.REDACTED)
 
 
-def _absent(capsule: Capsule, session: Path, laid: tuple[LaidFile, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+def _absent(capsule: Capsule, session: Path, laid: tuple[LaidFile, ...], folders: tuple[str, ...]) -> LaterFiles:
     """What the rank made itself later, and what lies on this machine now and is younger than A."""
     rank, log = capsule.rank(), read_log(capsule.log)
     made = _paths(rank, "absent")
     if not (since_ns := begins_ns(capsule.manifest.origin, rank, log)):
-        return made
+        return LaterFiles(made, ())
     own = [str(rank.get(name, "")) for name in ("prefix", "base_prefix")]
     left_out = [*filter(None, own), str(Path(str(rank.get("inject", "/-"))).parent), str(session), str(capsule.path)]
     known = {*(file.target for file in laid), *folders}
-    return (*made, *later_files(written_into(log, rank), since_ns, known=known, left_out=left_out))
+    later = later_files(written_into(log, rank), since_ns, known=known, left_out=left_out)
+    return later._replace(paths=(*made, *later.paths))
 
 
 def begins_ns(origin: Origin, rank: Mapping[str, Any], log: RankLog) -> int:

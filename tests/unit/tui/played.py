@@ -122,6 +122,7 @@ class PlayedTravel:
     """Goes back by telling the rank where it is again."""
 
     runtime, first_record, end_record, strict = "played", 0, 5, False
+    unsearched: tuple[str, ...] = ()
 
     def __init__(self, capsule: Capsule, rank: PlayedRank) -> None:
         self.client = rank
