@@ -109,7 +109,7 @@ def interrupt(job: Recording, output: Path, with_signal: signal.Signals, point: 
         assert code == CODES[with_signal], title
         assert not output.exists(), f"{title}: half a capsule has the name of a whole one"
     if with_signal is not signal.SIGKILL:
-        left = [*job.run.path.glob(f"{LEFTOVER}*{client.process.pid}-*"), *output.parent.glob(".*.partial-*")]
+        left = [*job.run.path.glob(f"{LEFTOVER}*"), *output.parent.glob(".*.partial-*")]
         assert not [path for path in left if f".{output.name}." in path.name or LEFTOVER in path.name], title
     job.wait_for_step(RANK, job.step(RANK) + 3, bound_s=60)
     with AgentClient(socket_of(job.run.latest(RANK))) as agent:

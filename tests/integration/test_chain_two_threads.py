@@ -10,6 +10,8 @@ from chain import PARTS, Recording, assert_identical, prismdbg, recording, repla
 from jobs import torchrun
 from waiting import wait_for
 
+from prismdbg.jobs.capture.capture import LEFTOVER
+
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
 RANK, CAPTURES = 1, 2
@@ -47,6 +49,6 @@ def refused(job: Recording, told: Path, output: Path) -> None:
     assert said.code == 4, said.err
     assert "cannot be checkpointed" in said.err and "/stat" in said.err and "/proc/" in said.err
     assert "taking another one" in said.err and "close it in the program" in said.err
-    assert not output.exists() and not list(job.run.path.glob(".images-*"))
+    assert not output.exists() and not list(job.run.path.glob(f"{LEFTOVER}*"))
     (told / "close").touch()
     wait_for(lambda: not (told / "close").exists(), 60, "the program to close it")

@@ -19,6 +19,7 @@ from prismdbg.capsule.log_coverage import row_of
 from prismdbg.capsule.log_events import StepMark
 from prismdbg.capsule.log_follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.capsule.partial import partial_folder, remove_abandoned
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport, Engine
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, RankLost, UsageError, WaitTimeout
@@ -35,7 +36,8 @@ from prismdbg.protocol.client import AgentClient
 from prismdbg.settings.rank_config import RankConfig
 
 LEASE_S = 120.0
-LEFTOVER = ".images-"
+_IMAGES = "images"
+LEFTOVER = f".{_IMAGES}.partial-"
 DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
@@ -96,9 +98,13 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START:
         return _capture_from_start(request, folder, incident)
-    images = request.run.path / f"{LEFTOVER}{os.getpid()}-{secrets.token_hex(4)}"
     await_agent(folder, say)  # first: a rank out of reach is named as such
     remove_leftovers(request.run)
+    with partial_folder(request.run.path / _IMAGES) as partial:
+        return _capture_image(request, folder, partial / _IMAGES, incident, say)
+
+
+def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident: Incident, say: Say) -> Capsule:
     config = RankConfig.load(request.run.config)
     holder = new_holder()
     with told_of_its_end(folder):
@@ -123,18 +129,16 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         )
     finally:  # not before the capsule is written: a smaller window drops what it holds
         _window_back(folder, config, holder)
-        shutil.rmtree(images, ignore_errors=True)
 
 
 def remove_leftovers(run: RunFolder) -> None:
-    """Images of captures, halves of checkpoints, and agents' sockets, whose process was killed."""
-    if not is_alive(int(read_json(run.run_json).get("supervisor_pid", 0)) or os.getpid()):
-        for path in run.checkpoints.glob("*/.partial-*"):
-            shutil.rmtree(path, ignore_errors=True)
+    """Images of captures, halves of checkpoints, and agents' sockets, whose process was killed.
+
+    Who writes one holds its lock, which tells that it lives from wherever one looks: another container, say.
+    """
     remove_dead_sockets()
-    for path in run.path.glob(f"{LEFTOVER}*"):
-        if not is_alive(int(path.name.removeprefix(LEFTOVER).split("-")[0])):
-            shutil.rmtree(path, ignore_errors=True)
+    for folder in (run.path, *run.checkpoints.glob("*/")):
+        remove_abandoned(folder)
 
 
 def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:

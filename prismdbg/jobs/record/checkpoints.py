@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from prismdbg.capsule.partial import partial_folder
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Say, Taken, agent_of, take_image, told_of_its_end
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.moment import Moment
@@ -56,15 +56,12 @@ def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -
     """A new checkpoint of a live rank; whole or not there. Drops the older ones that no incident needs."""
     home = run.checkpoints / folder.name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = home / f".partial-{secrets.token_hex(4)}"
-    try:
+    with partial_folder(home / "checkpoint") as partial:
         taken = take_image(folder, partial / "images", say, patience)
         write_json(partial / "checkpoint.json", _describe(taken))
         whole = home / str(taken.moment)
         shutil.rmtree(whole, ignore_errors=True)  # taken there before: a rank that waits does not get on
         partial.rename(whole)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     kept = _drop_old(run, folder)
     with told_of_its_end(folder), agent_of(folder) as agent:
         agent.ask("keep_from", step=kept[0].moment.step)
