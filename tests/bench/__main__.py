@@ -27,6 +27,7 @@ from tests.bench.sections import (
     screen,
     simulate,
     steps,
+    unseeded,
     whole_jobs,
 )
 from tests.bench.settings import FULL, QUICK, Settings
@@ -39,6 +40,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "pause": (pause.TITLE, pause.measure),
     "checkpoints": (checkpoints.TITLE, checkpoints.measure),
     "replay": (replay.TITLE, replay.measure),
+    "unseeded": (unseeded.TITLE, unseeded.measure),
     "debugger": (debugger.TITLE, debugger.measure),
     "calls": (calls.TITLE, calls.measure),
     "screen": (screen.TITLE, screen.measure),

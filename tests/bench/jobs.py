@@ -41,8 +41,12 @@ def prismdbg(*arguments: object) -> list[str]:
 
 
 def gpt(*arguments: object) -> list[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    return [*launcher, str(PROGRAMS / "gpt_steps.py"), *map(str, arguments)]
+    return torchrun(RANKS, PROGRAMS / "gpt_steps.py", *arguments)
+
+
+def torchrun(ranks: int, program: Path, *arguments: object) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return [*launcher, str(program), *map(str, arguments)]
 
 
 def recorded(run: Path, options: Sequence[object], job: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ class Settings:
     capsule_steps: int = 10
     replays: int = 5
     cold_starts: int = 2
+    unseeded_jobs: int = 5
     debugged_steps: int = 200
     ways_back: int = 3
     paced_size: str = "1m"
@@ -48,6 +49,7 @@ QUICK = Settings(
     capsule_steps=4,
     replays=2,
     cold_starts=1,
+    unseeded_jobs=1,
     debugged_steps=20,
     ways_back=1,
     paced_pairs=2,

@@ -16,10 +16,11 @@ RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
 RANK = 1
 
 
-@pytest.fixture(scope="module", params=["unseeded_parallel", "unseeded_shards"])
+@pytest.fixture(scope="module", params=[("unseeded_parallel", 2), ("unseeded_shards", 2), ("unseeded_blocks", 4)])
 def unseeded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Taken:
-    home = tmp_path_factory.mktemp(request.param)
-    with recording(torchrun(PROGRAMS / f"{request.param}.py", ranks=2), home, "--window", "all") as job:
+    name, ranks = request.param
+    home = tmp_path_factory.mktemp(name)
+    with recording(torchrun(PROGRAMS / f"{name}.py", ranks=ranks), home, "--window", "all") as job:
         ended = job.end()
         assert ended.code == 0, ended.output[-3000:]
         said = prismdbg("capture", job.run.path, "--rank", RANK, "--origin", "start", "-o", home / "start")
