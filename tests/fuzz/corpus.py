@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.mesh import Mesh
 from tests.fuzz.process_image import write_images
+from tests.fuzz.traps import Traps, make_traps
 
 ROOT = Path(__file__).parents[2]
 CAPSULES = ("start", "image")
@@ -40,15 +41,26 @@ _FRAMES = (("/work/train.py", 12, "main"), ("/usr/lib/python3.11/runpy.py", 88, 
 _TIMED = 1_000_000
 
 
-def make_corpus(folder: Path) -> Mapping[str, Path]:
-    """By name, each a folder or a file in a folder of its own."""
-    made = {"start": _capsule(folder / "start", MANIFEST)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """`bases`: by name, each a folder or a file. edited: a folder with the program of the capsules, edited; criu: the
+    bundle that reads checkpoints, None where there is none, and then no capsule with one."""
+
+    bases: Mapping[str, Path]
+    traps: Traps
+    edited: Path
+    criu: Path | None
+
+
+def make_corpus(folder: Path) -> Corpus:
+    traps = make_traps(folder / "traps")
+    made, criu = {"start": _capsule(folder / "start", MANIFEST, traps)}, None
     try:
-        bundle.find()
+        criu = bundle.find().folder
     except FacilityError:
         pass  # without CRIU its images cannot be read at all
     else:
-        made["image"] = _capsule(folder / "image", IMAGE)
+        made["image"] = _capsule(folder / "image", IMAGE, traps)
     made["run"] = _run(folder / "run")
     made["emulated"] = _emulated(folder / "emulated")
     made |= {"graph": folder / "graph.npz", "cluster": folder / "cluster.yaml", "script": folder / "checks.yaml"}
@@ -56,14 +68,16 @@ def make_corpus(folder: Path) -> Mapping[str, Path]:
     graph_file.save(gpt_job(Mesh.parse("pp=2,dp=2,tp=2"), shape), made["graph"])
     shutil.copyfile(ROOT / "examples" / "emulation" / "cluster.yaml", made["cluster"])
     shutil.copyfile(ROOT / "examples" / "ci" / "checks.yaml", made["script"])
-    return made
+    (folder / "edited").mkdir()
+    (folder / "edited" / "train.py").write_text("print('edited')\n")
+    return Corpus(bases=made, traps=traps, edited=folder / "edited", criu=criu)
 
 
-def rank_json(cwd: Path, rank: int = 0) -> dict[str, Any]:
+def rank_json(cwd: Path, rank: int = 0, python: str = "/usr/bin/python3") -> dict[str, Any]:
     return {
         "rank": rank, "world_size": 2, "pid": 4711, "pid_namespace": 4026531836, "started_ticks": 5,
         "started_ns": 10**18, "seeds": {"torch": 7, "random": [*range(624), 624], "numpy.random": [0] * 625},
-        "executable": "/usr/bin/python3", "prefix": "/usr", "base_prefix": "/usr",
+        "executable": python, "prefix": str(Path(python).parents[1]), "base_prefix": "/usr",
         "orig_argv": ["python3", "train.py", "--steps", "3"], "argv": ["train.py", "--steps", "3"],
         "cwd": str(cwd), "sys_path": ["", "/usr/lib/python3.11"], "environment": {"LANG": "C", "RANK": str(rank)},
         "redacted": ["API_KEY"], "redacted_arguments": ["--token"], "socket": "/run/prismdbg/0.sock",
@@ -74,8 +88,9 @@ def rank_json(cwd: Path, rank: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_log(folder: Path, rank: int = 0) -> Path:
-    """Every kind of record: collectives, point-to-point, a failure, waits, steps, notes, two segments."""
+def write_log(folder: Path, rank: int = 0, *, is_whole: bool = False) -> Path:
+    """Every kind of record: collectives, point-to-point, a failure, waits, steps, notes, two segments. is_whole: the
+    job came to its end, so that its graph can be built."""
     log = TinyLog(folder, rank, segment_bytes=1 << 14)
     log.group("0", (0, 1), "default_pg")
     log.note("begin", recorder="python")
@@ -91,12 +106,18 @@ def write_log(folder: Path, rank: int = 0) -> Path:
         shapes = (TensorMeta((2, 3), "bfloat16"), FLOATS)
         gathered = log.issue(step, 2, op="allgather_", stack=stack, inputs=(FLOATS,), outputs=shapes)
         log.complete(gathered, bytes(28))
-        sent = log.issue(step, 3, op="send", root=1 - rank, flags=fmt.IssueFlag.P2P | 8, outputs=(), stack=stack)
-        log.complete(sent)
+        if is_whole and rank:
+            log.complete(log.issue(step, 3, op="recv_", root=0, flags=fmt.IssueFlag.P2P | 8, inputs=(), stack=stack))
+        else:
+            sent = log.issue(step, 3, op="send", root=1 - rank, flags=fmt.IssueFlag.P2P | 8, outputs=(), stack=stack)
+            log.complete(sent)
         log.note("state", hash=f"{step:016x}", step=step)
         log.step(step + 1)
         if step == 1:
             log.next_segment()
+    if is_whole:
+        log.note("exit", code=0, moment="3.1")
+        return folder
     failed = log.issue(3, 1, stack=stack)
     log.note("failed", record_id=failed, type="RuntimeError", text="peer gone", at_issue=False)
     log.complete(failed, status=fmt.Status.FAILED)
@@ -126,19 +147,21 @@ def _trace(folder: Path) -> Path:
     return trace.write()
 
 
-def _capsule(path: Path, manifest: Manifest) -> Path:
+def _capsule(path: Path, manifest: Manifest, traps: Traps) -> Path:
     scratch = path.with_suffix(".parts")
     work = scratch / "work"
     work.mkdir(parents=True)
     (work / "train.py").write_text("print('hello')\n")
     (work / "data.bin").write_bytes(bytes(range(256)))
+    (work / ".env").write_text("TOKEN=not-in-the-capsule\n")
     log = write_log(scratch / "log")
     with CapsuleWriter(path) as writer:
         writer.add_tree(layout.LOG, log)
-        writer.add_json(layout.RANK, rank_json(work))
-        files.add_files(writer, [str(work / name) for name in ("train.py", "data.bin", "gone.txt")], small_bytes=100)
-        installed = [InstalledFile("/usr/bin/python3", 0o755, 5, 6), InstalledFile("/usr/lib/l.so", 0o777, target="m")]
-        writer.add_json(layout.ENVIRONMENT, of_files(installed, extra=["/usr/lib/l.so"]).to_json())
+        writer.add_json(layout.RANK, rank_json(work, python=traps.python))
+        read = [str(work / name) for name in ("train.py", "data.bin", "gone.txt", ".env")]
+        files.add_files(writer, [*read, str(traps.large)], small_bytes=100)
+        library = next(file.path for file in traps.installed if file.path.endswith("library.so"))
+        writer.add_json(layout.ENVIRONMENT, of_files(traps.installed, extra=[library]).to_json())
         writer.add_tree(layout.MEMORY, _trace(scratch / "memory"))
         writer.add_bytes(layout.RANK_HALF, rank_half.pack(_small_package(scratch / "prismdbg")))
         if manifest.origin is Origin.IMAGE:
@@ -154,9 +177,9 @@ def _small_package(folder: Path) -> Path:
     return folder
 
 
-def _run(path: Path) -> Path:
+def _run(path: Path, *, is_whole: bool = False) -> Path:
     for rank in range(2):
-        folder = write_log(path / "ranks" / str(rank), rank)
+        folder = write_log(path / "ranks" / str(rank), rank, is_whole=is_whole)
         (folder / "rank.json").write_text(json.dumps(rank_json(path, rank)))
         _trace(folder / "memory")
     incident = {"kind": "lost", "text": "rank 1 died", "ranks": [1], "attempt": 0, "moment": "3.2", "capsule": None}
@@ -171,7 +194,7 @@ def _run(path: Path) -> Path:
 
 def _emulated(path: Path) -> Path:
     """As `emulate --classes` leaves it, with how far its passes were apart."""
-    _run(path)
+    _run(path, is_whole=True)
     run = json.loads((path / "run.json").read_text())
     emulated = {"world": 2, "mesh": {"dp": 2}, "steps": 3, "peers": ["echo"], "seed": 0}
     _json(path / "run.json", {**run, "emulated": emulated})

@@ -16,12 +16,13 @@ import resource
 import select
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -31,15 +32,29 @@ import prismdbg_tui
 
 import prismdbg
 from prismdbg.cli import main
-from tests.fuzz.commands import lines_for, nothing_runs
-from tests.fuzz.corpus import make_corpus
-from tests.fuzz.inputs import MOST_BYTES, make_input
+from tests.fuzz.commands import all_lines, lines_for, nothing_runs
+from tests.fuzz.corpus import Corpus, make_corpus
+from tests.fuzz.inputs import MOST_BYTES, Made, kept_input, make_input
+from tests.fuzz.places import NOT_RUN
+from tests.fuzz.traps import BAIT
 
 BOUND_CPU_S = 10.0  # of processor time, for one command: a busy machine is no defect
 BOUND_WALL_S = 120.0  # for one command, however busy the machine is
 BOUND_BYTES = 1 << 30  # above what the process had before
 INPUTS_OF_A_PROCESS = 200
-CODES = frozenset({0, 2, 3, 4, 6})  # accepted, wrong usage, bad capsule, a facility is lacking, the rank has ended
+OK, USAGE, BAD_CAPSULE, LACKING = 0, 2, 3, 4
+# What a machine may be said to lack: all else with this exit code would be a bad capsule, or a gap in this harness.
+MAY_LACK = (
+    NOT_RUN,
+    "the installed files have changed since the capture: ",
+    "the capsule does not list the installed files of the rank",
+    "a checkpoint needs a container or namespaces",
+    " cannot be mounted without namespaces",
+    "the rank ran as user ",
+    " cannot run as a plain process",
+    " does not exist on this machine",
+)
+NO_USAGE = ("verify", "build")  # take whatever is given them: it is never the user who is wrong
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {"os.mkdir": 1, "os.remove": 1, "os.rmdir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2,
             "os.truncate": 1,
@@ -100,7 +115,8 @@ class Fuzzer:
         self.folder, self.seed, self.keep = folder, seed, keep
         folder.mkdir()
         _load_commands()
-        self.corpus: Mapping[str, Path] = make_corpus(folder)
+        self.corpus: Corpus = make_corpus(folder)
+        self.found: list[Path] = []
 
     def run(self, numbers: range) -> Iterator[Tally]:
         """What came of them so far, after each. Done by one process after the other: each lasts until it must be
@@ -154,7 +170,7 @@ class Fuzzer:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         if (made := self.folder / "now" / "in").is_dir():
-            shutil.copytree(made, target, symlinks=True, ignore=_too_large, dirs_exist_ok=True)
+            shutil.copytree(made, target, symlinks=True, ignore=_not_kept, dirs_exist_ok=True)
         lines = [*said.story, "", f"{said.line}: {said.text}"]
         (target / "REPORT").write_text("\n".join(lines) + "\n", errors="replace")
 
@@ -167,8 +183,10 @@ class Fuzzer:
             os.write(writing, json.dumps(asdict(said)).encode() + b"\n")
 
         _bound(scratch)
+        if self.corpus.criu is not None:  # what reads checkpoints is looked for below the home otherwise
+            os.environ["PRISMDBG_CRIU"] = str(self.corpus.criu)
         sys.addaudithook(_watch(scratch, outside))
-        with nothing_runs(scratch):
+        with nothing_runs(scratch, self.corpus.traps.bait):
             for number in numbers:
                 tell(Said(number=number, line="making it"))
                 os.chdir(self.folder)
@@ -176,13 +194,13 @@ class Fuzzer:
                 (scratch / "home").mkdir(parents=True)
                 try:
                     rng = Random(f"{self.seed}/{number}")
-                    made = make_input(self.corpus, _new(scratch / "in"), rng)
+                    made, lines = self._input(number, _new(scratch / "in"), rng)
                 except Exception:
                     tell(Said(number=number, text=f"the fuzzer: {traceback.format_exc()}", done=True))
                     continue
                 os.chdir(scratch / "in")
                 outside.clear()
-                for line in lines_for(made, self.corpus["script"], rng):
+                for line in lines:
                     said = Said(number=number, base=made.base, line=" ".join(line), story=made.story)
                     tell(said)
                     judged = _judged(said, line, outside)
@@ -191,9 +209,20 @@ class Fuzzer:
                     tell(judged)
                 tell(Said(number=number, base=made.base, done=True))
 
+    def _input(self, number: int, folder: Path, rng: Random) -> tuple[Made, list[list[str]]]:
+        """With the commands that get it: of one that was kept all there are."""
+        if not self.found:
+            made = make_input(self.corpus, folder, rng)
+            return made, lines_for(made, self.corpus, rng)
+        made = kept_input(self.found[number], folder)
+        reading, running = all_lines(made, self.corpus)
+        return made, [*reading, *running]
 
-def _too_large(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if (Path(folder) / name).lstat().st_size >= MOST_BYTES]
+
+def _not_kept(folder: str, names: list[str]) -> list[str]:
+    """What is too large, and pipes."""
+    found = {name: (Path(folder) / name).lstat() for name in names}
+    return [name for name, status in found.items() if status.st_size >= MOST_BYTES or stat.S_ISFIFO(status.st_mode)]
 
 
 def _new(folder: Path) -> Path:
@@ -213,16 +242,27 @@ def _judged(said: Said, line: list[str], outside: list[str]) -> Said:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     outside.clear()
     before, began = _memory("VmRSS"), time.process_time()
-    code, text = _run_line(line)
+    code, text, said_text = _run_line(line)
     cpu_s, used = time.process_time() - began, _memory("VmHWM") - before
-    problems = [*outside, text]
-    if not text and code not in CODES:
-        problems.append(f"exit code {code}")
+    problems = [*outside, text or _misjudged(line[0], code, said_text)]
     if cpu_s > BOUND_CPU_S:
         problems.append(f"{cpu_s:.1f} s of processor time")
     if used > BOUND_BYTES:
         problems.append(f"{used >> 20} MiB of memory")
     return replace(said, code=code, cpu_s=cpu_s, used_bytes=used, text="; ".join(filter(None, problems)))
+
+
+def _misjudged(command: str, code: int, said: str) -> str:
+    """What is wrong with this exit code and these words of a command that raised nothing."""
+    if BAIT.decode() in said:
+        return "it prints what lies outside of the input"
+    if code == OK:
+        return ""
+    if code == BAD_CAPSULE or (code == USAGE and command not in NO_USAGE):
+        return "" if "error: " in said or "bad " in said else f"exit {code} without an error: {said[-200:]!r}"
+    if code == LACKING and any(text in said for text in MAY_LACK):
+        return ""
+    return f"exit code {code}: {said[-200:]!r}"
 
 
 def _told(descriptor: int) -> Iterator[Said]:
@@ -245,7 +285,8 @@ def _load_commands() -> None:
                 importlib.import_module(module.name)
 
 
-def _run_line(line: list[str]) -> tuple[int, str]:
+def _run_line(line: list[str]) -> tuple[int, str, str]:
+    """Its exit code, what it raised, what it printed."""
     out, error = _stream(), _stream()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         try:
@@ -257,11 +298,9 @@ def _run_line(line: list[str]) -> tuple[int, str]:
             frames = traceback.extract_tb(raised.__traceback__)
             ours = [f for f in frames if "/prismdbg" in f.filename] or list(frames)
             where = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(ours[-3:]))
-            return 1, f"{type(raised).__name__}: {str(raised)[:200]} ({where})"
-    if code == main.ExitCode.BAD_CAPSULE and not error.buffer.getvalue().startswith(b"error: "):  # type: ignore[attr-defined]
-        said = error.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-        return code, "" if "error: " in said else f"exit 3 without an error: {said[-200:]!r}"
-    return code, ""
+            return 1, f"{type(raised).__name__}: {str(raised)[:200]} ({where})", ""
+    printed = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, error))  # type: ignore[attr-defined]
+    return code, "", "".join(printed)
 
 
 def _stream() -> io.TextIOWrapper:

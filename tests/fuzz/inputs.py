@@ -5,38 +5,45 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
+import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from prismdbg.capsule import layout
 from tests.fuzz import archives, process_image
+from tests.fuzz.capsule_json import OF_MACHINE, changed_of_machine
+from tests.fuzz.corpus import Corpus
 from tests.fuzz.records import changed_bytes, changed_log, changed_trace
+from tests.fuzz.traps import Traps
 from tests.fuzz.values import TEXTS, changed, changed_json
 
 PACKED = f"packed{layout.PACKED_SUFFIX}"
 MOST_BYTES = 1 << 26
 _WEIGHTS = {"start": 9, "image": 9, "run": 4, "emulated": 3, "graph": 2, "cluster": 1, "script": 1}
 _WHOLE_SHARE, _PACKED_SHARE, _STALE_SHARE = 0.01, 0.25, 0.04
+_OF_MACHINE_SHARE = 0.4  # of capsules: whole but for what they say of this machine, so that they are read to the end
 
 
 @dataclass(slots=True)
 class Made:
-    """`path`: what a command is given. story: what was done to it, for people."""
+    """`path`: what a command is given. story: what was done to it, for people. is_of_machine: only in what it names."""
 
     base: str
     path: Path
     story: list[str] = field(default_factory=list)
+    is_of_machine: bool = False
 
 
-def make_input(corpus: Mapping[str, Path], folder: Path, rng: Random) -> Made:
+def make_input(corpus: Corpus, folder: Path, rng: Random) -> Made:
     """The same of the same `rng` and corpus."""
-    names = [name for name in _WEIGHTS if name in corpus]
+    names = [name for name in _WEIGHTS if name in corpus.bases]
     base = rng.choices(names, [_WEIGHTS[name] for name in names])[0]
-    source = corpus[base]
+    source = corpus.bases[base]
     path = folder / source.name
     if source.is_file():
         made = Made(base, path)
@@ -44,10 +51,23 @@ def make_input(corpus: Mapping[str, Path], folder: Path, rng: Random) -> Made:
         return made
     shutil.copytree(source, path, symlinks=True)
     made = Made(base, path)
+    if (path / layout.OURS).is_dir() and rng.random() < _OF_MACHINE_SHARE:
+        made.is_of_machine = True
+        _change_of_machine(path, rng, made, corpus.traps)
+        reseal(path)
+        return made
     if rng.random() >= _WHOLE_SHARE:
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
             _change_folder(path, rng, made)
     return _sealed(made, folder, rng) if (path / layout.OURS).is_dir() else made
+
+
+def kept_input(archive: Path, folder: Path) -> Made:
+    """What an earlier run found: `BASE.WHAT.tar.xz` holds the input itself."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    (path,) = folder.iterdir()
+    return Made(archive.name.partition(".")[0], path, [archive.name])
 
 
 def _sealed(made: Made, folder: Path, rng: Random) -> Made:
@@ -66,6 +86,8 @@ def _sealed(made: Made, folder: Path, rng: Random) -> Made:
 def reseal(capsule: Path) -> None:
     """The manifest names every file that is there, with its size and hash: nothing is caught by those any more."""
     path = capsule / layout.MANIFEST
+    if not path.is_file():
+        return  # a pipe, say
     try:
         manifest = json.loads(path.read_bytes())
         files = manifest["files"] = {}
@@ -96,6 +118,17 @@ def _change_folder(folder: Path, rng: Random, made: Made) -> None:
         path.write_bytes(_changed_file(path.relative_to(folder).as_posix(), path.read_bytes(), rng, made))
 
 
+def _change_of_machine(folder: Path, rng: Random, made: Made, traps: Traps) -> None:
+    for name in dict.fromkeys(rng.choices(OF_MACHINE, (2, 3, 1), k=rng.choice((1, 1, 2)))):
+        path = folder / name
+        if rng.random() < 0.05 and name != layout.RANK:
+            made.story.append(f"{name}: left out")
+            path.unlink()
+        else:
+            made.story.append(f"{name}: changed in what it names")
+            path.write_bytes(changed_of_machine(path.name, path.read_bytes(), traps, rng))
+
+
 def _change_tree(folder: Path, path: Path, files: list[Path], rng: Random, made: Made) -> None:
     """Files away, beside their place, in each other's place, or no files at all."""
     name, other = path.relative_to(folder).as_posix(), rng.choice(files)
@@ -103,6 +136,10 @@ def _change_tree(folder: Path, path: Path, files: list[Path], rng: Random, made:
     def link() -> None:
         path.unlink()
         path.symlink_to(rng.choice((str(other), "/etc/passwd", "../../escaped", "/dev/zero", "/proc/self/mem", name)))
+
+    def as_pipe() -> None:
+        path.unlink()
+        os.mkfifo(path)
 
     def as_folder() -> None:
         path.unlink()
@@ -127,7 +164,7 @@ def _change_tree(folder: Path, path: Path, files: list[Path], rng: Random, made:
         place = path.with_name(rng.choice(TEXTS).replace("\0", "").replace("/", "")[:50] or "more")
         place.write_bytes(b"{}")
 
-    change: Callable[[], None] = rng.choice((link, as_folder, path.unlink, beside, swap, more, hole))
+    change: Callable[[], None] = rng.choice((link, as_pipe, as_folder, path.unlink, beside, swap, more, hole))
     made.story.append(f"{name}: {change.__name__}")
     try:
         change()

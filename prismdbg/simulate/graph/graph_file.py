@@ -34,7 +34,8 @@ _TRUTH = tuple(field.name for field in fields(Truth))  # its rank first
 
 
 def save(graph: JobGraph, path: Path) -> None:
-    """Under a temporary name, renamed when it is whole."""
+    """Under a temporary name, renamed when it is whole. `CapsuleError` for times that no run has, which a damaged log
+    gives."""
     about = {
         "format": FORMAT,
         "mesh": ",".join(f"{n}={s}" for n, s in zip(graph.mesh.names, graph.mesh.sizes, strict=True)),
@@ -60,7 +61,7 @@ def save(graph: JobGraph, path: Path) -> None:
     if graph.origin.standing_at is not None:
         arrays["standing_at"] = graph.origin.standing_at
     for name in _TRUTH:
-        arrays[f"truth.{name}"] = np.array([getattr(t, name) for t in graph.origin.truths], dtype=np.int64)
+        arrays[f"truth.{name}"] = _truths(graph, name)
     for number, rank_class in enumerate(graph.classes):
         arrays |= {f"{number}.{name}": getattr(rank_class.entries, name) for name in DTYPES}
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -70,6 +71,17 @@ def save(graph: JobGraph, path: Path) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _truths(graph: JobGraph, name: str) -> NDArray[np.int64]:
+    values = [getattr(truth, name) for truth in graph.origin.truths]
+    for truth, value in zip(graph.origin.truths, values, strict=True):
+        if not NOT_KNOWN <= value <= _LARGEST_NS:
+            raise CapsuleError(
+                f"by its log, the step of rank {truth.rank} has {name} = {value}, which no step has",
+                hint="record or fetch it again: the log is damaged",
+            )
+    return np.array(values, dtype=np.int64)
 
 
 def load(path: Path) -> JobGraph:
