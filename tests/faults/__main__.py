@@ -15,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "integration")]
 
-from tests.faults.jobs import KINDS, PHASES, bare, inject
+from tests.faults.jobs import KINDS, PHASES, Kind, bare, inject
 
+LEAST_OF_A_JOB = 2  # faults: a job takes longer than they do
 MOST_FAILED = 8  # jobs: then it is no use to go on
 
 
@@ -37,11 +39,12 @@ def main() -> int:
         results = bare(Path(home))
     began, done, failed = time.monotonic(), Counter[str](), 0
     chosen = [kind for kind in KINDS if args.only in (None, kind.name) and kind.name not in args.without]
-    turns = itertools.cycle(itertools.product((False, True), chosen))
-    for number, (python_kernels, kind) in enumerate(turns):
+    turns = in_turn(chosen, args.seed)
+    share = max(LEAST_OF_A_JOB, min(PHASES, args.count // len(turns)))
+    for number, (kind, python_kernels) in enumerate(itertools.cycle(turns)):
         if done.total() >= args.count or failed >= MOST_FAILED:
             break
-        most = min(PHASES, args.count - done.total())
+        most = min(share, args.count - done.total())
         outcome = inject(kind, most, args.seed + number, results, python_kernels=python_kernels)
         done[kind.name] += len(outcome.injected)
         kernels = "Python" if python_kernels else "native"
@@ -56,6 +59,13 @@ def main() -> int:
         f"{done.total()} faults in {time.monotonic() - began:.0f} s ({counts}): {failed} jobs ended otherwise than bare"
     )
     return 1 if failed else 0
+
+
+def in_turn(chosen: Sequence[Kind], seed: int) -> list[tuple[Kind, bool]]:
+    """Each kind with each kernels (True: the Python ones), so that however many come first are of all kinds and of both
+    kernels alike."""
+    shuffled = random.Random(seed).sample(chosen, len(chosen))
+    return [(kind, (at + again) % 2 == 1) for again in range(2) for at, kind in enumerate(shuffled)]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -82,8 +83,11 @@ def bare(home: Path, tries: int = 3) -> list[str]:
 def _line(signs: Path, fails_in: int | None) -> list[str]:
     if fails_in is None:
         return [sys.executable, str(HERE / "launch.py"), str(signs), str(PHASES)]
-    line = torchrun(HERE / "rank.py", signs, PHASES, ranks=2)
-    return [*line[:3], "--max-restarts", "2", "--monitor-interval", "0.1", *line[3:]]
+    launcher = torchrun(HERE / "rank.py", signs, PHASES, ranks=2)
+    options, rank = launcher[3:-3], launcher[-3:]
+    watched = [sys.executable, "-I", "-S", str(HERE / "watched.py"), str(signs), sys.executable, *rank]
+    restarts = ["--max-restarts", "2", "--monitor-interval", "0.1", "--no-python"]
+    return [*launcher[:3], *restarts, *options, *watched]
 
 
 def inject(kind: Kind, most: int, seed: int, results: Sequence[str], *, python_kernels: bool) -> Outcome:
@@ -261,11 +265,30 @@ def _differences(kind: Kind, job: Job, target: Target, results: Sequence[str]) -
         code = job.wait(60).code
         if code != 0:
             wrong.append(f"`record` ends with {code}, bare with 0")
-    if kind.fails_in is None and _text(target.signs / "code") != "0":
-        wrong.append(f"the ranks end with {_text(target.signs / 'code')!r}, bare with 0")
+    ended, as_bare = _codes(kind, target.signs), _codes_of_bare(kind)
+    if ended != as_bare:
+        wrong.append(f"the ranks end with {ended}, bare with {as_bare}")
     if "Traceback" in job.output and kind.fails_in is None:
         wrong.append("a traceback is in the output")
     return wrong
+
+
+def _codes(kind: Kind, signs: Path) -> dict[str, str]:
+    """Of the ranks, by the files that hold them. Where one failed, what becomes of the other one in that attempt depends
+    on who is first, also bare: it does not count."""
+    if kind.fails_in is None:
+        return {"code": _text(signs / "code")}
+    ended = {path.name: _text(path) for path in sorted(signs.glob("ended.*"))}
+    ended.pop("ended.0.0", None)
+    return ended
+
+
+def _codes_of_bare(kind: Kind) -> dict[str, str]:
+    """It is started again once: a second time would hide what prismdbg does to it."""
+    if kind.fails_in is None:
+        return {"code": "0"}
+    failed = -signal.SIGKILL if kind.fails_in % 2 else 7  # as `rank.py` fails
+    return {"ended.0.1": "0", "ended.1.0": str(int(failed)), "ended.1.1": "0"}
 
 
 def _text(path: Path) -> str:
