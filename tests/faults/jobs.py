@@ -274,7 +274,7 @@ def _differences(kind: Kind, job: Job, target: Target, results: Sequence[str]) -
 
 
 def _codes(kind: Kind, signs: Path) -> dict[str, str]:
-    """Of the ranks, by the files that hold them. Where one failed, what becomes of the other one in that attempt depends
+    """Of the ranks, by the files that hold them. Where one failed, what becomes of the other in that attempt depends
     on who is first, also bare: it does not count."""
     if kind.fails_in is None:
         return {"code": _text(signs / "code")}
