@@ -83,7 +83,7 @@ pairs: setup ## 20 pairs of captures of one rank at the same time: one is refuse
 faults: setup ## N faults, by default 200, injected into recorded jobs: they end as bare ones. SEED repeats a choice.
 	$(BIN)/python -m tests.faults $(or $(N),200) $(if $(SEED),--seed $(SEED))
 
-kills: setup ## N processes killed at random moments, by default 100: nothing complete is lost, nothing is left behind.
+kills: setup ## N processes killed at random moments, by default 100, in containers, too: nothing complete is lost, nothing is left behind.
 	$(BIN)/python tests/kills.py $(or $(N),100) $(if $(SEED),--seed $(SEED))
 
 fuzz: N = 10000

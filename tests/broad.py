@@ -108,6 +108,9 @@ BROAD = {
     "test_faults.py": [
         "test_a_job_with_faults_ends_as_bare[restart-killed]",
     ],
+    "test_kills.py": [
+        "test_killed_in_a_container_at_random_moments",
+    ],
     "test_record_starts.py": [
         "test_both_launchers[python -m torch.distributed.run]",
         "test_the_log_is_readable_whatever_ends_the_process[terminated-143-None-None]",

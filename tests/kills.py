@@ -1,8 +1,9 @@
 """SIGKILL at random moments: `python tests/kills.py N [--seed S] [--only WHAT]`, or `make kills N=100`.
 
 Who is killed in turn: a rank, all ranks, the supervisor, all of them at once, `capture`, `replay`, `debug`, the build
-of the recorder. Afterwards logs are readable and hold whatever was complete, and after the next command nothing is
-left: no process, session, image, socket folder or temporary name. A seed gives the same choice again.
+of the recorder; where there is Docker, `replay` and `debug` in a container, and `build`, which makes its image.
+Afterwards logs are readable and hold whatever was complete, and after the next command nothing is left: no process,
+session, container, image, mount, socket folder or temporary name. A seed gives the same choice again.
 """
 
 # ruff: noqa: E402  the tests' own modules are found only once their folders are on the path
@@ -10,7 +11,10 @@ left: no process, session, image, socket folder or temporary name. A seed gives 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
+import json
+import os
 import random
 import shutil
 import signal
@@ -28,17 +32,27 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integra
 
 import psutil
 from chain import CLI, PARTS, Recording, prismdbg, recording, replay
+from docker import DockerClient
 from jobs import ROOT, plain_environment, torchrun
 from waiting import wait_for
 
+from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.partial import is_abandoned
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.capture.capture import LEFTOVER, socket_of
+from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.session_folder import images_base, sessions_base
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.native import build as native_build
+from prismdbg.runtime.container_owner import OWNER
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker_runtime import DockerRuntime
+from prismdbg.runtime.environment import Environment, of_files
+from prismdbg.runtime.image import environment_tag
 from prismdbg.settings.rank_config import RankConfig
 
 FAULTS = Path(__file__).parent / "faults"
@@ -54,6 +68,7 @@ class World:
     random: random.Random
     job: Recording
     capsule: Path
+    in_docker: bool = False
     number: int = 0
 
     def folder(self) -> Path:
@@ -194,6 +209,55 @@ def kill_a_build(world: World) -> None:
     assert not [path for path in (cache / "native").iterdir() if not list(path.glob("*.so"))]
 
 
+def kill_a_replay_in_docker(world: World) -> None:
+    killed(world, [*CLI, "replay", world.capsule, "--runtime", "docker"], 10)
+    _check_processes(world)
+    wait_for(lambda: not _orphans("running"), 60, "the container to end")
+
+
+def kill_a_debugger_in_docker(world: World) -> None:
+    typed = "next\nnext 2\nprint rank\nkeep\nnext\nprevious\ncontinue\n"
+    killed(world, [*CLI, "debug", world.capsule, "--runtime", "docker"], 12, typed)
+    _check_processes(world)
+    wait_for(lambda: not _orphans("running"), 60, "the container to end")
+
+
+def kill_an_image_build(world: World) -> None:
+    """Of an environment that nobody has had, in two layers; the next one makes the image."""
+    capsule = world.folder() / "capsule"
+    shutil.copytree(world.capsule, capsule, symlinks=True)
+    whole = Environment.from_json(json_border.read(capsule / layout.ENVIRONMENT))
+    files = world.random.sample([file for file in whole.files if not file.target], 400)
+    few = of_files(files, extra=[file.path for file in files[:100]])
+    data = json.dumps(few.to_json()).encode()
+    (capsule / layout.ENVIRONMENT).write_bytes(data)
+    manifest = json.loads((capsule / layout.MANIFEST).read_bytes())
+    manifest["files"][layout.ENVIRONMENT] = {"size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (capsule / layout.MANIFEST).write_text(json.dumps(manifest))
+    killed(world, [*CLI, "build", capsule], 4)
+    said = prismdbg("build", capsule)
+    assert said.code == 0, said.err
+    with engine(Daemon(cache_dir())) as docker:
+        for part in (few, few.parts()[0]):
+            tag = environment_tag(part)
+            assert docker.has_image(tag), f"{tag} was not made"
+            docker.remove_image(tag)
+    wait_for(lambda: not _orphans(), 60, f"the containers of builds to be removed: {_orphans()}")
+
+
+def _orphans(*states: str) -> list[str]:
+    """Containers whose client is gone, in these states or in any."""
+    with engine(Daemon(cache_dir())) as docker:
+        client = DockerClient(docker.url)
+        try:
+            found = client.containers.list(all=True, filters={"label": OWNER}, ignore_removed=True)
+            found = [one for one in found if not states or one.status in states]
+            owners = {one.id: Path(one.labels[OWNER].partition(":")[2]) for one in found}
+        finally:
+            client.close()
+    return [name for name, owner in owners.items() if not owner.exists() or is_abandoned(owner)]
+
+
 def _check_processes(world: World) -> None:
     wait_for(lambda: not _living(str(world.capsule)), 30, "the replay's processes to end")
 
@@ -217,19 +281,28 @@ KILLS: dict[str, Callable[[World], None]] = {
     "everything": lambda world: kill_in_a_job(world, "everything"),
     "build": kill_a_build,
 }
+DOCKER_KILLS: dict[str, Callable[[World], None]] = {
+    "replay in docker": kill_a_replay_in_docker,
+    "image build": kill_an_image_build,
+    "debug in docker": kill_a_debugger_in_docker,
+}
 
 
 @contextmanager
-def world_of(home: Path, seed: int) -> Iterator[World]:
-    """A job that learns until it is told, and a capsule of one of its ranks, with its process."""
+def world_of(home: Path, seed: int, *, in_docker: bool = False) -> Iterator[World]:
+    """A job that learns until it is told, and a capsule of one of its ranks, with its process. in_docker: kills there,
+    too."""
     (home / "told").mkdir()
     with recording(torchrun(PARTS / "until_told.py", home / "told", 0.05, ranks=2), home) as job:
         job.wait_for_step(1, 3)
         said = prismdbg("capture", job.run.path, "--rank", 1, "--window", 3, "-o", home / "capsule")
         assert said.code == 0, said.err
+        if in_docker:  # the image takes minutes
+            assert prismdbg("build", home / "capsule", bound_s=900).code == 0
         before = _sessions()
-        yield World(home=home, random=random.Random(seed), job=job, capsule=home / "capsule")
-        _check_nothing_is_left(home, job, before)
+        world = World(home=home, random=random.Random(seed), job=job, capsule=home / "capsule", in_docker=in_docker)
+        yield world
+        _check_nothing_is_left(world, before)
 
 
 def _sessions() -> set[Path]:
@@ -238,13 +311,16 @@ def _sessions() -> set[Path]:
     }
 
 
-def _check_nothing_is_left(home: Path, job: Recording, before: set[Path]) -> None:
+def _check_nothing_is_left(world: World, before: set[Path]) -> None:
     """After the next commands of each kind, and the job's own end."""
-    last = home / "last"
+    home, job, last = world.home, world.job, world.home / "last"
     said = prismdbg("capture", job.run.path, "--rank", 0, "-o", last)
     assert said.code == 0, said.err
     replay(last)
     replay(home / "capsule")
+    if world.in_docker:
+        replay(home / "capsule", runtime="docker")
+        wait_for(lambda: not _orphans(), 60, f"containers to be removed: {_orphans()}")
     assert not list(job.run.path.glob(f"{LEFTOVER}*")), "images of captures are left"
     assert not list(home.glob(".*.partial-*"))
 
@@ -264,22 +340,48 @@ def _spec(session: Path) -> str:
     return "".join(path.read_text(errors="replace") for path in session.glob("**/spec.json"))
 
 
+def chosen(docker: str) -> dict[str, Callable[[World], None]]:
+    return {**(KILLS if docker != "only" else {}), **(DOCKER_KILLS if docker != "no" else {})}
+
+
+@contextmanager
+def own_engine(cache: Path) -> Iterator[Daemon]:
+    """With a cache, an engine of Docker's and its containers that nobody else on this machine has."""
+    shared = cache_dir()
+    for part in ("criu", "native", "starter-python"):
+        if (shared / part).is_dir():
+            shutil.copytree(shared / part, cache / shared.name / part, symlinks=True)
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    daemon = Daemon(cache_dir())
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int, nargs="?", default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
-    parser.add_argument("--only", choices=KILLS)
+    parser.add_argument("--only", choices=[*KILLS, *DOCKER_KILLS])
+    parser.add_argument(
+        "--docker", choices=["yes", "no", "only"], help="kills in containers  [default: where they can be]"
+    )
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its jobs end with it
     print(f"seed {args.seed}", flush=True)
     began, done = time.monotonic(), Counter[str]()
     with ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True)))
-        world = stack.enter_context(world_of(home, args.seed))
-        names = itertools.cycle([args.only] if args.only else KILLS)
-        for name in itertools.islice(names, args.count):
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True)))
+        daemon = stack.enter_context(own_engine(folder / "cache"))
+        kills = chosen(args.docker or ("no" if DockerRuntime(daemon).available() else "yes"))
+        kills = {args.only: {**KILLS, **DOCKER_KILLS}[args.only]} if args.only else kills
+        (home := folder / "home").mkdir()
+        in_docker = not kills.keys().isdisjoint(DOCKER_KILLS)
+        world = stack.enter_context(world_of(home, args.seed, in_docker=in_docker))
+        for name in itertools.islice(itertools.cycle(kills), args.count):
             since = time.monotonic()
-            KILLS[name](world)
+            kills[name](world)
             done[name] += 1
             print(f"{done.total()}/{args.count} {name} {time.monotonic() - since:.1f} s", flush=True)
     counts = ", ".join(f"{name} {count}" for name, count in done.items())

@@ -17,3 +17,11 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         for name, kill in kills.KILLS.items():
             print(f"killing: {name}")
             kill(world)
+
+
+@pytest.mark.docker
+def test_killed_in_a_container_at_random_moments(tmp_path: Path) -> None:
+    with kills.world_of(tmp_path, SEED, in_docker=True) as world:
+        for name, kill in kills.DOCKER_KILLS.items():
+            print(f"killing: {name}")
+            kill(world)
