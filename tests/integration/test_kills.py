@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import kills
 import pytest
+from tiny_log import TinyLog
+
+from prismdbg.capsule.partial import lock
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.runtime.container_owner import owned_by
+from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.environment import InstalledFile, of_files
+from prismdbg.runtime.image import ensure_environment_image
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -25,3 +39,44 @@ def test_killed_in_a_container_at_random_moments(tmp_path: Path) -> None:
         for name, kill in kills.DOCKER_KILLS.items():
             print(f"killing: {name}")
             kill(world)
+
+
+def test_a_process_that_is_left_is_seen() -> None:
+    word = f"left-by-{os.getpid()}"
+    with subprocess.Popen([sys.executable, "-c", "input()", word], stdin=subprocess.PIPE) as process:
+        assert [found.pid for found in kills._living(word)] == [process.pid]
+        process.kill()
+    assert not kills._living(word)
+
+
+def test_a_collective_that_is_lost_is_seen(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "run" / "ranks" / "0")
+    log.complete(log.issue(0, 1))
+    log.issue(0, 2)
+    for done in (1, 2):
+        (tmp_path / "progress.0").write_bytes(done.to_bytes(8, "little"))
+        with nullcontext() if done == 1 else pytest.raises(AssertionError, match="rank 0 did 2 steps, its log holds 1"):
+            kills._check_logs(RunFolder(tmp_path / "run"), tmp_path)
+
+
+@pytest.mark.docker
+def test_a_container_that_is_left_is_seen(tmp_path: Path) -> None:
+    """A running one, and one that never ran."""
+    (tmp_path / "alive").mkdir()
+    held = os.open(tmp_path / "alive", os.O_RDONLY | os.O_DIRECTORY)
+    lock(held)
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "x.so").write_text(str(tmp_path))
+    some = of_files(filter(None, [InstalledFile.at(str(tmp_path / "site-packages" / "x.so"))]))
+    with engine(Daemon(cache_dir())) as docker:
+        tag, made = ensure_environment_image(docker, some, tmp_path / "alive"), []
+        try:
+            for name in ("alive", "gone"):
+                made.append(docker.create(tag, ["none"], network_mode="none", labels=owned_by(tmp_path / name)))
+            assert made[1] in kills._orphans() and made[1] in kills._orphans("created")
+            assert made[0] not in kills._orphans() and made[1] not in kills._orphans("running")
+        finally:
+            os.close(held)
+            for container in made:
+                docker.remove(container)
+            docker.remove_image(tag)
