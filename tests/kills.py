@@ -38,7 +38,6 @@ from waiting import wait_for
 
 from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.log_reader import read_log
-from prismdbg.capsule.partial import is_abandoned
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.capture.capture import LEFTOVER, socket_of
 from prismdbg.jobs.injection import cache_dir
@@ -47,12 +46,12 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.native import build as native_build
-from prismdbg.runtime.container_owner import OWNER
 from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker_engine import OWNER_LABEL, engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.image import environment_tag
+from prismdbg.runtime.owner import is_gone
 from prismdbg.settings.rank_config import RankConfig
 
 FAULTS = Path(__file__).parent / "faults"
@@ -250,12 +249,12 @@ def _orphans(*states: str) -> list[str]:
     with engine(Daemon(cache_dir())) as docker:
         client = DockerClient(docker.url)
         try:
-            found = client.containers.list(all=True, filters={"label": OWNER}, ignore_removed=True)
+            found = client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True)
             found = [one for one in found if not states or one.status in states]
-            owners = {one.id: Path(one.labels[OWNER].partition(":")[2]) for one in found}
+            owners = {str(one.id): one.labels[OWNER_LABEL] for one in found}
         finally:
             client.close()
-    return [name for name, owner in owners.items() if not owner.exists() or is_abandoned(owner)]
+    return [name for name, owner in owners.items() if is_gone(owner)]
 
 
 def _check_processes(world: World) -> None:

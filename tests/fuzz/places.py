@@ -65,8 +65,11 @@ class Places:
         """Of a starter: every place of this machine in it may be shown, and each can be made."""
         orders = json.loads(path.read_bytes())
         seen = orders["seen"]
-        for shown in (*seen["folders"], *seen["files"], *(bind["source"] for bind in orders["binds"])):
-            self.check_shown(shown)
+        for name, known in (*seen["folders"], *seen["files"]):
+            self.check_shown(name)
+            self.check_shown(known["path"])
+        for bind in orders["binds"]:
+            self.check_shown(bind["source"])
         for file in orders["files"]:
             if file["source"] is not None:
                 self.check_shown(file["source"])
@@ -107,6 +110,9 @@ class NoEngine:
 
     def has_image(self, _tag: str) -> bool:
         return False
+
+    def remove_abandoned(self) -> None:
+        """There is none."""
 
     def images_labelled(self, _label: str) -> list[str]:
         return []

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import kills
 import pytest
+from jobs import ROOT
 from tiny_log import TinyLog
 
-from prismdbg.capsule.partial import lock
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.runtime.container_owner import owned_by
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.environment import InstalledFile, of_files
@@ -61,22 +60,28 @@ def test_a_collective_that_is_lost_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 def test_a_container_that_is_left_is_seen(tmp_path: Path) -> None:
-    """A running one, and one that never ran."""
-    (tmp_path / "alive").mkdir()
-    held = os.open(tmp_path / "alive", os.O_RDONLY | os.O_DIRECTORY)
-    lock(held)
+    """One that never ran, and whose maker has ended; not one whose maker lives."""
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "site-packages" / "x.so").write_text(str(tmp_path))
     some = of_files(filter(None, [InstalledFile.at(str(tmp_path / "site-packages" / "x.so"))]))
     with engine(Daemon(cache_dir())) as docker:
-        tag, made = ensure_environment_image(docker, some, tmp_path / "alive"), []
+        tag = ensure_environment_image(docker, some)
+        alive = docker.create(tag, ["none"], network_mode="none")
+        made = [alive, _made_by_another(docker.url, tag)]
         try:
-            for name in ("alive", "gone"):
-                made.append(docker.create(tag, ["none"], network_mode="none", labels=owned_by(tmp_path / name)))
             assert made[1] in kills._orphans() and made[1] in kills._orphans("created")
-            assert made[0] not in kills._orphans() and made[1] not in kills._orphans("running")
+            assert alive not in kills._orphans() and made[1] not in kills._orphans("running")
         finally:
-            os.close(held)
             for container in made:
                 docker.remove(container)
             docker.remove_image(tag)
+
+
+def _made_by_another(url: str, tag: str) -> str:
+    """A container of a process that has ended."""
+    program = "import sys; from prismdbg.runtime.docker_engine import Engine as E; "
+    program += "print(E(sys.argv[1]).create(sys.argv[2], ['none'], network_mode='none'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, url, tag], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    return done.stdout.strip()

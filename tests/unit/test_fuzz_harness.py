@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule import layout
+from prismdbg.capsule.exact_file import Known
 from prismdbg.cli import main
 from prismdbg.runtime.environment import InstalledFile, of_files
 from prismdbg.runtime.visible import Visible
@@ -103,6 +104,8 @@ def test_a_capsule_that_lists_it_is_refused(corpus: Corpus, notes: Path, capsys:
 
 def test_what_a_container_would_show_is_seen(corpus: Corpus, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prismdbg.runtime.image.require_installed", lambda _: None)
+    monkeypatch.setattr("prismdbg.runtime.visible.not_installed", lambda path: AssertionError(path))
+    monkeypatch.setattr("prismdbg.runtime.visible._is_installed", lambda _: True)
     for command in (["build"], ["replay", "--runtime", "docker"], ["debug", "--runtime", "docker"]):
         with pytest.raises(Shown, match="a layer of the container image"):
             main.run([*command, str(listing(corpus, notes))])
@@ -110,7 +113,9 @@ def test_what_a_container_would_show_is_seen(corpus: Corpus, notes: Path, monkey
 
 def test_what_namespaces_would_show_is_seen(corpus: Corpus, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def shows(path: Path) -> None:
-        seen = Visible(folders=(str(path),)) if path.is_dir() else Visible(files=(str(path),))
+        status = path.stat()
+        there = {str(path): Known(os.path.realpath(path), status.st_dev, status.st_ino)}
+        seen = Visible(folders=there) if path.is_dir() else Visible(files=there)
         monkeypatch.setattr("prismdbg.runtime.local_runtime.visible", lambda *_, **__: seen)
         with pytest.raises(Shown):
             main.run(["replay", str(listing(corpus)), "--runtime", "local"])
