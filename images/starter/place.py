@@ -181,7 +181,7 @@ def show_folder(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Itera
         return
     cover(shown, tree, next(layers))
     for point in below(shown.path, mounts):
-        with shown.inside(point) as part:
+        with contextlib.suppress(FileNotFoundError), shown.inside(point) as part:  # under a later mount: not seen here
             cover(part, tree, next(layers))
 
 

@@ -97,8 +97,11 @@ def find(file: RankFile) -> Known:
         raise CapsuleError(f"{file.path} points to a file with credentials")
     try:
         with open_real(real) as content:
-            if (size := os.fstat(content.fileno()).st_size) != file.size_bytes:
-                raise CapsuleError(f"{file.path} has {size} bytes, had {file.size_bytes}")
+            status = os.fstat(content.fileno())
+            if status.st_size != file.size_bytes:
+                raise CapsuleError(f"{file.path} has {status.st_size} bytes, had {file.size_bytes}")
+            if problem := transfer.nearly_empty(status):
+                raise CapsuleError(f"{file.path} {problem}")
             if transfer.hash_content(content).sha256 == file.sha256:
                 return known_of(content, real)
     except FileNotFoundError:

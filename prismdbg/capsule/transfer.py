@@ -66,13 +66,16 @@ def open_plain(path: Path) -> BinaryIO:
 
 def require_content(path: Path) -> None:
     """`CapsuleError` where it is nearly all hole: a file may have holes, but reading nothing else takes for ever."""
-    status = path.stat()
+    if problem := nearly_empty(path.stat()):
+        raise CapsuleError(f"{path} {problem}", hint="fetch it again: the file was altered")
+
+
+def nearly_empty(status: os.stat_result) -> str:
+    """Why it is not read, as the end of a sentence; empty where it can be."""
     most = GROWTH_FREE_BYTES + MAX_GROWTH * 512 * status.st_blocks
-    if status.st_size > most:
-        raise CapsuleError(
-            f"{path} has {status.st_size:,} bytes, but is nearly all holes; {most:,} is the limit",
-            hint="fetch it again: the file was altered",
-        )
+    if status.st_size <= most:
+        return ""
+    return f"has {status.st_size:,} bytes, but is nearly all holes; {most:,} is the limit"
 
 
 def hash_file(path: Path) -> FileEntry:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,31 @@ def test_a_large_file_does_not_lead_to_one_of_credentials(tmp_path: Path, data: 
     (data / "large").symlink_to(secret)
     (file,) = read_files(capsule)
     assert "points to a file with credentials" in changed(file)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("fifo", "not a regular file"),
+        ("kernel", "belongs to the kernel"),
+        ("hole", "nearly all holes"),
+        ("folder", "not"),
+    ],
+)
+def test_what_would_hold_its_reader_is_not_read(tmp_path: Path, data: Path, kind: str, says: str) -> None:
+    (file,) = read_files(capsule_of(tmp_path / "capsule", [str(data / "large")]))
+    large = data / "large"
+    large.unlink()
+    if kind == "fifo":
+        os.mkfifo(large)
+    elif kind == "kernel":
+        large.symlink_to("/proc/kmsg")
+    elif kind == "folder":
+        large.mkdir()
+    else:
+        large.touch()
+        os.truncate(large, 1 << 40)
+    assert says in changed(replace(file, size_bytes=1 << 40))
 
 
 def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:

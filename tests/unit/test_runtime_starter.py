@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -215,3 +216,46 @@ def test_the_first_process_gives_up_what_is_not_needed() -> None:
     kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 18, 19, 21, 24, 25, 40]  # not: SYS_MODULE 16, SYS_RAWIO 17, MKNOD 27
     assert held["Amb"] == 0 and held["Eff"] == held["Prm"]
     assert (held["Eff"] | held["Bnd"]) & ~sum(1 << number for number in kept) == 0
+
+
+MIRRORS = """
+import itertools, json, os, sys
+from pathlib import Path
+sys.path.append("{parts}")
+import place
+from beneath import Tree
+from syscalls import mount
+folder, scratch = Path("{folder}"), Path("{scratch}")
+mount("tmpfs", str(folder / "mounted"), "tmpfs")
+(folder / "mounted" / "inner").write_text("on a mount")
+mount("tmpfs", str(scratch), "tmpfs")
+(scratch / "root").mkdir()
+status = os.stat(folder)
+known = dict(path=str(folder), device=status.st_dev, inode=status.st_ino)
+if {as_user}:
+    os.geteuid = lambda: 1000
+with Tree(scratch / "root") as tree:
+    seen = dict(folders=[["/seen/at", known]], files=[], links=[])
+    place.show(tree, seen, place.mount_points(), (scratch / f"layer{{n}}" for n in itertools.count()))
+top = scratch / "root" / "seen" / "at"
+print(json.dumps([sorted(path.name for path in top.iterdir()), (top / "mounted" / "inner").read_text(),
+                  (top / "deep" / "file").read_text(), os.readlink(top / "link"), (top / "file").read_text()]))
+"""
+
+
+@pytest.mark.parametrize("as_user", [True, False])
+def test_an_installation_with_mounts_in_it_is_shown_whole(tmp_path: Path, as_user: bool) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes mounts")
+    folder, scratch = tmp_path / "site-packages", tmp_path / "scratch"
+    for made in (folder / "mounted", folder / "deep", scratch):
+        made.mkdir(parents=True)
+    (folder / "deep" / "file").write_text("deep")
+    (folder / "file").write_text("a file")
+    (folder / "link").symlink_to("deep/file")
+    code = MIRRORS.format(parts=starter_file().parent, folder=folder, scratch=scratch, as_user=as_user)
+    ran = subprocess.run(["unshare", "-m", sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == [
+        ["deep", "file", "link", "mounted"], "on a mount", "deep", "deep/file", "a file"
+    ]  # fmt: skip
