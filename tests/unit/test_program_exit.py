@@ -55,6 +55,45 @@ def test_the_code_that_is_told_is_the_code_it_ends_with(body: str, code: int) ->
     assert ran.stdout.split() == ["told", str(code)]
 
 
+HOOKED = """
+import os, sys
+from prismdbg.rank.recording import exception_hooks
+
+class Witness:
+    def exception(self, report, error): print("noted", report["type"], report["text"], flush=True)
+    def end(self, code): print("told", code, flush=True)
+
+exception_hooks.install(Witness())
+def main():
+    {body}
+    {ending}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "ending", "said"),
+    [
+        ("sys.excepthook = lambda *error: print('mine')", "raise ValueError('x')", "noted ValueError x mine told 1"),
+        ("sys.excepthook = lambda *error: os._exit(1)", "raise ValueError('x')", "noted ValueError x"),
+        ("sys.excepthook = None", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("del sys.excepthook", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("sys.excepthook = sys.__excepthook__", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("mine = sys.excepthook; sys.excepthook = lambda *error: mine(*error)", "raise ValueError('x')",
+         "noted ValueError x told 1"),
+        ("pass", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("sys.excepthook(ValueError, ValueError('a'), None)", "raise ValueError('x')",
+         "noted ValueError a noted ValueError x told 1"),
+        ("sys.excepthook = lambda *error: print('mine')", "raise KeyboardInterrupt", "mine told 130"),
+        ("sys.excepthook = lambda *error: print('mine')", "sys.exit(3)", "told 3"),
+    ],
+)  # fmt: skip
+def test_an_exception_is_noted_once_whoever_has_the_hook(body: str, ending: str, said: str) -> None:
+    program = HOOKED.format(body=body, ending=ending)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert " ".join(ran.stdout.split()) == said, ran.stderr
+
+
 def test_to_others_it_is_a_system_exit() -> None:
     error = ProgramExit(3)
     assert isinstance(error, SystemExit) and error.code == 3

@@ -1,6 +1,7 @@
 """Incidents that show inside the process: an uncaught exception, out of memory, the program's end.
 
-The hooks note what happened and then do what was there before them.
+The hooks note what happened and then do what was there before them. A program or a framework may put a hook of its own
+in the place of `sys.excepthook`, so the interpreter's audit event is listened to, too: it comes before any hook.
 """
 
 from __future__ import annotations
@@ -63,15 +64,27 @@ def _tell(witness: Witness, error: BaseException, **more: Any) -> None:
 
 
 def install(witness: Witness) -> None:
-    """Chains sys.excepthook, threading.excepthook, sys.exit and atexit."""
+    """Listens to what comes to the top, and chains sys.excepthook, threading.excepthook, sys.exit and atexit."""
     code = ExitCode()
     code.install()
     before, thread_before = sys.excepthook, threading.excepthook
+    told: list[BaseException] = []  # by the event, and not yet given to our hook: it is the same one
 
-    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def on_top(error: BaseException) -> None:
         code.raised(error)
         if not isinstance(error, KeyboardInterrupt):
             _tell(witness, error)
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "sys.excepthook" and isinstance(arguments[2], BaseException):
+            told[:] = [arguments[2]]
+            on_top(arguments[2])
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Also called by programs that print an exception and go on."""
+        if not any(error is one for one in told):
+            on_top(error)
+        told.clear()
         before(kind, error, trace)
 
     def thread_excepthook(arguments: Any) -> None:
@@ -79,5 +92,6 @@ def install(witness: Witness) -> None:
             _tell(witness, arguments.exc_value, thread=True)
         thread_before(arguments)
 
+    sys.addaudithook(audit)
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
     atexit.register(lambda: witness.end(code.value))
