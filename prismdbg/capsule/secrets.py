@@ -397,9 +397,11 @@ def stands_in(value: str, text: str) -> bool:
 def known_values(environ: Mapping[str, str], words: Sequence[str]) -> tuple[str, ...]:
     """The secrets of a process that texts are searched for: of its variables and of its command line.
 
-    Among them are words (`postgres`); `worth_a_search` gives those that say something wherever they are met.
+    Among them are words (`postgres`), of variables whose name ends as a secret's does: of `DB_PASSWORD`, not of
+    `CREDENTIAL_HELPER`. `worth_a_search` gives those that say something wherever they are met.
     """
-    values = [value for name, value in environ.items() if is_secret_setting(name, value) and _is_sure(name, value)]
+    secret = {name: value for name, value in environ.items() if is_secret_setting(name, value)}
+    values = [v for name, v in secret.items() if _is_sure(name, v) and (_is_telling(v) or strength(_last_word(name)))]
     values += [found.value for value in environ.values() for found in found_in(value)]
     return words_or_more([*values, *(value for _, value in _secret_words(words))])
 

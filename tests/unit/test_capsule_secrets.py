@@ -319,6 +319,16 @@ def test_a_word_that_is_a_secret_goes_where_it_stands_by_itself(value: str) -> N
     assert redact_arguments(["x", value], known).words == ("x", value)
 
 
+def test_a_word_of_a_variable_that_only_names_a_secret_is_none() -> None:
+    environment = {
+        "GIT_CREDENTIAL_HELPER": "store",
+        "SECRET_NAME": "prod",
+        "MY_TOKEN": "letmein",
+        "API_KEY1": "letmein1",
+    }
+    assert known_values(environment, ["x", "-p", "opensesame"]) == ("letmein", "opensesame")
+
+
 @pytest.mark.parametrize("value", ["true", "4096", "0.5", "abc", "none"])
 def test_what_everybody_says_is_searched_for_nowhere(value: str) -> None:
     assert known_values({"DB_PASSWORD": value}, []) == ()
