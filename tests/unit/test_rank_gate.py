@@ -19,6 +19,7 @@ from prismdbg.rank.debug.breakpoints import CallView
 from prismdbg.rank.debug.gate import Gate, Stop
 from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
 from prismdbg.rank.debug.stopping import FINISH, Halts
+from prismdbg.rank.program.isolation import quiet
 
 
 class Walk:
@@ -143,6 +144,51 @@ def test_a_nan_from_outside_came_in_with_the_inputs() -> None:
     read = torch.tensor([1.0, float("nan")])
     found = looked_at(lambda: read[1:] * 2)
     assert found is not None and not found["born"]
+
+
+def unfilled(count: int) -> torch.Tensor:
+    """As allocated, with NaN where it happens to lie."""
+    memory = torch.empty(count)
+    with quiet():
+        memory.fill_(float("nan"))
+    return memory
+
+
+def test_what_lay_in_memory_is_nobodys_value_until_somebody_computes_with_it() -> None:
+    """As DDP makes its buckets: views of memory that is filled part by part."""
+
+    def bucket() -> torch.Tensor:
+        whole = unfilled(6)
+        first, second = whole.as_strided((3,), (1,), 0), whole[3:]
+        first.copy_(torch.ones(3))
+        second.view(3, 1).fill_(2.0)
+        return whole
+
+    assert looked_at(lambda: bucket().sum()) is None
+    found = looked_at(lambda: unfilled(4)[1:] * 2)
+    assert found is not None and (found["op"], found["born"]) == ("aten::mul.Tensor", False)
+
+
+def test_a_view_of_what_was_filled_is_somebodys_value() -> None:
+    data = torch.tensor([1.0, float("nan"), 1.0, 1.0])
+
+    def read() -> torch.Tensor:
+        memory = unfilled(4)
+        memory.copy_(data)
+        return memory
+
+    found = looked_at(read)
+    assert found is not None and found["op"] == "aten::copy_"
+
+    def filled_elsewhere() -> torch.Tensor:
+        memory = unfilled(4)
+        memory.copy_(torch.ones(4))
+        with quiet():
+            memory[1] = float("nan")
+        return memory[1]
+
+    found = looked_at(filled_elsewhere)
+    assert found is not None and found["op"] == "aten::select.int"
 
 
 def test_an_infinity_is_looked_for_only_if_asked() -> None:

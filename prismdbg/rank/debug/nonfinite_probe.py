@@ -13,12 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from prismdbg.model.moment import Moment
+from prismdbg.rank.debug.unfilled_memory import UnfilledMemory, leaves_it_unfilled
 from prismdbg.rank.program.frames import program_frame, program_line, stack_of
 from prismdbg.rank.program.isolation import is_quiet, quiet
 
 MAX_FRAMES = 12
-# their outputs hold what lay in memory
-_UNFILLED = ("empty", "new_empty", "resize", "set_")
 
 
 class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
@@ -28,6 +27,7 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._nan_only = nan_only
         self._moment = moment
+        self._unfilled = UnfilledMemory()
         self.found: dict[str, Any] | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -35,17 +35,18 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         name = str(func.name())
         if self.found is not None or is_quiet() or not name.startswith("aten::"):
             return func(*args, **kwargs)
-        if _is_unfilled(name):
-            return func(*args, **kwargs)
-        given = self._any([args, kwargs])  # before: the operator may write over them
+        tensors = _tensors([args, kwargs])
+        had = not leaves_it_unfilled(name) and self._any(tensors)  # before: the operator may write over them
         result = func(*args, **kwargs)
-        if self._any(result):
-            self._note(name, born=not given)
+        with quiet():
+            is_chance = self._unfilled.after(func, tensors, _tensors(result))
+        if not leaves_it_unfilled(name) and not is_chance and self._any(_tensors(result)):
+            self._note(name, born=not had)
         return result
 
-    def _any(self, value: Any) -> bool:
+    def _any(self, tensors: list[torch.Tensor]) -> bool:
         with quiet():
-            return any(self._has(leaf) for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
+            return any(map(self._has, tensors))
 
     def _has(self, tensor: torch.Tensor) -> bool:
         if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel() or tensor.is_sparse:
@@ -58,5 +59,5 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         self.found = {"op": name, "born": born, "moment": str(self._moment()), "frames": frames}
 
 
-def _is_unfilled(name: str) -> bool:
-    return name.removeprefix("aten::").startswith(_UNFILLED)
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
