@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from prismdbg.capsule import layout
-from prismdbg.runtime.environment import InstalledFile, of_files
+from prismdbg.runtime.environment import InstalledFile
 from tests.fuzz.traps import Traps, entry_of
 from tests.fuzz.values import NUMBERS, TEXTS, other_value
 
@@ -109,9 +109,10 @@ def _lying_at(path: str, rng: Random) -> InstalledFile:
 
 
 def _list(folders: Json, file: InstalledFile) -> None:
-    """As `Environment.to_json` writes it."""
-    (folder, entries), *_ = of_files([file]).to_json()["folders"].items()
-    folders.setdefault(folder, []).extend(entries)
+    """As `Environment.to_json` writes it, also of a name that it could not write."""
+    folder, _, name = file.path.rpartition("/")
+    entry = [name, file.mode, file.size_bytes, file.mtime_ns, *([file.target] if file.target else [])]
+    folders.setdefault(folder, []).append(entry)
 
 
 def _change_rank(rank: Json, traps: Traps, rng: Random) -> None:
