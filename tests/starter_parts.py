@@ -20,6 +20,7 @@ PARTS = (
     "seal",
     "place",
     "limits",
+    "output",
     "rank",
     "exact_paths",
     "kept_files",

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from engine import DumpError, Engine, RestoreError
 from kept_files import Keeper, processes
 from limits import Met, limit_restored
+from output import end_output, settle_output
 from rank import Report, Spec, restore_images
 from seal import seal
 from syscalls import PlaceError, follow_links
@@ -79,6 +80,7 @@ class Saves:
                 }
             )
             kept = self._keeper.keep(list(tree), folder / "files")
+            settle_output()
             length = Path(self._output).stat().st_size
         finally:
             go_on()
@@ -102,6 +104,7 @@ class Saves:
         facts = json.loads((self._folder / name / "facts.json").read_text())
         self.rank = None
         end_all()
+        end_output()
         os.truncate(self._output, facts["output_bytes"])
         left = self._keeper.put_back(facts, self._folder / name / "files")
         asked = {

@@ -29,9 +29,10 @@ import mapped  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
 from engine import RestoreError  # noqa: E402
 from limits import Met, limit_restored, used_bytes  # noqa: E402
+from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private import hold_private, seen_by_descriptor  # noqa: E402
-from rank import hold_output, restore_images, start  # noqa: E402
+from rank import restore_images, start  # noqa: E402
 from saves import Saves, attend, listen  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWCGROUP,

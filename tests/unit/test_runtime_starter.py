@@ -157,6 +157,22 @@ def test_streams_are_replaced_once_each(starter: Any, tmp_path: Path) -> None:
             os.close(number)
 
 
+def test_what_was_printed_to_a_terminal_is_in_the_file_when_it_has_settled(starter: Any, tmp_path: Path) -> None:
+    """As a checkpoint is taken: the kernel and the copier may still have it. No trace of the question is left."""
+    output = tmp_path / "output"
+    theirs = starter.standard_streams([(1, "tty[8800:3]")], starter.hold_output(str(output)))["tty[8800:3]"]
+    told = ""
+    for number in range(300):
+        os.write(theirs, f"counted to {number}\n".encode())
+        told += f"counted to {number}\n"
+        starter.settle_output()
+        assert output.read_text() == told
+    os.write(theirs, b"the last")
+    os.close(theirs)
+    starter.end_output()
+    assert output.read_text() == f"{told}the last"
+
+
 def test_standard_input_reads_nothing(starter: Any, tmp_path: Path) -> None:
     streams = starter.standard_streams(
         [(0, "pipe:[3]"), (1, "home/log")], starter.hold_output(str(tmp_path / "output"))
