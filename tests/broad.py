@@ -104,6 +104,7 @@ BROAD = {
     ],
     "test_unseeded.py": [
         "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_parallel-docker]",
+        "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_blocks-docker]",
     ],
     "test_faults.py": [
         "test_a_job_with_faults_ends_as_bare[restart-killed]",

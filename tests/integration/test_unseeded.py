@@ -16,7 +16,11 @@ RUNTIMES = ["local", pytest.param("docker", marks=pytest.mark.docker)]
 RANK = 1
 
 
-@pytest.fixture(scope="module", params=[("unseeded_parallel", 2), ("unseeded_shards", 2), ("unseeded_blocks", 4)])
+@pytest.fixture(
+    scope="module",
+    params=[("unseeded_parallel", 2), ("unseeded_shards", 2), ("unseeded_blocks", 4)],
+    ids=lambda param: param[0],
+)
 def unseeded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Taken:
     name, ranks = request.param
     home = tmp_path_factory.mktemp(name)
