@@ -16,6 +16,8 @@ from prismdbg.log.segment import Ints, as_signed
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, State
 
+_64_BITS = (1 << 64) - 1
+
 
 class Values(LogColumns):
     """Of which each row is there already."""
@@ -32,7 +34,8 @@ def of_values(log: RankLog) -> Values:
     texts.number(""), stacks.number(())
 
     def ints(of: Callable[[Collective], int]) -> Ints:
-        return np.array([of(row) for row in rows], dtype=np.int64)
+        """In 64 bits, as in the columns of a log: a damaged one may have any number, and any shape."""
+        return np.array([as_signed(of(row) & _64_BITS) for row in rows], dtype=np.int64)
 
     def truths(of: Callable[[Collective], bool]) -> Any:
         return np.array([of(row) for row in rows], dtype=np.bool_)
@@ -57,7 +60,7 @@ def of_values(log: RankLog) -> Values:
         tag=ints(lambda c: c.tag),
         thread=ints(lambda c: c.thread_id),
         stack=ints(lambda c: stacks.number(c.frames)),
-        fingerprint=ints(lambda c: as_signed(c.fingerprint or 0)),
+        fingerprint=ints(lambda c: c.fingerprint or 0),
         reduce_op=ints(lambda c: dtypes.REDUCE_OPS.index(c.reduce_op) if c.reduce_op else fmt.NO_REDUCE_OP),
         tensors=ints(lambda c: hash((c.inputs, c.outputs))),
         source_rank=ints(lambda c: c.source_rank),

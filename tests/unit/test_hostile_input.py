@@ -31,6 +31,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture import rank_half
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.columns import read_columns
+from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import TensorMeta, runs_of
 from prismdbg.simulate.graph.mesh import Mesh
 from tests.fuzz.commands import nothing_runs
@@ -241,6 +242,14 @@ def test_both_readers_of_a_log_refuse_what_is_damaged(tmp_path: Path, record: Ca
         assert "is damaged at offset" in str(error)
     else:
         assert columns.damage is not None and len(columns) == 1, "what lies before it can be looked at"
+
+
+def test_shapes_beyond_64_bits_have_one_size_in_both_readers(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "log")
+    for shape in ((1 << 62, 1 << 62), (1 << 40, 1 << 30), (1 << 62, 3), (5,)):
+        log.issue(0, 1, inputs=(TensorMeta(shape, "float32"),))
+    of_values, of_columns = columns_of(read_log(log.folder)), read_columns(log.folder)
+    assert of_values.size_bytes.tolist() == of_columns.size_bytes.tolist()
 
 
 def test_files_that_only_look_like_segments_and_ranks(tmp_path: Path) -> None:
