@@ -47,11 +47,10 @@ from prismdbg.model.collective import State
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.native import build as native_build
 from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import OWNER_LABEL, engine
+from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.environment import Environment, of_files
 from prismdbg.runtime.image import environment_tag
-from prismdbg.runtime.owner import is_gone
 from prismdbg.settings.rank_config import RankConfig
 
 FAULTS = Path(__file__).parent / "faults"
@@ -211,14 +210,14 @@ def kill_a_build(world: World) -> None:
 def kill_a_replay_in_docker(world: World) -> None:
     killed(world, [*CLI, "replay", world.capsule, "--runtime", "docker"], 10)
     _check_processes(world)
-    wait_for(lambda: not _orphans("running"), 60, "the container to end")
+    wait_for(lambda: not _containers("running"), 60, "the container to end")
 
 
 def kill_a_debugger_in_docker(world: World) -> None:
     typed = "next\nnext 2\nprint rank\nkeep\nnext\nprevious\ncontinue\n"
     killed(world, [*CLI, "debug", world.capsule, "--runtime", "docker"], 12, typed)
     _check_processes(world)
-    wait_for(lambda: not _orphans("running"), 60, "the container to end")
+    wait_for(lambda: not _containers("running"), 60, "the container to end")
 
 
 def kill_an_image_build(world: World) -> None:
@@ -241,20 +240,18 @@ def kill_an_image_build(world: World) -> None:
             tag = environment_tag(part)
             assert docker.has_image(tag), f"{tag} was not made"
             docker.remove_image(tag)
-    wait_for(lambda: not _orphans(), 60, f"the containers of builds to be removed: {_orphans()}")
+    wait_for(lambda: not _containers(), 60, f"the containers of builds to be removed: {_containers()}")
 
 
-def _orphans(*states: str) -> list[str]:
-    """Containers whose client is gone, in these states or in any."""
+def _containers(*states: str) -> list[str]:
+    """On the engine of this cache, which is nobody else's; in these states or in any."""
     with engine(Daemon(cache_dir())) as docker:
         client = DockerClient(docker.url)
         try:
-            found = client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True)
-            found = [one for one in found if not states or one.status in states]
-            owners = {str(one.id): one.labels[OWNER_LABEL] for one in found}
+            found = client.containers.list(all=True, ignore_removed=True)
+            return [str(one.id) for one in found if not states or one.status in states]
         finally:
             client.close()
-    return [name for name, owner in owners.items() if is_gone(owner)]
 
 
 def _check_processes(world: World) -> None:
@@ -290,7 +287,7 @@ DOCKER_KILLS: dict[str, Callable[[World], None]] = {
 @contextmanager
 def world_of(home: Path, seed: int, *, in_docker: bool = False) -> Iterator[World]:
     """A job that learns until it is told, and a capsule of one of its ranks, with its process. in_docker: kills there,
-    too."""
+    too, on an engine of its own (`own_engine`)."""
     (home / "told").mkdir()
     with recording(torchrun(PARTS / "until_told.py", home / "told", 0.05, ranks=2), home) as job:
         job.wait_for_step(1, 3)
@@ -319,7 +316,7 @@ def _check_nothing_is_left(world: World, before: set[Path]) -> None:
     replay(home / "capsule")
     if world.in_docker:
         replay(home / "capsule", runtime="docker")
-        wait_for(lambda: not _orphans(), 60, f"containers to be removed: {_orphans()}")
+        wait_for(lambda: not _containers(), 60, f"containers to be removed: {_containers()}")
     assert not list(job.run.path.glob(f"{LEFTOVER}*")), "images of captures are left"
     assert not list(home.glob(".*.partial-*"))
 

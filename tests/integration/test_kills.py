@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import kills
 import pytest
-from jobs import ROOT
 from tiny_log import TinyLog
 
-from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
@@ -25,6 +24,13 @@ pytestmark = [pytest.mark.job, pytest.mark.criu]
 SEED = 20  # `python tests/kills.py 8 --seed 20` kills at the same moments
 
 
+@pytest.fixture
+def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    with kills.own_engine(tmp_path / "cache") as daemon:
+        yield daemon
+
+
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     with kills.world_of(tmp_path, SEED) as world:
         for name, kill in kills.KILLS.items():
@@ -33,7 +39,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
-def test_killed_in_a_container_at_random_moments(tmp_path: Path) -> None:
+def test_killed_in_a_container_at_random_moments(tmp_path: Path, own_engine: Daemon) -> None:
     with kills.world_of(tmp_path, SEED, in_docker=True) as world:
         for name, kill in kills.DOCKER_KILLS.items():
             print(f"killing: {name}")
@@ -59,29 +65,14 @@ def test_a_collective_that_is_lost_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
-def test_a_container_that_is_left_is_seen(tmp_path: Path) -> None:
-    """One that never ran, and whose maker has ended; not one whose maker lives."""
-    (tmp_path / "site-packages").mkdir()
-    (tmp_path / "site-packages" / "x.so").write_text(str(tmp_path))
-    some = of_files(filter(None, [InstalledFile.at(str(tmp_path / "site-packages" / "x.so"))]))
-    with engine(Daemon(cache_dir())) as docker:
+def test_a_container_that_is_left_is_seen(tmp_path: Path, own_engine: Daemon) -> None:
+    file = tmp_path / "site-packages" / "x.so"
+    file.parent.mkdir()
+    file.write_text("content")
+    some = of_files(filter(None, [InstalledFile.at(str(file))]))
+    with engine(own_engine) as docker:
         tag = ensure_environment_image(docker, some)
-        alive = docker.create(tag, ["none"], network_mode="none")
-        made = [alive, _made_by_another(docker.url, tag)]
-        try:
-            assert made[1] in kills._orphans() and made[1] in kills._orphans("created")
-            assert alive not in kills._orphans() and made[1] not in kills._orphans("running")
-        finally:
-            for container in made:
-                docker.remove(container)
-            docker.remove_image(tag)
-
-
-def _made_by_another(url: str, tag: str) -> str:
-    """A container of a process that has ended."""
-    program = "import sys; from prismdbg.runtime.docker_engine import Engine as E; "
-    program += "print(E(sys.argv[1]).create(sys.argv[2], ['none'], network_mode='none'))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, url, tag], check=True, capture_output=True, text=True, cwd=ROOT
-    )
-    return done.stdout.strip()
+        assert not kills._containers()
+        container = docker.create(tag, ["none"], network_mode="none")
+        assert kills._containers() == kills._containers("created") == [container]
+        assert not kills._containers("running")
