@@ -102,6 +102,13 @@ class TestWhatGoesWrong:
             calibrate(FEW, silent)
 
 
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path, spawn: Spawn) -> None:
     (tmp_path / "tmp").mkdir()
@@ -112,7 +119,7 @@ def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tm
     ranks = wait_for(lambda: len(found := seen.children(recursive=True)) > 2 and found, 60, "the ranks")
     started.send_signal(number)
     assert started.wait(60) == code
-    assert not [rank for rank in ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
+    wait_for(lambda: not any(map(is_alive, ranks)), 20, "the kernel to end its ranks, which are killed by then")
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
     assert list((tmp_path / "tmp").glob("prismdbg*")) == []
 
