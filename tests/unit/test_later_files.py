@@ -70,6 +70,14 @@ def test_what_is_installed_is_not_looked_into(tmp_path: Path) -> None:
     assert found(tmp_path, left_out=(tmp_path / ".venv",)) == []
 
 
+def test_no_virtual_environment_is_looked_into(tmp_path: Path) -> None:
+    """A project may hold several, each with more entries than are looked at."""
+    put(tmp_path / "old-venv" / "pyvenv.cfg", later=True)
+    put(tmp_path / "old-venv" / "lib" / "new.py", later=True)
+    put(tmp_path / "new.pt", later=True)
+    assert found(tmp_path) == ["new.pt"]
+
+
 def test_a_large_folder_is_looked_through_in_part(tmp_path: Path) -> None:
     for number in range(9):
         put(tmp_path / str(number), later=True)

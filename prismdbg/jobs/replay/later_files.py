@@ -66,7 +66,7 @@ class _Search:
     def _entry(self, entry: os.DirEntry[str]) -> bool:
         try:
             if entry.is_dir(follow_symlinks=False):
-                return entry.name not in LEFT_OUT and self.folder(entry.path)
+                return not _is_left_out(entry) and self.folder(entry.path)
             later = entry.stat(follow_symlinks=False).st_mtime_ns > self.since_ns
         except OSError:
             return False
@@ -92,6 +92,11 @@ def later_files(
             search.known = frozenset((*search.known, folder))  # the folder itself was named or written into
             search.folder(folder)
     return LaterFiles(tuple(sorted(set(search.found))), tuple(search.cut))
+
+
+def _is_left_out(entry: os.DirEntry[str]) -> bool:
+    """A virtual environment has tens of thousands of files: what is installed is compared with the capsule's list."""
+    return entry.name in LEFT_OUT or os.path.lexists(f"{entry.path}/pyvenv.cfg")
 
 
 def _name(entry: os.DirEntry[str]) -> str:
