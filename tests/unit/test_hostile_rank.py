@@ -315,7 +315,7 @@ def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
             [{**told, "event": kind}, {"event": "end_of_log", "moment": "3.1", "tally": TALLY}], GOOD_REPLIES
         )
         live = SimpleNamespace(
-            capsule=capsule, client=rank, running=Ended(), runtime="local", first_record=0, end_record=5
+            capsule=capsule, client=rank, running=Ended(), runtime="local", first_record=0, end_record=5, unsearched=()
         )
         try:
             verdict = run_to_end(

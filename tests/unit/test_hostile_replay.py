@@ -135,7 +135,8 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
 
     def hostile(act: Any) -> ReplayRequest:
         def plan(_: Any, session: Path, own: Any) -> Any:
-            return SimpleNamespace(own=own, agent="agent.sock", spec=SimpleNamespace(session=session, saving=None))
+            spec = SimpleNamespace(session=session, saving=None)
+            return SimpleNamespace(own=own, agent="agent.sock", spec=spec, unsearched=())
 
         def start(_: Any, plan: Any, *__: Any) -> LivesOn:
             ranks.append(HostileRank(plan.own.path / plan.agent, Hostile(act)))
