@@ -77,7 +77,7 @@ class Criu:
             command,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env={"PATH": NO_PROGRAMS},
+            env={"PATH": NO_PROGRAMS, "GNUTLS_SYSTEM_PRIORITY_FILE": NO_PROGRAMS, "LC_ALL": "C", "TZ": "UTC0"},
             pass_fds=(*self._fds, *inherited),
         )
 

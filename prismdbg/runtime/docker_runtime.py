@@ -138,7 +138,7 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
         "auto_remove": True,
         "hostname": spec.hostname or None,
         "working_dir": "/",
-        "environment": {},
+        "environment": environment_of_starter(python),
         "shm_size": spec.limits.shared_bytes,  # not a reservation: DataLoader workers keep their batches there
         "mem_limit": spec.limits.memory_bytes,
         "memswap_limit": spec.limits.memory_bytes,
@@ -152,6 +152,14 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
         options["security_opt"] = ["no-new-privileges", _NO_LABELS]
         options["user"] = "{}:{}".format(*_user(spec))
     return options
+
+
+def environment_of_starter(python: OwnPython) -> dict[str, str]:
+    """Of the first process, whose files are the capsule's until the starter has made the place. Without a locale Python
+    looks for one there, glibc loads the module that its character set names, and so would the capsule's code run with
+    the starter's rights; the time zone would be read there as well."""
+    ours = str(python.folder / "locale")  # holds nothing
+    return {"LC_ALL": "C", "LOCPATH": ours, "GCONV_PATH": ours, "TZ": "UTC0", "TZDIR": ours}
 
 
 def _private_binds(spec: ReplaySpec) -> list[Bind]:
