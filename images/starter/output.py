@@ -45,6 +45,8 @@ class Copier:
     def settle(self, bound_s: float = SETTLE_S) -> bool:
         """All that was written to the terminal so far is in the file; False where the bound is reached. A mark is
         written behind it, which is not copied: nothing else tells what the kernel still has to hand on."""
+        if not self._thread.is_alive():
+            return True
         deadline_s = time.monotonic() + bound_s
         self._seen.clear()
         left = self._mark = str(int.from_bytes(os.urandom(16), "big")).encode()  # digits, which no terminal changes
@@ -61,6 +63,9 @@ class Copier:
     def end(self, bound_s: float = SETTLE_S) -> None:
         """The last of it is in the file. Nobody has the terminal open any more."""
         self._thread.join(bound_s)
+        if not self._thread.is_alive():
+            os.close(self._copy)
+            os.close(self._ours)
 
     def _run(self) -> None:
         waiting = b""
@@ -78,8 +83,6 @@ class Copier:
                     self._seen.set()
         with contextlib.suppress(OSError):
             self._put(waiting)
-            os.close(self._copy)
-            os.close(self._ours)
 
     def _put(self, data: bytes) -> None:
         data = data.replace(b"\r\n", b"\n")

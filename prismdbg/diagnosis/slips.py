@@ -109,17 +109,24 @@ class Slip(Verdict):
 def find_slips(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[Slip]:
     """One a group at most, of groups of which a verdict tells that they did not end well."""
     bad: dict[str, Certainty] = {}
+    blamed: dict[str, set[int]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.certainty.order):
         if isinstance(verdict, Mismatch):
-            bad[verdict.group.name] = verdict.certainty
+            name, ranks = verdict.group.name, verdict.ranks
         elif isinstance(verdict, Stopped):
-            bad[verdict.stall.group.name] = verdict.certainty
+            name, ranks = verdict.stall.group.name, verdict.stall.never_came
+        else:
+            continue
+        bad[name] = verdict.certainty
+        blamed.setdefault(name, set()).update(ranks)
     for name, certainty in sorted(bad.items()):
         rows = rows_of(evidence, name)
         columns = _columns(evidence, rows)
         odd = _out_of_step(evidence, rows, columns) or _at_another_line(evidence, rows, columns)
         if odd is not None:
-            yield _slip(evidence, name, rows, odd, certainty)
+            # another line alone tells nothing of what became of ranks that were where the others were
+            is_cause = odd.shift or odd.steps or odd.rank in blamed[name]
+            yield _slip(evidence, name, rows, odd, certainty if is_cause else Certainty.LIKELY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from logs import Job, Tensors
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.slips import Slip
+from prismdbg.diagnosis.stops import Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.model.frame import Frame
@@ -126,6 +127,12 @@ def test_another_line_from_a_step_on(world: int, line: Frame) -> None:
     )
     assert [verdict.kind for verdict in others] == ["stopped"]
     json.dumps(first.to_json())
+
+
+def test_another_line_of_one_rank_is_not_named_before_another_rank_that_never_came() -> None:
+    first, second, *_ = verdicts(hangs(trained(from_on(0, at=6), world=4), {2}))
+    assert isinstance(first, Stopped) and first.stall.never_came == (2,)
+    assert isinstance(second, Slip) and second.ranks == (0,)
 
 
 def test_another_size_is_found_where_it_began() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from starter_parts import starter_parts
+from waiting import wait_for
 
 from prismdbg.capsule.exact_file import known
 from prismdbg.runtime.starter_spec import starter_file
@@ -171,6 +172,17 @@ def test_what_was_printed_to_a_terminal_is_in_the_file_when_it_has_settled(start
     os.close(theirs)
     starter.end_output()
     assert output.read_text() == f"{told}the last"
+
+
+def test_a_rank_that_gave_its_terminal_up_is_saved_all_the_same(starter: Any, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    theirs = starter.standard_streams([(1, "tty[8800:3]")], starter.hold_output(str(output)))["tty[8800:3]"]
+    os.write(theirs, b"the last")
+    os.close(theirs)
+    wait_for(lambda: output.read_text() == "the last", 20, "what was printed")
+    for _ in range(2):
+        starter.settle_output()
+    starter.end_output()
 
 
 def test_standard_input_reads_nothing(starter: Any, tmp_path: Path) -> None:
