@@ -31,7 +31,7 @@ class _Search:
     """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end."""
 
     since_ns: int
-    known: Collection[str]
+    known: set[str]
     left_out: tuple[str, ...]
     left: int
     found: list[str] = field(default_factory=list)
@@ -86,10 +86,10 @@ def later_files(
 ) -> LaterFiles:
     """Below `folders`; a folder stands for all that is in it where nothing in it is older. `known`: files that are laid
     as they were, and folders that were there. `left_out`: folders that are not looked into."""
-    search = _Search(since_ns=since_ns, known=frozenset(known), left_out=tuple(left_out), left=most)
+    search = _Search(since_ns=since_ns, known=set(known), left_out=tuple(left_out), left=most)
     for folder in sorted({os.path.normpath(folder) for folder in folders}):
         if not unfit(folder) and Path(folder).is_dir() and not Path(folder).is_symlink():
-            search.known = frozenset((*search.known, folder))  # the folder itself was named or written into
+            search.known.add(folder)  # the folder itself was named or written into
             search.folder(folder)
     return LaterFiles(tuple(sorted(set(search.found))), tuple(search.cut))
 
