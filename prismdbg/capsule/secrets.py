@@ -129,6 +129,12 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("Hugging Face token", "hf_", r"(hf_[A-Za-z0-9]{30,})"),
         ("API key", "sk", r"(?<![A-Za-z])(sk-[A-Za-z0-9_-]{20,}|sk_(?:live|test)_[A-Za-z0-9]{16,})"),
         ("API key", "nvapi-", r"(nvapi-[\w-]{30,})"),
+        ("npm token", "npm_", r"(npm_[A-Za-z0-9]{36})"),
+        ("PyPI token", "pypi-ageichlwas5vcmc", r"(pypi-AgEIcHlwaS5vcmc[\w-]{50,})"),
+        ("Docker token", "dckr_", r"(dckr_(?:pat|oat)_[\w-]{20,})"),
+        ("DigitalOcean token", "_v1_", r"(do[opr]_v1_[a-f0-9]{64})"),
+        ("Vault token", "hv", r"(?<![\w.])(hv[sbr]\.[\w-]{24,})"),
+        ("Linear key", "lin_api_", r"(lin_api_[A-Za-z0-9]{40})"),
         ("API key", "r8_", r"(r8_[A-Za-z0-9]{30,})"),
         ("Slack token", "xox", r"(xox[abeposr]-[A-Za-z0-9-]{10,})"),
         ("Slack token", "xapp-", r"(xapp-[A-Za-z0-9-]{10,})"),
@@ -152,7 +158,7 @@ _PAIR = re.compile(
     r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512}))"
 )
 _NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
-_MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb)[\w-]*")  # its -pX is a password, whatever X is
+_MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb|sshpass)[\w-]*")  # its -pX is a password, whatever X is
 _ATTACHED = re.compile(r"-p(?=.*\d)(?:(?=.*[!@#$%^&*?])|(?=.*[a-z])(?=.*[A-Z]))[\w!@#$%^&*?+-]{6,}")
 _USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
 _NO_PASSWORD = re.compile(

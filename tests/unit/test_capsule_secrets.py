@@ -131,6 +131,12 @@ def test_what_a_replay_needs(name: str, value: str) -> None:
         "github_pat_" + "a1_" * 12,
         "glpat-" + "a1" * 10,
         "hf_" + "aB" * 17,
+        "npm_" + "aB3" * 12,
+        "pypi-AgEIcHlwaS5vcmc" + "aB3_" * 20,
+        "dckr_pat_" + "aB3" * 9,
+        "dop_v1_" + "0a1b" * 16,
+        "hvs." + "aB3" * 30,
+        "lin_api_" + "aB3c" * 10,
         "--key sk-" + "ab1" * 10,
         "xoxb-" + "1" * 12,
         "eyJhbGciOiJI.eyJzdWIiOiIx.sig",
@@ -337,6 +343,7 @@ def test_what_everybody_says_is_searched_for_nowhere(value: str) -> None:
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
+        ("sshpass -phunter2 ssh host", f"sshpass -p{REDACTED} ssh host"),
         ("mysql -u me -pletmein db", f"mysql -u me -p{REDACTED} db"),
         ("/usr/bin/mysqldump -p5 db", f"/usr/bin/mysqldump -p{REDACTED} db"),
         ("-pS3cret99", f"-p{REDACTED}"),

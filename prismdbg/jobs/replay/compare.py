@@ -375,7 +375,8 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         return notes
     match manifest.incident.kind:
         case IncidentKind.NAN:
-            notes.append(f"the NaN occurs again, bit for bit: {manifest.incident.text}")
+            exactly = ", bit for bit" if verdict.strength.fingerprints else ", but what was sent was not compared"
+            notes.append(f"the NaN occurs again{exactly}: {manifest.incident.text}")
         case IncidentKind.LOST if verdict.end is End.DIED:
             known = capsule.rank().get("died_with") is not None
             as_it = "as it did when it was recorded" if known else "and how the recorded rank died is unknown"
