@@ -99,3 +99,11 @@ def test_a_folder_that_was_not_read_to_its_end_is_not_hidden_whole(tmp_path: Pat
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     assert found(tmp_path, tmp_path / "gone") == []
+
+
+def test_the_kernels_files_are_nobodys(tmp_path: Path) -> None:
+    put(tmp_path / "new", later=True)
+    (tmp_path / "settings").symlink_to("/sys/kernel")
+    elsewhere = [f"/proc/self/root{tmp_path}", "/sys/kernel/mm", f"{tmp_path}/settings/mm"]
+    assert later_files(elsewhere, BEGAN_NS, known=[]).paths == ()
+    assert not [path for path in later_files(["/"], BEGAN_NS, known=[]).paths if path.startswith(("/proc", "/sys"))]

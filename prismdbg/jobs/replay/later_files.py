@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prismdbg.capsule.limits import MAX_COMPONENTS
-from prismdbg.capsule.rank_path import unfit
+from prismdbg.capsule.rank_path import problem, unfit
 
 MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a whole data set
 LEFT_OUT = frozenset((".git", "__pycache__", "node_modules"))
@@ -40,7 +40,7 @@ class _Search:
 
     def folder(self, path: str) -> bool:
         """Whether everything in it is later, and there is something; then it stands for what is in it."""
-        if path in self.seen or path in self.left_out or path.count("/") > MAX_COMPONENTS:
+        if path in self.seen or path in self.left_out or path.count("/") > MAX_COMPONENTS or _is_kernels(path):
             return False
         self.seen.add(path)
         first, all_later, is_empty = len(self.found), True, True
@@ -92,6 +92,11 @@ def later_files(
             search.known.add(folder)  # the folder itself was named or written into
             search.folder(folder)
     return LaterFiles(tuple(sorted(set(search.found))), tuple(search.cut))
+
+
+def _is_kernels(folder: str) -> bool:
+    """/proc, for example: a rank has its own, and no file of this machine is to be hidden in it."""
+    return folder != "/" and bool(problem(folder) or problem(os.path.realpath(folder)))
 
 
 def _is_left_out(entry: os.DirEntry[str]) -> bool:
