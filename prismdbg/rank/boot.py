@@ -51,7 +51,7 @@ def _record(config: RankConfig) -> None:
 
         def end(self, code: int) -> None:
             recording.end(code)
-            if not recording.is_child:
+            if recording.is_open or not recording.is_child:
                 gloo_threads.let_go()
 
     def unknown(name: str, why: str) -> None:
@@ -81,11 +81,16 @@ def _may_be_a_rank() -> bool:
 
 
 def _in_child(recording: Any) -> None:
-    """A rank's forked child (a DataLoader worker, say) is none, and writes nothing into its parent's log."""
+    """A rank's forked child (a DataLoader worker, say) is none, and writes nothing into its parent's log. That of a
+    launcher that has imported torch may become a rank."""
     recording.is_child = True
     if recording.folder is not None or dist.is_initialized():
         recording.lost = recording.lost or "a forked child"
         recording.recorder.mode(0)
+        return
+    recording.recorder.mode(1)  # the native recorder's state is new in a child
+    if recording.memory is not None:
+        recording.memory.leave("a forked child; only a process that starts its own program is traced")
 
 
 def make_recorder(config: RankConfig) -> tuple[Recorder, str]:

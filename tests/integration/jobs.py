@@ -37,6 +37,17 @@ def torchrun(script: Path, *arguments: object, ranks: int) -> list[str]:
     return [*launcher, str(script), *map(str, arguments)]
 
 
+def forked(script: Path, *arguments: object, ranks: int) -> list[str]:
+    """As `torchrun`, at half its cost; for what is not about torchrun."""
+    return [
+        sys.executable,
+        str(Path(__file__).with_name("forked_ranks.py")),
+        str(ranks),
+        str(script),
+        *map(str, arguments),
+    ]
+
+
 def plain_environment(**extra: str) -> dict[str, str]:
     """What a user's shell would hold: nothing of prismdbg and nothing of pytest."""
     dropped = ("PRISMDBG", "PYTEST", "PYTHONPATH", "PYTHONWARNINGS", "PYTHONHASHSEED")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import Recorded, plain_environment, record, recorded_by_command_line, replay, run, torchrun
+from jobs import EXAMPLES, Recorded, forked, plain_environment, record, recorded_by_command_line, replay, run, torchrun
 
 from prismdbg.capsule.log_format import StepSource
 from prismdbg.model.collective import State
@@ -102,6 +102,27 @@ def test_ranks_made_by_spawn(tmp_path: Path) -> None:
     assert [c.fingerprint for c in recorded.log(0).collectives][1:3] == [
         c.fingerprint for c in recorded.log(1).collectives
     ][1:3]
+
+
+@pytest.mark.parametrize("options", [(), ("--python-kernels",), ("--memory",)])
+def test_ranks_forked_by_a_launcher_that_imported_torch(tmp_path: Path, options: tuple[str, ...]) -> None:
+    job = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 3, ranks=2)
+    recorded = recorded_by_command_line(job, tmp_path / "run", *options)
+    assert recorded.ended.code == 0, recorded.ended.output
+    assert [folder.name for folder in recorded.run.rank_folders()] == ["0", "1"]
+    assert names(recorded, 0) == names(recorded, 1) != []
+    assert [note.data["code"] for note in recorded.log(1).notes if note.kind == "exit"] == [0]
+    assert [note.data["text"] for note in recorded.log(0).notes if note.kind == "memory"] == (
+        ["memory is not traced: a forked child; only a process that starts its own program is traced"]
+        if "--memory" in options
+        else []
+    )
+
+
+def test_a_group_that_is_freed_at_once_waits_for_no_callback_of_the_recorder(tmp_path: Path) -> None:
+    recorded = recorded_by_command_line(python("freed_groups.py", 200), tmp_path / "run", "--python-kernels")
+    assert recorded.ended.code == 0, recorded.ended.output
+    assert recorded.ended.lines("result") == ["result"]
 
 
 def test_a_forked_child_stays_out_of_the_log(tmp_path: Path) -> None:

@@ -7,7 +7,11 @@ or callbacks wherever the backend allows, and the one subclass is kept alive unt
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from typing import Any, Protocol
 
 import torch
@@ -62,6 +66,26 @@ class Completion:
                 self._call = None
 
 
+class _GroupsInUse:
+    """Groups whose threads still hold a callback of ours: they let go of it, under Python's lock, after the program was
+    told that the collective is complete. A gloo group that is freed waits for its threads without giving up that lock
+    (torch 2.13), so neither would go on. A group is let go here in a thread of the program's, after its callbacks."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Any, object]] = {}
+        self._gone: deque[int] = deque()
+        self._numbers = count()
+
+    def keep(self, group: Any, callback: Callable[..., Any]) -> None:
+        while self._gone:
+            self._kept.pop(self._gone.popleft())
+        number = next(self._numbers)
+        self._kept[number] = group, weakref.ref(callback, lambda _: self._gone.append(number))
+
+
+_groups_in_use = _GroupsInUse()
+
+
 def wrap(call: Call, result: Any, completion: Completion) -> Any:
     """What the operator returned, with a Work that reports its completion."""
     if call.spec.returns == "nothing":
@@ -74,7 +98,7 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
         future = inner.get_future()
     except RuntimeError:  # gloo's receives and reduce-scatters have none
         return call.result(_callback_work(inner, completion))
-    return call.result(_future_work(future, completion))
+    return call.result(_future_work(future, completion, call.group))
 
 
 def _callback_work(inner: Any, completion: Completion) -> Any:
@@ -92,7 +116,7 @@ def _callback_work(inner: Any, completion: Completion) -> Any:
     return PythonCallbackWork(wait).boxed()
 
 
-def _future_work(future: Any, completion: Completion) -> Any:
+def _future_work(future: Any, completion: Completion, group: Any) -> Any:
     outputs = completion._call.outputs if completion._call is not None else []
 
     def settle(done: Any) -> Any:
@@ -106,6 +130,7 @@ def _future_work(future: Any, completion: Completion) -> Any:
         completion.done()
         return value
 
+    _groups_in_use.keep(group, settle)
     return _create_work_from_future(future.then(settle)).boxed()
 
 

@@ -37,6 +37,10 @@ class MemoryFromStart:
             of_rank = f" --rank {rank}" if rank else ""
             tracer.cap(self._config.memory_cap, f"{CAP_DETAILS}prismdbg memory {self._config.run}{of_rank}")
 
+    def leave(self, reason: str) -> None:
+        """This process is not the one that is traced."""
+        self.missing = f"memory is not traced: {reason}"
+
     def claim(self, rank_folder: Path) -> dict[str, Any]:
         """This process is a rank, and that is its folder. What its log should say of the trace."""
         if self.missing:

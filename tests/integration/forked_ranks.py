@@ -1,0 +1,133 @@
+"""Starts ranks as torchrun does, but forks them from one process that has imported torch: under torchrun each rank, and
+torchrun itself, imports it anew, which is most of what a short job costs.
+
+A rank has the environment, session, command line and `__main__` that it has under torchrun. There are no restarts: what
+is about those, or about torchrun, takes torchrun. `forked_ranks.py RANKS SCRIPT [ARGUMENT...]`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+import types
+from pathlib import Path
+from typing import NoReturn
+
+TERM_BOUND_S = 30.0  # torchrun's
+# A program with one of these imports what compiles torch programs, only to be told that it is not compiled.
+COMPILES = ("optim.", "DistributedDataParallel", "fully_shard", "runpy")
+
+
+def main() -> None:
+    count, script = int(sys.argv[1]), sys.argv[2]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
+    with socket.create_server(("localhost", 0)) as listener:
+        _import_torch(script)
+        signal.signal(signal.SIGTERM, _interrupted)
+        signal.signal(signal.SIGINT, _interrupted)
+        ranks = {_forked(rank, count, listener) for rank in range(count)}
+        sys.exit(_followed(ranks, listener))
+
+
+def _import_torch(script: str) -> None:
+    import torch.distributed
+
+    if any(word in Path(script).read_text() for word in COMPILES):
+        import torch._dynamo  # noqa: F401
+
+
+def _forked(rank: int, count: int, listener: socket.socket) -> int:
+    """The process of a rank."""
+    return os.fork() or _be_rank(rank, count, listener)
+
+
+def _be_rank(rank: int, count: int, listener: socket.socket) -> NoReturn:
+    os.environ.update(_environment(rank, count, listener.getsockname()[1]))
+    listener.close()
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _run_as_main(sys.argv[2:])
+
+
+def _environment(rank: int, count: int, port: int) -> dict[str, str]:
+    """As torchrun 2.13 sets it."""
+    ranks = {name: str(rank) for name in ("RANK", "LOCAL_RANK", "ROLE_RANK")}
+    sizes = {name: str(count) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")}
+    return {
+        **ranks,
+        **sizes,
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
+
+
+def _run_as_main(arguments: list[str]) -> NoReturn:
+    """As `python -u SCRIPT ARGUMENT...`, in this process: its `__main__` is that of the script."""
+    script = arguments[0]
+    sys.argv[:] = arguments
+    sys.orig_argv[:] = [sys.orig_argv[0], "-u", *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    main = types.ModuleType("__main__")
+    main.__file__ = script
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)
+    sys.exit()
+
+
+def _followed(ranks: set[int], listener: socket.socket) -> int:
+    """The exit code of the job: where a rank fails, the others are ended."""
+    from torch.distributed import TCPStore
+
+    store = TCPStore("localhost", listener.getsockname()[1], None, True, master_listen_fd=os.dup(listener.fileno()))
+    try:
+        while ranks:
+            pid, status = os.wait()
+            ranks.discard(pid)
+            if status:
+                print(f"rank of process {pid} failed: {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
+                return 1
+        return 0
+    finally:
+        _end(ranks)
+        del store
+
+
+def _end(ranks: set[int]) -> None:
+    _signalled(ranks, signal.SIGTERM)
+    end = time.monotonic() + TERM_BOUND_S
+    while ranks and time.monotonic() < end:
+        _reap(ranks)
+        time.sleep(0.01)
+    _signalled(ranks, signal.SIGKILL)
+
+
+def _reap(ranks: set[int]) -> None:
+    for pid in tuple(ranks):
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            ranks.discard(pid)
+
+
+def _signalled(ranks: set[int], number: signal.Signals) -> None:
+    for pid in ranks:
+        os.kill(pid, number)
+
+
+def _interrupted(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()
