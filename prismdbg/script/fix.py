@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.jobs.replay.verdict import MAY_DIE, Recorded
+from prismdbg.jobs.replay.verdict import MAY_DIE, Recorded, died_of, may_die_again
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending
 from prismdbg.session.notices import Departed, ProgramRaised
@@ -99,6 +99,11 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return Judgement.UNKNOWN, "inconclusive, the answer that the hang waited for is synthesized in every replay"
     if incident.kind is IncidentKind.HANG and run.reached <= end:
         return Judgement.UNKNOWN, "inconclusive, it issued no collective after the place where it hung"
+    if incident.kind is IncidentKind.LOST and not may_die_again(known.died_with):
+        why = f"inconclusive, no replay is known to show again how the recorded rank died: {died_of(known.died_with)}"
+        return Judgement.UNKNOWN, why
+    if incident.kind is IncidentKind.LOST and run.reached <= end and run.exit_code is None:
+        return Judgement.UNKNOWN, "inconclusive, it was not seen to go past the place where the recorded rank died"
     if incident.kind is IncidentKind.HANG:
         return Judgement.GONE, "it went past the place where it hung; no exception, no NaN"
     return Judgement.GONE, "no exception, no NaN"

@@ -169,12 +169,15 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
         debugger.end()
     _judge(capsule, script, result, listener, recorded, affected.moment, request.may_depart)
     if not _is_as_hoped(result):
-        has_ended = result.findings.ending is Ending.LOST or listener.exit_code is not None
+        died = result.findings.ending is Ending.LOST or listener.verdict.end is End.DIED
+        has_ended = died or listener.exit_code is not None
         travel.running.require_no_limit_met(ends=has_ended)
 
 
 def _is_as_hoped(result: Scripted) -> bool:
-    """What is not may be the doing of a limit of the replay."""
+    """What is not may be the doing of a limit of the replay, and so may any death."""
+    if result.verdict is not None and result.verdict.end is End.DIED:
+        return False
     outcome = Outcome.IDENTICAL if result.verdict is None else result.verdict.outcome
     judgement = Judgement.GONE if result.fix is None else result.fix.judgement
     is_complete = result.findings.ending is Ending.COMPLETE and not result.findings.failed

@@ -99,9 +99,11 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     capsule = found[IncidentKind.LOST]
     assert Capsule.open(capsule).manifest.rank == 1
     assert Capsule.open(capsule).rank()["died_with"] == 128 + signal.SIGKILL
-    verdict = replay(capsule)
-    assert verdict["outcome"] == "identical" and verdict["story"] is None
-    assert verdict["tally"]["compared"] > 0
+    verdict = replay(capsule, code=7)  # nothing in a replay kills it
+    assert verdict["outcome"] == "inconclusive" and verdict["story"] is None
+    assert "did not happen again: the replay is identical up to the end moment" in verdict["why"]
+    assert "the recorded one died: SIGKILL (exit code 137)" in verdict["why"]
+    assert verdict["strength"]["collectives"] == verdict["tally"]["compared"] > 0
     assert verdict["tally"]["missing"] == 0
     unanswered = [r for r in span(capsule) if r.time_completed_ns is None]
     assert verdict["tally"]["synthesized"] == len(unanswered) <= 2

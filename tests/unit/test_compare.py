@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,6 +278,44 @@ def test_a_death_counts_only_at_the_recorded_place(
     assert (unknown in verdict.notes) is (same and not known)
 
 
+@pytest.mark.parametrize("died_with", [137, None])
+def test_a_rank_that_goes_on_where_the_recorded_one_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died_with: int | None
+) -> None:
+    """The incident did not happen again, and what is identical up to there is told."""
+    monkeypatch.setitem(RANK, "died_with", died_with)
+    died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": ALL}, incident=died)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.summary.startswith(
+        "inconclusive: the incident did not happen again: the replay is identical up to the end moment"
+    )
+    assert verdict.summary.endswith("(6 collectives compared, 6 with their payload fingerprints)")
+
+
+def test_how_a_rank_died_that_ran_out_of_memory_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capsules, "write_training", training_with("incident", thread=True, **OUT_OF_MEMORY))
+    raised = {"event": "exception", "moment": "2.2", "thread": True, **OUT_OF_MEMORY}
+    oom = Incident(kind=IncidentKind.OUT_OF_MEMORY, text="RuntimeError: out of memory")
+    verdict = judged(tmp_path, monkeypatch, raised, COVERED, gone=True, incident=oom)
+    assert verdict.outcome is Outcome.IDENTICAL
+    assert "the rank died here, and how the recorded rank died is unknown" in verdict.notes
+
+
+OUT_OF_MEMORY = {"type": "RuntimeError", "text": "out of memory", "traceback": []}
+
+
+def training_with(kind: str, **fields: Any) -> Callable[..., TinyLog]:
+    """A log with a note at its end."""
+
+    def training(*arguments: Any, **more: Any) -> TinyLog:
+        log = write_training(*arguments, **more)
+        log.note(kind, moment="2.2", **fields)
+        return log
+
+    return training
+
+
 @pytest.mark.parametrize("until", [None, Moment(1, 1)])
 def test_every_exception_of_a_replay_is_in_the_record(
     until: Moment | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,12 +332,7 @@ def test_every_exception_of_a_replay_is_in_the_record(
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, Outcome.IDENTICAL), (0, Outcome.DIVERGED)])
 def test_the_recorded_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, outcome: Outcome) -> None:
-    def training(*arguments: Any, **more: Any) -> TinyLog:
-        log = write_training(*arguments, **more)
-        log.note("exit", code=3, moment="2.2")
-        return log
-
-    monkeypatch.setattr(capsules, "write_training", training)
+    monkeypatch.setattr(capsules, "write_training", training_with("exit", code=3))
     finished = {"event": "finished", "code": code, "moment": "2.2", "tally": ALL}
     verdict = judged(tmp_path, monkeypatch, finished, incident=REQUEST, past=0)
     assert verdict.outcome is outcome
@@ -328,6 +362,18 @@ def test_what_stops_on_its_way_is_compared_up_to_there(tmp_path: Path, monkeypat
     monkeypatch.setattr(PlayedRank, "tally", {**NONE, "compared": 2, "missing": 5})
     verdict = judged(tmp_path / "b", monkeypatch, stopped, incident=REQUEST, past=0, until=Moment(1, 1))
     assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_what_stops_before_its_incident_does_not_say_that_it_occurs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a script with `run_to` does, which gives no `until`."""
+    stopped = {"event": "stopped", "reason": "until", "moment": "1.1"}
+    monkeypatch.setattr(PlayedRank, "tally", {**NONE, "compared": 3, "fingerprints": 3})
+    nan = Incident(kind=IncidentKind.NAN, text="rank 0 sends a NaN")
+    verdict = judged(tmp_path, monkeypatch, stopped, incident=nan)
+    assert verdict.outcome is Outcome.IDENTICAL
+    assert not any("occurs again" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(

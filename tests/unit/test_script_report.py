@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,15 +13,15 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli.terminal.replay_script import exit_code, look_command
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.compare import Verdict
+from prismdbg.jobs.replay.verdict import End, Recorded
 from prismdbg.jobs.replay.verdict import Outcome as Compared
-from prismdbg.jobs.replay.verdict import Recorded
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Outcome, RecordedValue
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.junit import junit, write_junit
 from prismdbg.script.language import BackTo
-from prismdbg.script.scripted import Scripted
+from prismdbg.script.scripted import Scripted, _is_as_hoped
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
 from prismdbg.session.notices import Departed, ProgramRaised
@@ -150,6 +151,12 @@ def test_exit_codes(result: Scripted, scripted: bool, codes: tuple[int, int]) ->
     ) == codes
 
 
+def test_a_death_may_be_the_doing_of_a_limit_of_the_replay() -> None:
+    died = Verdict(outcome=Compared.IDENTICAL, end=End.DIED)
+    assert not _is_as_hoped(Scripted(findings=found(), verdict=died))
+    assert _is_as_hoped(Scripted(findings=found(), verdict=replace(died, end=End.FINISHED)))
+
+
 def departed(at: str, sent_nonfinite: int = 0) -> Departed:
     story = {
         "expected": {"sent_nonfinite": sent_nonfinite},
@@ -159,9 +166,18 @@ def departed(at: str, sent_nonfinite: int = 0) -> Departed:
     return Departed(moment=Moment.parse(at), story=story)
 
 
-def fixed(incident: Incident = NAN, *, answered: bool = True, code: int | None = None, **seen: Any) -> FixVerdict:
+def fixed(
+    incident: Incident = NAN,
+    *,
+    answered: bool = True,
+    code: int | None = None,
+    died_with: int | None = None,
+    **seen: Any,
+) -> FixVerdict:
     run = Run(**{"ending": Ending.COMPLETE, "reached": Moment(19, 2), **seen})
-    known = Recorded(incident=incident.kind, required=len(RECORDED), answered=answered, exit_code=code)
+    known = Recorded(
+        incident=incident.kind, required=len(RECORDED), answered=answered, exit_code=code, died_with=died_with
+    )
     return judge_fix(run, incident, END, RECORDED, known)
 
 
@@ -214,6 +230,11 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (NAN, {"ending": Ending.TIMEOUT}, Judgement.UNKNOWN),
         (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST}, Judgement.RECURS),
         (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST, "reached": Moment(3)}, Judgement.OTHER),
+        (Incident(kind=IncidentKind.LOST, text=""), {}, Judgement.UNKNOWN),  # it died of nobody knows what
+        (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 137}, Judgement.UNKNOWN),  # killed from outside
+        (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139}, Judgement.GONE),
+        (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139, "reached": END}, Judgement.UNKNOWN),
+        (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139, "reached": END, "exit_code": 0}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
         (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNKNOWN),

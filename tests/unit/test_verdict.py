@@ -60,8 +60,10 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(REQUEST), seen(End.UNTIL, raised=ERROR), OPEN),
         (recorded(REQUEST), seen(End.UNTIL, also_raised=(ERROR,)), OPEN),
         (recorded(REQUEST, also_raised=(ERROR,)), seen(End.UNTIL), SAME),  # it may come after the stop
-        (recorded(LOST), seen(End.NEXT_CALL), SAME),
-        (recorded(LOST, answered=False), seen(End.NEXT_CALL), SAME),
+        (recorded(LOST), seen(End.NEXT_CALL), OPEN),  # its death did not happen again
+        (recorded(LOST, answered=False), seen(End.NEXT_CALL), OPEN),
+        (recorded(LOST, goes_on=True), seen(End.NEXT_CALL), OPEN),
+        (recorded(LOST), seen(End.UNTIL), SAME),  # stopped before it
         (recorded(HANG, answered=False), seen(End.NEXT_CALL), SAME),
         (recorded(HANG), seen(End.NEXT_CALL), OPEN),
         (recorded(HANG, goes_on=True), seen(End.NEXT_CALL), SAME),
@@ -82,7 +84,8 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(RAISED, raised=ERROR), seen(End.FINISHED, exit_code=0), OTHER_RUN),
         (recorded(LOST), seen(End.FINISHED, exit_code=0), OPEN),
         (recorded(LOST), seen(End.FINISHED, exit_code=1, raised=ERROR), OPEN),
-        (recorded(LOST, answered=False), seen(End.FINISHED, exit_code=0), SAME),
+        (recorded(LOST, answered=False), seen(End.FINISHED, exit_code=0), OPEN),
+        (recorded(LOST, exit_code=0), seen(End.FINISHED, exit_code=0), OPEN),
         (recorded(HANG), seen(End.FINISHED, exit_code=0), OPEN),
         (recorded(HANG, answered=False), seen(End.FINISHED, exit_code=0), SAME),
         # the process died without a word
@@ -93,8 +96,8 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(LOST, died_with=139), seen(End.DIED, exit_code=134), OTHER_RUN),
         (recorded(LOST, died_with=3), seen(End.DIED, exit_code=4), OTHER_RUN),
         (recorded(LOST, died_with=139, answered=False), seen(End.DIED, exit_code=134), OPEN),
-        (recorded(LOST, died_with=137), seen(End.NEXT_CALL), SAME),  # killed from outside
-        (recorded(LOST, died_with=143), seen(End.NEXT_CALL), SAME),
+        (recorded(LOST, died_with=137), seen(End.NEXT_CALL), OPEN),  # killed from outside
+        (recorded(LOST, died_with=143), seen(End.NEXT_CALL), OPEN),
         (recorded(LOST, died_with=139), seen(End.NEXT_CALL), OPEN),
         (recorded(LOST, died_with=3), seen(End.NEXT_CALL), OPEN),
         (recorded(LOST), seen(End.DIED, exit_code=137, missing=1), GONE),
@@ -118,6 +121,29 @@ def seen(end: End, **more: object) -> Seen:
 )  # fmt: skip
 def test_how_it_may_end(record: Recorded, replay: Seen, outcome: Outcome) -> None:
     assert decide(record, replay).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("died_with", "how"),
+    [
+        (None, "the recording does not contain the cause"),
+        (3, "exit code 3"),
+        (-11, "SIGSEGV (exit code -11)"),
+        (137, "SIGKILL (exit code 137), a signal that usually comes from outside of the program"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("end", "then"),
+    [(End.NEXT_CALL, "the rank issued a further collective"), (End.FINISHED, "the program ended with exit code 0")],
+)
+def test_a_death_that_did_not_happen_again_is_named(died_with: int | None, how: str, end: End, then: str) -> None:
+    """Also what is identical up to there: of a kill from outside no replay can show more."""
+    assert decide(recorded(LOST, died_with=died_with), seen(end, exit_code=0)).why == (
+        "the incident did not happen again: the replay is identical up to the end moment, and then "
+        f"{then}; the recorded one died: {how}"
+    )
+    only_calls = decide(recorded(LOST, died_with=died_with), seen(end, exit_code=0, fingerprinted=0))
+    assert "identical" not in only_calls.why
 
 
 RECORDS = [
@@ -154,6 +180,8 @@ def test_identical_rests_on_everything_that_it_promises(kind: IncidentKind) -> N
         if replay.end is not End.UNTIL and record.raised:
             assert record.raised in (replay.raised, *replay.also_raised)
         assert {replay.raised, *replay.also_raised} <= {"", record.raised, *record.also_raised}
+        if record.incident is LOST:
+            assert replay.end in (End.DIED, End.UNTIL)
         if replay.end is End.DIED:
             assert not record.goes_on and record.exit_code is None
             assert record.died_with in (None, replay.exit_code)

@@ -114,7 +114,8 @@ def command(
       4    This machine lacks something.
       5    The replay diverged.
       6    The process died.
-      7    The replay is inconclusive: too little could be compared.
+      7    The replay is inconclusive: too little could be compared, or the
+           recorded rank died and the replayed one did not.
       124  The replay took longer than --timeout.
 
     With --source, the program may leave the recording. Then 0 means that the incident does not happen again, 1 that it

@@ -371,18 +371,16 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
         notes.append(f"to see whether it hangs again, give {silence.bound_s:.3g} s more with --timeout: {silence}")
-    if verdict.outcome is not Outcome.IDENTICAL or until is not None:
+    if verdict.outcome is not Outcome.IDENTICAL or until is not None or verdict.end is End.UNTIL:
         return notes
+    if verdict.end is End.DIED:
+        known = capsule.rank().get("died_with") is not None and verdict.exit_code is not None
+        as_it = "as it did when it was recorded" if known else "and how the recorded rank died is unknown"
+        notes.append(f"the rank died here, {as_it}")
     match manifest.incident.kind:
         case IncidentKind.NAN:
             exactly = ", bit for bit" if verdict.strength.fingerprints else ", but what was sent was not compared"
             notes.append(f"the NaN occurs again{exactly}: {manifest.incident.text}")
-        case IncidentKind.LOST if verdict.end is End.DIED:
-            known = capsule.rank().get("died_with") is not None
-            as_it = "as it did when it was recorded" if known else "and how the recorded rank died is unknown"
-            notes.append(f"the rank died here, {as_it}")
-        case IncidentKind.LOST:
-            notes.append("the recorded rank died here; nothing in the replay ends it")
         case IncidentKind.HANG if verdict.end is End.SILENT:
             silence = recorded_silence(capsule, log)
             notes.append(f"it hangs again: no further collective within {silence.bound_s:.3g} s; {silence}")

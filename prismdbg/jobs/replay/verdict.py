@@ -88,7 +88,9 @@ class Decision:
 
 def decide(recorded: Recorded, seen: Seen) -> Decision:
     """Conservative: what is not known to be identical or to differ is inconclusive."""
-    for rule in (_differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _too_little):
+    for rule in (
+        _differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _too_little, _did_not_die_again,
+    ):  # fmt: skip
         if (found := rule(recorded, seen)) is not None:
             return found
     return Decision(Outcome.IDENTICAL)
@@ -186,11 +188,6 @@ def _goes_on(recorded: Recorded) -> Decision | None:
         return _differing(
             recorded, f"the program issued a further collective; the recorded one ended with exit code {code}"
         )
-    if _ended_itself(recorded.died_with):
-        return Decision(
-            Outcome.INCONCLUSIVE,
-            f"the rank issued a further collective; the recorded one died: {ended_by(recorded.died_with)}",
-        )
     if recorded.incident is IncidentKind.HANG and recorded.answered:
         return Decision(
             Outcome.INCONCLUSIVE, "the rank issued a further collective; the recorded one hung and issued none"
@@ -207,10 +204,8 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
         return (
             None if recorded.exit_code == seen.exit_code else _differing(recorded, f"{code}, not {recorded.exit_code}")
         )
-    if recorded.raised or (not recorded.answered and not seen.exit_code):
+    if recorded.raised or recorded.incident is IncidentKind.LOST or (not recorded.answered and not seen.exit_code):
         return None
-    if recorded.incident is IncidentKind.LOST:
-        return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded rank died: {ended_by(recorded.died_with)}")
     if recorded.incident is IncidentKind.HANG:
         return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded one hung")
     if seen.exit_code:
@@ -243,9 +238,19 @@ def _code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _ended_itself(code: int | None) -> bool:
-    """Whether a process died of what it did, not of a signal that others send to end it."""
-    return code is not None and _code(code) - 128 not in FROM_OUTSIDE
+def died_of(code: int | None) -> str:
+    """As `ended_by`, and what a signal that others send to end a process says of a replay."""
+    outside = ", a signal that usually comes from outside of the program" * _is_from_outside(code)
+    return ended_by(code) + outside
+
+
+def may_die_again(code: int | None) -> bool:
+    """Whether a process is known to have died of what it did itself, so that a replay may show it."""
+    return code is not None and not _is_from_outside(code)
+
+
+def _is_from_outside(code: int | None) -> bool:
+    return code is not None and _code(code) - 128 in FROM_OUTSIDE
 
 
 def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
@@ -257,3 +262,16 @@ def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
     if seen.fingerprinted <= 0 and not seen.has_state and not same_exception:
         return Decision(Outcome.INCONCLUSIVE, "nothing that the rank computed was compared, only its calls")
     return None
+
+
+def _did_not_die_again(recorded: Recorded, seen: Seen) -> Decision | None:
+    """All that was compared is identical, but nothing in it is the recorded death."""
+    if recorded.incident is not IncidentKind.LOST or seen.end not in (End.NEXT_CALL, End.FINISHED):
+        return None
+    went_on = "the rank issued a further collective"
+    then = went_on if seen.end is End.NEXT_CALL else f"the program ended with exit code {seen.exit_code}"
+    return Decision(
+        Outcome.INCONCLUSIVE,
+        "the incident did not happen again: the replay is identical up to the end moment, and then "
+        f"{then}; the recorded one died: {died_of(recorded.died_with)}",
+    )
