@@ -58,7 +58,8 @@ class Listener:
                 verdict.story = notice.story
             case notices.ProgramRaised():
                 self.raised = notice
-                verdict.take({"type": notice.kind, "text": notice.text, "thread": notice.in_thread})
+                raised = {"type": notice.kind, "text": notice.text, "traceback": list(notice.traceback)}
+                verdict.take({**raised, "thread": notice.in_thread})
             case notices.Synthesized():
                 told = {"moment": str(notice.moment), "collective": notice.collective}
                 verdict.take_synthesized(told, self.received)

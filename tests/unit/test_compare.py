@@ -316,6 +316,48 @@ def training_with(kind: str, **fields: Any) -> Callable[..., TinyLog]:
     return training
 
 
+LINE = '  File "/job/train.py", line 7, in main\n    raise ValueError(key)\n'
+IN_TORCH = '  File "/usr/lib/python3.11/site-packages/torch/x.py", line 3, in f\n'
+OURS = '  File "/opt/prismdbg/rank/recording/x.py", line 3, in f\n'
+
+
+@pytest.mark.parametrize(
+    ("recorded", "raised", "line", "fingerprints", "said"),
+    [
+        ("no <redacted> there", "no s3cr3t there", LINE, 6, "identical up to 2.2"),
+        ("no ****** there", "no s3cr3t there", LINE, 6, "identical up to 2.2"),
+        ("no <redacted> there", "no <redacted> there", LINE, 6, "identical up to 2.2"),
+        ("no <redacted> there", "no s3cr3t here", LINE, 6, "diverged at 2.2: another exception than the recorded one"),
+        ("<redacted>", "anything", LINE.replace("7", "9"), 6, "inconclusive: the text of the recorded exception is"),
+        ("<redacted>", "anything", LINE, 0, "inconclusive: nothing that the rank computed was compared"),
+        ("no s3cr3t", "no s3cr3t", LINE, 0, "identical up to 2.2"),
+    ],
+)
+def test_of_a_redacted_exception_what_is_left_is_compared(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recorded: str,
+    raised: str,
+    line: str,
+    fingerprints: int,
+    said: str,
+) -> None:
+    there = {"type": "ValueError", "text": recorded, "traceback": [LINE, IN_TORCH, OURS, "ValueError: ..."]}
+    monkeypatch.setattr(capsules, "write_training", training_with("incident", **there))
+    told = {"type": "ValueError", "text": raised, "traceback": [line, IN_TORCH], "moment": "2.2"}
+    tally = {**ALL, "fingerprints": fingerprints}
+    finished = {"event": "finished", "code": 1, "moment": "2.2", "tally": tally}
+    incident = Incident(kind=IncidentKind.EXCEPTION, text=f"ValueError: {recorded}")
+    verdict = judged(tmp_path, monkeypatch, {"event": "exception", **told}, finished, incident=incident)
+    assert verdict.summary.startswith(said)
+    is_redacted = recorded != raised or "<redacted>" in raised
+    note = (
+        "the text of a recorded exception is redacted: only its type, the line that raised it and what is left of its "
+        "text were compared"
+    )
+    assert (note in verdict.notes) is (is_redacted and verdict.outcome is not Outcome.DIVERGED)
+
+
 @pytest.mark.parametrize("until", [None, Moment(1, 1)])
 def test_every_exception_of_a_replay_is_in_the_record(
     until: Moment | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -123,6 +123,33 @@ def test_how_it_may_end(record: Recorded, replay: Seen, outcome: Outcome) -> Non
     assert decide(record, replay).outcome is outcome
 
 
+MASKED = "ValueError: no <redacted> there"
+
+
+@pytest.mark.parametrize(
+    ("places", "fingerprinted", "outcome"),
+    [
+        (("train.py:7 in main", "train.py:7 in main"), FEW, SAME),
+        (("train.py:7 in main", "train.py:9 in main"), FEW, OPEN),
+        (("train.py:7 in main", ""), FEW, SAME),
+        (("", ""), FEW, SAME),
+        (("", ""), 0, OPEN),
+        (("train.py:7 in main", "train.py:7 in main"), 0, OPEN),  # its type is no more evidence than its calls
+    ],
+)
+@pytest.mark.parametrize("end", [End.FINISHED, End.DIED])
+def test_an_exception_whose_text_is_redacted(
+    places: tuple[str, str], fingerprinted: int, outcome: Outcome, end: End
+) -> None:
+    there, here = places
+    replay = seen(end, fingerprinted=fingerprinted, raised=MASKED, raised_at=here, exit_code=1)
+    found = decide(recorded(RAISED, raised=MASKED, raised_at=there), replay)
+    assert found.outcome is outcome
+    assert outcome is SAME or "redacted" in found.why
+    whole = decide(recorded(RAISED, raised=ERROR, raised_at=there), replace(replay, raised=ERROR))
+    assert whole.outcome is SAME
+
+
 @pytest.mark.parametrize(
     ("died_with", "how"),
     [

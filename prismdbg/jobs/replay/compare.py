@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.capsule.secrets import REDACTED, is_redacted_of
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.replay.divergence import with_causes
+from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
 from prismdbg.jobs.replay.heard import Received, Said, Shown
 from prismdbg.jobs.replay.replay import LiveReplay, Say, redacted_arguments
 from prismdbg.jobs.replay.silence import recorded_silence
@@ -25,7 +25,6 @@ from prismdbg.protocol.wire import InvalidMessage, Message
 from prismdbg.session.causes import not_hidden
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.story import causes_lines
-from prismdbg.settings.rank_config import CAP_DETAILS
 
 SOURCE_BOUND_S = 10.0
 MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20
@@ -260,7 +259,7 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     span = capsule_span(capsule, log)
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
     there = recorded(capsule, log, span, stopped)
-    seen = _as_redacted(there, _seen(verdict, span))
+    seen = as_redacted(there, _seen(verdict, span))
     decision = decide(there, seen)
     verdict.outcome, verdict.why = decision.outcome, decision.why
     verdict.is_covered = not seen.missing
@@ -275,6 +274,7 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
         whole_steps=span.whole_steps(Moment.parse(verdict.moment)),
     )
     verdict.notes = [*verdict.said.lines, *verdict.notes, *_notes(capsule, log, span, verdict, until)]
+    verdict.notes += filter(None, [redaction_note(there, seen)])
 
 
 def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
@@ -291,32 +291,15 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
         answered=span.answered,
         exit_code=codes[-1] if codes and not span.goes_on else None,
         died_with=None if span.goes_on else capsule.rank().get("died_with"),
-        raised=_exception(main[-1].data) if main else "",
-        also_raised=tuple(_exception(n.data) for n in notes if n not in main[-1:]),
-        raised_later=tuple(_exception(n.data) for n in incidents if n not in notes),
+        raised=recorded_text(main[-1].data) if main else "",
+        raised_at=raised_at(main[-1].data) if main else "",
+        also_raised=tuple(recorded_text(n.data) for n in notes if n not in main[-1:]),
+        raised_later=tuple(recorded_text(n.data) for n in incidents if n not in notes),
     )
 
 
 def _moment_of(note: Note) -> Moment:
     return Moment.parse(str(note.data.get("moment", "0.0")))
-
-
-def _exception(told: dict[str, Any] | None) -> str:
-    """As `Type: text`, without what our own cap on memory adds where a rank is recorded: the way to its trace."""
-    if told is None:
-        return ""
-    return f"{told.get('type')}: {str(told.get('text')).partition(CAP_DETAILS)[0].rstrip()}"
-
-
-def _as_redacted(there: Recorded, seen: Seen) -> Seen:
-    """What was raised, as it is recorded where the recorded text is the same but for what was redacted in it: the
-    replayed rank may not know that it was a secret."""
-    known = [text for text in (there.raised, *there.also_raised, *there.raised_later) if REDACTED in text]
-
-    def redacted(text: str) -> str:
-        return next((one for one in known if is_redacted_of(one, text)), text)
-
-    return replace(seen, raised=redacted(seen.raised), also_raised=tuple(map(redacted, seen.also_raised)))
 
 
 def _seen(verdict: Verdict, span: Span) -> Seen:
@@ -333,8 +316,9 @@ def _seen(verdict: Verdict, span: Span) -> Seen:
         missing=0 if verdict.end is End.UNTIL else missing,
         lacking=verdict.lacking,
         exit_code=verdict.exit_code,
-        raised=_exception(verdict.raised),
-        also_raised=tuple(map(_exception, verdict.also_raised)),
+        raised=text_of(verdict.raised),
+        raised_at=raised_at(verdict.raised),
+        also_raised=tuple(map(text_of, verdict.also_raised)),
         parameters_differ_at=verdict.differs_at,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.secrets import REDACTED
 from prismdbg.model.counted import counted
 
 MAY_DIE = (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY)
@@ -46,7 +47,7 @@ class Recorded:
     answered: each of them was complete when the record ended. exit_code: of the program that ended by itself;
     died_with: of a process that died without a word, 128 and the number for a signal; None where it is not known.
     Exceptions that nothing caught, as `Type: text`: `raised` is the main thread's last one, `also_raised` are all
-    others up to the end moment, `raised_later` all after it.
+    others up to the end moment, `raised_later` all after it. raised_at: the program's line of `raised`, if it is known.
     """
 
     incident: IncidentKind
@@ -56,6 +57,7 @@ class Recorded:
     exit_code: int | None = None
     died_with: int | None = None
     raised: str = ""
+    raised_at: str = ""
     also_raised: tuple[str, ...] = ()
     raised_later: tuple[str, ...] = ()
 
@@ -74,8 +76,13 @@ class Seen:
     lacking: int = 0
     exit_code: int | None = None
     raised: str = ""
+    raised_at: str = ""
     also_raised: tuple[str, ...] = ()
     parameters_differ_at: str = ""
+
+    def is_redacted(self, recorded: Recorded) -> bool:
+        """Whether the main thread raised the recorded exception as far as its redacted text tells."""
+        return REDACTED in recorded.raised and recorded.raised == self.raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,8 @@ class Decision:
 def decide(recorded: Recorded, seen: Seen) -> Decision:
     """Conservative: what is not known to be identical or to differ is inconclusive."""
     for rule in (
-        _differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _too_little, _did_not_die_again,
+        _differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _raised_elsewhere, _too_little,
+        _did_not_die_again,
     ):  # fmt: skip
         if (found := rule(recorded, seen)) is not None:
             return found
@@ -179,6 +187,18 @@ def _other_exceptions(recorded: Recorded, seen: Seen) -> Decision | None:
     return None
 
 
+def _raised_elsewhere(recorded: Recorded, seen: Seen) -> Decision | None:
+    """Where the text is redacted, little else tells an exception from another one of its type."""
+    known = recorded.raised_at and seen.raised_at
+    if not seen.is_redacted(recorded) or not known or recorded.raised_at == seen.raised_at:
+        return None
+    return Decision(
+        Outcome.INCONCLUSIVE,
+        "the text of the recorded exception is redacted, and one of its type was raised elsewhere: "
+        f"{seen.raised_at}, not {recorded.raised_at}",
+    )
+
+
 def _goes_on(recorded: Recorded) -> Decision | None:
     """The replay issued a further collective."""
     if recorded.goes_on or recorded.raised:
@@ -259,9 +279,11 @@ def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
     if seen.compared < recorded.required:
         return Decision(Outcome.INCONCLUSIVE, f"only {seen.compared} of {recorded.required} collectives were compared")
     same_exception = bool(recorded.raised) and recorded.raised == seen.raised
-    if seen.fingerprinted <= 0 and not seen.has_state and not same_exception:
-        return Decision(Outcome.INCONCLUSIVE, "nothing that the rank computed was compared, only its calls")
-    return None
+    is_redacted = seen.is_redacted(recorded)
+    if seen.fingerprinted > 0 or seen.has_state or (same_exception and not is_redacted):
+        return None
+    also = " and the type of its exception, whose text is redacted" * is_redacted
+    return Decision(Outcome.INCONCLUSIVE, f"nothing that the rank computed was compared, only its calls{also}")
 
 
 def _did_not_die_again(recorded: Recorded, seen: Seen) -> Decision | None:

@@ -1,0 +1,60 @@
+"""Exceptions that nothing caught, of the recorded and of the replayed rank, made comparable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from prismdbg.capsule.secrets import LEAST_WORD, REDACTED, is_redacted_of
+from prismdbg.jobs.replay.verdict import Recorded, Seen
+from prismdbg.model.frame import Frame, source_of
+from prismdbg.settings.rank_config import CAP_DETAILS
+
+_FRAME = re.compile(r'  File "(.+?)", line (\d+), in (.+)')
+_OURS = "/prismdbg/rank/"  # other frames of a recorded than of a replayed rank
+_ASTERISKS = re.compile(rf"\*{{{LEAST_WORD},}}")
+
+
+def text_of(told: Mapping[str, Any] | None) -> str:
+    """As `Type: text`, without what our own cap on memory adds where a rank is recorded: the way to its trace."""
+    if told is None:
+        return ""
+    return f"{told.get('type')}: {str(told.get('text')).partition(CAP_DETAILS)[0].rstrip()}"
+
+
+def recorded_text(told: Mapping[str, Any]) -> str:
+    """As `text_of`. A capsule has asterisks for a secret where its log has no room for REDACTED."""
+    return _ASTERISKS.sub(REDACTED, text_of(told))
+
+
+def raised_at(told: Mapping[str, Any] | None) -> str:
+    """The program's own line, `train.py:12 in main`; empty where it is not known."""
+    entries = [str(entry) for entry in (told or {}).get("traceback") or ()]
+    found = [match for entry in reversed(entries) if (match := _FRAME.match(entry)) and _OURS not in match[1]]
+    line = source_of(tuple(Frame(match[1], int(match[2]), match[3]) for match in found))
+    text = str(line) if line is not None else ""
+    return "" if REDACTED in text or _ASTERISKS.search(text) else text
+
+
+def as_redacted(there: Recorded, seen: Seen) -> Seen:
+    """What was raised, as it is recorded where the recorded text is the same but for what was redacted in it: the
+    replayed rank may not know that it was a secret."""
+    known = [text for text in (there.raised, *there.also_raised, *there.raised_later) if REDACTED in text]
+
+    def redacted(text: str) -> str:
+        return next((one for one in known if is_redacted_of(one, text)), text)
+
+    return replace(seen, raised=redacted(seen.raised), also_raised=tuple(map(redacted, seen.also_raised)))
+
+
+def redaction_note(there: Recorded, seen: Seen) -> str:
+    """What of a redacted exception that was raised again was compared; empty where there is none."""
+    raised_again = {there.raised, *there.also_raised, *there.raised_later} & {seen.raised, *seen.also_raised}
+    if not any(REDACTED in text for text in raised_again):
+        return ""
+    place = ", the line that raised it" * bool(seen.is_redacted(there) and there.raised_at and seen.raised_at)
+    return (
+        f"the text of a recorded exception is redacted: only its type{place} and what is left of its text were compared"
+    )
