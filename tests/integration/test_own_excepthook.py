@@ -13,7 +13,7 @@ pytestmark = pytest.mark.job
 PROGRAM = Path(__file__).with_name("programs") / "own_excepthook.py"
 
 
-@pytest.mark.parametrize("hook", ["rich", "exits"])
+@pytest.mark.parametrize("hook", ["rich", "exits", "thread"])
 def test_what_it_died_of_is_noted(hook: str, tmp_path: Path) -> None:
     with recording(forked(PROGRAM, hook, ranks=1), tmp_path, "--window", "all") as job:
         assert job.end().code != 0
@@ -22,6 +22,10 @@ def test_what_it_died_of_is_noted(hook: str, tmp_path: Path) -> None:
         (capsule,) = job.capsules
     said = prismdbg("why", job.run.path)
     assert "ValueError: the loss is lost" in said.out and PROGRAM.name in said.out, said.out
+    if hook == "thread":  # and whether that ended it is not in its log
+        verdict = replay(capsule, code=7)
+        assert verdict["why"].startswith("the process died there: exit code 7"), verdict
+        return
     verdict = replay(capsule)
     assert_identical(verdict, capsule)
     assert verdict["raised"]["text"] == "the loss is lost"

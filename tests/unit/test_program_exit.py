@@ -84,6 +84,7 @@ main()
         ("pass", "raise ValueError('x')", "noted ValueError x told 1"),
         ("sys.excepthook(ValueError, ValueError('a'), None)", "raise ValueError('x')",
          "noted ValueError a noted ValueError x told 1"),
+        ("sys.excepthook(ValueError, ValueError('a'), None)", "pass", "noted ValueError a told 0"),
         ("sys.excepthook = lambda *error: print('mine')", "raise KeyboardInterrupt", "mine told 130"),
         ("sys.excepthook = lambda *error: print('mine')", "sys.exit(3)", "told 3"),
     ],
@@ -92,6 +93,44 @@ def test_an_exception_is_noted_once_whoever_has_the_hook(body: str, ending: str,
     program = HOOKED.format(body=body, ending=ending)
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert " ".join(ran.stdout.split()) == said, ran.stderr
+
+
+THREADS = HOOKED.replace("import os, sys", "import os, sys, threading").replace(
+    '"noted",', '"noted in a thread" if "thread" in report else "noted",'
+)
+NOTED = "noted in a thread ValueError x"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("pass", NOTED),
+        ("threading.excepthook = lambda told: print('mine')", f"{NOTED} mine"),
+        ("threading.excepthook = lambda told: os._exit(0)", NOTED),
+        ("threading.excepthook = threading.__excepthook__", NOTED),
+        ("ours = threading.excepthook; threading.excepthook = lambda told: ours(told)", NOTED),
+        ("def mine(told):\n        print('mine', flush=True); raise KeyError\n    threading.excepthook = mine",
+         f"{NOTED} mine noted in a thread KeyError"),
+        ("threading.excepthook(threading.ExceptHookArgs([KeyError, KeyError('a'), None, None]))",
+         f"noted in a thread KeyError 'a' {NOTED}"),
+    ],
+)  # fmt: skip
+def test_an_exception_of_a_thread_is_noted_once_whoever_has_the_hook(body: str, said: str) -> None:
+    ending = (
+        "def run(): raise ValueError('x')\n    thread = threading.Thread(target=run); thread.start(); thread.join()"
+    )
+    program = THREADS.format(body=body, ending=ending)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ends = "" if "os._exit" in body else " told 0"
+    assert " ".join(ran.stdout.split()) == said + ends, ran.stderr
+
+
+@pytest.mark.parametrize("hook", ["pass", "threading.excepthook = lambda told: None"])
+def test_a_thread_that_exits_has_no_incident(hook: str) -> None:
+    ending = "thread = threading.Thread(target=sys.exit, args=(3,)); thread.start(); thread.join()"
+    program = THREADS.format(body=hook, ending=ending)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.stdout.split() == ["told", "0"], ran.stderr
 
 
 def test_to_others_it_is_a_system_exit() -> None:

@@ -107,6 +107,8 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(RAISED, raised=ERROR), seen(End.DIED, exit_code=134, raised=ERROR), SAME),
         (recorded(RAISED, raised=ERROR, exit_code=1), seen(End.DIED, exit_code=134, raised=ERROR), GONE),
         (recorded(REQUEST), seen(End.DIED, exit_code=137), GONE),
+        (recorded(RAISED, also_raised=(ERROR,)), seen(End.DIED, exit_code=7, also_raised=(ERROR,)), OPEN),
+        (recorded(RAISED, also_raised=(ERROR,), exit_code=0), seen(End.DIED, exit_code=7), GONE),
         (recorded(LOST, required=0), seen(End.DIED, compared=0, exit_code=137), OPEN),
         # it came to nothing more, was stopped, never ran
         (recorded(HANG), seen(End.SILENT), SAME),

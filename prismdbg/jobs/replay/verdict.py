@@ -236,7 +236,11 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
 def _died(recorded: Recorded, seen: Seen) -> Decision | None:
     """A death counts only at the recorded place, and where the log has no other end of the program."""
     ends_there = not recorded.goes_on and recorded.exit_code is None and recorded.raised == seen.raised
-    if not ends_there or not (recorded.raised or recorded.incident in MAY_DIE):
+    known_to_end = recorded.raised or recorded.incident in MAY_DIE
+    if ends_there and not known_to_end and recorded.also_raised:  # the hook of its threads may have ended it
+        why = f"the process died there: {ended_by(seen.exit_code)}; whether the recorded one did is not known"
+        return Decision(Outcome.INCONCLUSIVE, why)
+    if not ends_there or not known_to_end:
         return Decision(Outcome.RANK_LOST, "the recorded rank did not die there")
     if recorded.died_with is None or seen.exit_code is None or _code(seen.exit_code) == _code(recorded.died_with):
         return None

@@ -1,7 +1,8 @@
 """Incidents that show inside the process: an uncaught exception, out of memory, the program's end.
 
 The hooks note what happened and then do what was there before them. A program or a framework may put a hook of its own
-in the place of `sys.excepthook`, so the interpreter's audit event is listened to, too: it comes before any hook.
+in the place of `sys.excepthook`, so the interpreter's audit event is listened to, too: it comes before any hook. Python
+has no such event for `threading.excepthook`: there it is what makes the call of the hook that is listened to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -71,27 +72,65 @@ def install(witness: Witness) -> None:
     told: list[BaseException] = []  # by the event, and not yet given to our hook: it is the same one
 
     def on_top(error: BaseException) -> None:
-        code.raised(error)
         if not isinstance(error, KeyboardInterrupt):
-            _tell(witness, error)
+            _tell(witness, error, **({} if _is_main() else {"thread": True}))
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "sys.excepthook" and isinstance(arguments[2], BaseException):
             told[:] = [arguments[2]]
+            if _is_main():
+                code.raised(arguments[2])
             on_top(arguments[2])
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Also called by programs that print an exception and go on."""
+        """Also called by programs that print an exception and go on, and for a thread whose own hook failed."""
         if not any(error is one for one in told):
             on_top(error)
         told.clear()
         before(kind, error, trace)
 
+    def in_thread(error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, SystemExit):  # which ends a thread in silence
+            _tell(witness, error, thread=True)
+
+    told_of = _listen_to_threads(in_thread)
+
     def thread_excepthook(arguments: Any) -> None:
-        if arguments.exc_value is not None:
-            _tell(witness, arguments.exc_value, thread=True)
+        """Also called by programs that print an exception and go on, and by threads that are older than this."""
+        if arguments.exc_value is not told_of():
+            in_thread(arguments.exc_value)
         thread_before(arguments)
 
     sys.addaudithook(audit)
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
     atexit.register(lambda: witness.end(code.value))
+
+
+def _is_main() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def _listen_to_threads(tell: Callable[[BaseException | None], None]) -> Callable[[], BaseException | None]:
+    """Tells of what comes to the top of a thread that is made from here on, before any hook. Gives what says which
+    exception the calling thread told of and still handles."""
+    module: Any = threading
+    make: Any = getattr(module, "_make_invoke_excepthook", None)
+    here = threading.local()
+    exc_info = sys.exc_info  # also where a daemon thread raises while the interpreter ends
+
+    def made() -> Callable[[threading.Thread], None]:
+        invoke: Callable[[threading.Thread], None] = make()
+
+        def invoke_excepthook(thread: threading.Thread) -> None:
+            here.error = exc_info()[1]
+            try:
+                tell(here.error)
+                invoke(thread)
+            finally:
+                here.error = None
+
+        return invoke_excepthook
+
+    if make is not None:
+        module._make_invoke_excepthook = made
+    return lambda: getattr(here, "error", None)
