@@ -1,8 +1,7 @@
-"""Starts ranks as torchrun does, but forks them from one process that has imported torch: under torchrun each rank, and
-torchrun itself, imports it anew, which is most of what a short job costs.
+"""Starts ranks as torchrun does, but forks them from one process that has imported torch, as notebook launchers do.
 
-A rank has the environment, session, command line and `__main__` that it has under torchrun. There are no restarts: what
-is about those, or about torchrun, takes torchrun. `forked_ranks.py RANKS SCRIPT [ARGUMENT...]`.
+A rank has the environment, session, command line and `__main__` that it has under torchrun. There are no restarts.
+`forked_ranks.py RANKS SCRIPT [ARGUMENT...]`.
 """
 
 from __future__ import annotations
@@ -17,26 +16,18 @@ from pathlib import Path
 from typing import NoReturn
 
 TERM_BOUND_S = 30.0  # torchrun's
-# A program with one of these imports what compiles torch programs, only to be told that it is not compiled.
-COMPILES = ("optim.", "DistributedDataParallel", "fully_shard", "runpy")
 
 
 def main() -> None:
-    count, script = int(sys.argv[1]), sys.argv[2]
+    count = int(sys.argv[1])
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
     with socket.create_server(("localhost", 0)) as listener:
-        _import_torch(script)
+        import torch.distributed  # noqa: F401
+
         signal.signal(signal.SIGTERM, _interrupted)
         signal.signal(signal.SIGINT, _interrupted)
         ranks = {_forked(rank, count, listener) for rank in range(count)}
         sys.exit(_followed(ranks, listener))
-
-
-def _import_torch(script: str) -> None:
-    import torch.distributed
-
-    if any(word in Path(script).read_text() for word in COMPILES):
-        import torch._dynamo  # noqa: F401
 
 
 def _forked(rank: int, count: int, listener: socket.socket) -> int:

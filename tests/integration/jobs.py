@@ -38,7 +38,7 @@ def torchrun(script: Path, *arguments: object, ranks: int) -> list[str]:
 
 
 def forked(script: Path, *arguments: object, ranks: int) -> list[str]:
-    """As `torchrun`, at half its cost; for what is not about torchrun."""
+    """Ranks that a launcher forks once it has imported torch, as notebook launchers do."""
     return [
         sys.executable,
         str(Path(__file__).with_name("forked_ranks.py")),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from chain import PARTS, assert_identical, prismdbg, recording, replay
-from jobs import forked
+from jobs import torchrun
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -22,7 +22,7 @@ def resumable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Pat
     out = home / "out"
     out.mkdir()
     (out / "settings.txt").write_text("rate 0.1\n")
-    with recording(forked(PARTS / "resumable.py", out, 900, ranks=2), home, "--window", "all") as job:
+    with recording(torchrun(PARTS / "resumable.py", out, 900, ranks=2), home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 100, "-o", home / "image")
         assert said.code == 0, f"{said.err}\n{job.job.output[-2000:]}"
@@ -71,7 +71,7 @@ def overwritten(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     for name, text in (("state.json", '{"seed": 3}'), ("rate.txt", "0.25"), ("counter.txt", "12"), ("once.txt", "new")):
         (state / name).write_text(text)
     options = ["--window", "all", *(["--python-kernels"] if request.param == "python" else [])]
-    with recording(forked(PARTS / "overwrites.py", state, ranks=2), home, *options) as job:
+    with recording(torchrun(PARTS / "overwrites.py", state, ranks=2), home, *options) as job:
         assert job.end().code == 0
         capsules = [home / f"rank{rank}" for rank in range(2)]
         for rank, capsule in enumerate(capsules):

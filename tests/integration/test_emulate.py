@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from emulated import CHOSEN, PROGRAMS, PairOf, emulate, emulated, log_of, printed, python
-from jobs import EXAMPLES, forked, recorded_by_command_line
+from jobs import EXAMPLES, recorded_by_command_line, torchrun
 from tour import PHASES
 
 from prismdbg.capsule.log_events import RankLog
@@ -226,7 +226,7 @@ def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path:
 
 def test_an_earlier_run_says_what_peers_of_another_world_send(tmp_path: Path) -> None:
     program = PROGRAMS / "emulated_donor.py"
-    real = recorded_by_command_line(forked(program, ranks=2), tmp_path / "real", "--window", "all")
+    real = recorded_by_command_line(torchrun(program, ranks=2), tmp_path / "real", "--window", "all")
     assert real.ended.code == 0, real.ended.output
     out = emulated(
         tmp_path / "run",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, assert_identical, prismdbg, recording, replay
-from jobs import forked
+from jobs import torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.log.columns import read_whole
@@ -19,7 +19,7 @@ SEGMENT_BYTES = 4 << 20
 
 def test_a_log_within_its_budget(tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
-    job_line = forked(PARTS / "small_collectives.py", tmp_path / "told", ranks=1)
+    job_line = torchrun(PARTS / "small_collectives.py", tmp_path / "told", ranks=1)
     with recording(job_line, tmp_path, "--log-bytes", "4MiB") as job:
         folder = job.run.ranks / "0"
         job.wait_for_step(0, 1)

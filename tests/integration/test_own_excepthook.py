@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chain import assert_identical, prismdbg, recording, replay
-from jobs import forked
+from jobs import torchrun
 
 pytestmark = pytest.mark.job
 
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("programs") / "own_excepthook.py"
 
 @pytest.mark.parametrize("hook", ["rich", "exits", "thread"])
 def test_what_it_died_of_is_noted(hook: str, tmp_path: Path) -> None:
-    with recording(forked(PROGRAM, hook, ranks=1), tmp_path, "--window", "all") as job:
+    with recording(torchrun(PROGRAM, hook, ranks=1), tmp_path, "--window", "all") as job:
         assert job.end().code != 0
         (incident,) = job.supervisor["incidents"]
         assert (incident["kind"], incident["text"]) == ("exception", "ValueError: the loss is lost")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import Taken, assert_identical, prismdbg, recording, replay
-from jobs import forked
+from jobs import torchrun
 
 pytestmark = pytest.mark.job
 
@@ -24,7 +24,7 @@ RANK = 1
 def unseeded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Taken:
     name, ranks = request.param
     home = tmp_path_factory.mktemp(name)
-    with recording(forked(PROGRAMS / f"{name}.py", ranks=ranks), home, "--window", "all") as job:
+    with recording(torchrun(PROGRAMS / f"{name}.py", ranks=ranks), home, "--window", "all") as job:
         ended = job.end()
         assert ended.code == 0, ended.output[-3000:]
         said = prismdbg("capture", job.run.path, "--rank", RANK, "--origin", "start", "-o", home / "start")
