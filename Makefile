@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system check format fix lint types layers test broad soak pairs faults kills fuzz compat dist demo pictures bench golden docs clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat dist demo pictures bench golden docs clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -66,12 +66,16 @@ layers: $(INSTALLED) ## May every import be? (import-linter)
 # Integration tests first, in their own order: what is short fills the end.
 TESTS := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test: setup ## All tests but the broad ones, files side by side; what a test lacks on this machine is its reason for being skipped.
+# Where Python is told to keep no bytecode, each of some thousand processes would compile the same modules anew.
+compiled: setup
+	@$(BIN)/python -m compileall -q prismdbg tui images tests/integration
+
+test: compiled ## All tests but the broad ones, files side by side; what a test lacks on this machine is its reason for being skipped.
 	@$(TESTS) -m "not broad" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 
-broad: setup ## What a test of `make test` says once, on every other runtime, recorder and program (tests/broad.py).
+broad: compiled ## What a test of `make test` says once, on every other runtime, recorder and program (tests/broad.py).
 	@$(TESTS) -m broad $(ARGS)
 
 soak: setup ## The main job N times in a row, by default 40: record, capture, replay; ends at the first failure.
