@@ -238,7 +238,7 @@ def _died(recorded: Recorded, seen: Seen) -> Decision | None:
     ends_there = not recorded.goes_on and recorded.exit_code is None and recorded.raised == seen.raised
     known_to_end = recorded.raised or recorded.incident in MAY_DIE
     if ends_there and not known_to_end and recorded.also_raised:  # the hook of its threads may have ended it
-        why = f"the process died there: {ended_by(seen.exit_code)}; the recording does not contain how the recorded one ended"
+        why = f"the process died there: {ended_by(seen.exit_code)}; how the recorded one ended is not in the recording"
         return Decision(Outcome.INCONCLUSIVE, why)
     if not ends_there or not known_to_end:
         return Decision(Outcome.RANK_LOST, "the recorded rank did not die there")
