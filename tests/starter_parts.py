@@ -11,6 +11,7 @@ from prismdbg.runtime.starter_spec import starter_file
 
 PARTS = (
     "syscalls",
+    "mounts",
     "confine",
     "beneath",
     "lay",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mapped import enter
+from mounts import mounts
 from syscalls import (
     CAPABILITY_VERSION_3,
     MS_BIND,
@@ -133,8 +134,7 @@ def make_read_only(path: str) -> None:
 
 
 def points() -> list[str]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return list(dict.fromkeys(line.split()[4].encode().decode("unicode_escape") for line in lines))
+    return list(dict.fromkeys(mount.point for mount in mounts()))
 
 
 def guard(paths: tuple[str, ...]) -> None:

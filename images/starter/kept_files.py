@@ -30,6 +30,7 @@ from exact_paths import (
     status_of,
     unlink,
 )
+from mounts import mounts
 from syscalls import PlaceError
 
 COPIED_BYTES = 256 << 20  # a longer file is taken for one that only grows: cut back, not copied
@@ -164,12 +165,9 @@ def upper_layers() -> dict[str, str | None]:
     """Of every mount point the folder where an overlay keeps what was written there; None where there is none to
     see."""
     layers: dict[str, str | None] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, rest = line.partition(" - ")
-        kind, _, options = (*rest.split(maxsplit=2), "")[:3]
-        upper = next((word[9:] for word in options.split(",") if word.startswith("upperdir=")), "")
-        point = fields.split()[4].encode().decode("unicode_escape")
-        layers[point] = upper if kind == "overlay" and Path(upper or "/nowhere").is_dir() else None
+    for mount in mounts():
+        upper = next((word[9:] for word in mount.options.split(",") if word.startswith("upperdir=")), "")
+        layers[mount.point] = upper if mount.kind == "overlay" and Path(upper or "/nowhere").is_dir() else None
     return layers
 
 

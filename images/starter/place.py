@@ -20,6 +20,7 @@ from confine import confine_view
 from engine import Engine
 from exact_paths import is_known, open_exact, open_known
 from lay import lay_files
+from mounts import mounts
 from syscalls import (
     MNT_DETACH,
     MS_NODEV,
@@ -206,12 +207,9 @@ def opened_at(descriptor: int) -> Iterator[str]:
 
 def mount_points() -> dict[str, bool]:
     """Every mount point, and whether it is taken over: not the kernel's views, not what belongs to containers."""
-    points: dict[str, bool] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, rest = line.partition(" - ")
-        point = fields.split()[4].encode().decode("unicode_escape")
-        points[point] = rest.split()[0] not in NOT_COPIED and not point.startswith(NOT_COPIED_BELOW)
-    return points
+    return {
+        mount.point: mount.kind not in NOT_COPIED and not mount.point.startswith(NOT_COPIED_BELOW) for mount in mounts()
+    }
 
 
 def mirror(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
