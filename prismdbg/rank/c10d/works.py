@@ -7,6 +7,7 @@ or callbacks wherever the backend allows, and the one subclass is kept alive unt
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -66,24 +67,40 @@ class Completion:
                 self._call = None
 
 
-class _GroupsInUse:
+class GroupsInUse:
     """Groups whose threads still hold a callback of ours: they let go of it, under Python's lock, after the program was
     told that the collective is complete. A gloo group that is freed waits for its threads without giving up that lock
-    (torch 2.13), so neither would go on. A group is let go here in a thread of the program's, after its callbacks."""
+    (torch 2.13), so neither would go on. A group is let go here in a thread of the program's, `AFTER_S` after its
+    callback was: the group's thread then frees the rest of the work, for which it takes the lock once more."""
 
-    def __init__(self) -> None:
+    AFTER_S = 1.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._kept: dict[int, tuple[Any, object]] = {}
-        self._gone: deque[int] = deque()
+        self._gone: deque[tuple[float, int]] = deque()
         self._numbers = count()
 
     def keep(self, group: Any, callback: Callable[..., Any]) -> None:
-        while self._gone:
-            self._kept.pop(self._gone.popleft())
+        """Keeps `group` while `callback` lives. Threads of the program may call this at once."""
+        self._let_go()
         number = next(self._numbers)
-        self._kept[number] = group, weakref.ref(callback, lambda _: self._gone.append(number))
+        self._kept[number] = group, weakref.ref(callback, lambda _: self._gone.append((self._clock(), number)))
+
+    def _let_go(self) -> None:
+        until = self._clock() - self.AFTER_S
+        while True:
+            try:
+                at_s, number = self._gone.popleft()
+            except IndexError:  # also where another thread took the last one
+                return
+            if at_s > until:
+                self._gone.appendleft((at_s, number))
+                return
+            self._kept.pop(number, None)
 
 
-_groups_in_use = _GroupsInUse()
+_groups_in_use = GroupsInUse()
 
 
 def wrap(call: Call, result: Any, completion: Completion) -> Any:

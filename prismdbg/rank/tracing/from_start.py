@@ -27,8 +27,7 @@ class MemoryFromStart:
             tracer.arm(self._folder, cache_dir=Path(config.cache_dir), from_start=True)
             self._hold_cap(os.environ.get("RANK", ""))
         except (PrismError, OSError) as error:
-            unheld = ", and --memory-cap does not hold" if config.memory_cap else ""
-            self.missing = f"memory is not traced{unheld}: {error}"
+            self.leave(str(error))
             if os.environ.get("RANK", "0") == "0":
                 print(f"prismdbg: {self.missing}", file=sys.stderr)
 
@@ -38,8 +37,9 @@ class MemoryFromStart:
             tracer.cap(self._config.memory_cap, f"{CAP_DETAILS}prismdbg memory {self._config.run}{of_rank}")
 
     def leave(self, reason: str) -> None:
-        """This process is not the one that is traced."""
-        self.missing = f"memory is not traced: {reason}"
+        """This process is not traced, or not from here on."""
+        unheld = ", and --memory-cap does not hold" if self._config.memory_cap else ""
+        self.missing = f"memory is not traced{unheld}: {reason}"
 
     def claim(self, rank_folder: Path) -> dict[str, Any]:
         """This process is a rank, and that is its folder. What its log should say of the trace."""
