@@ -107,9 +107,12 @@ class Debugger:
         except RankLost as error:
             self.driver.lost(error)
 
-    def interrupt(self) -> None:
-        """The rank stops at its next collective; twice: whoever waits gets the prompt back, the rank runs on."""
+    def interrupt(self) -> bool:
+        """The rank stops at its next collective; twice: whoever waits gets the prompt back, the rank runs on. An answer
+        is not waited for any more. Whether the rank is to stop."""
+        stops = not self.driver.asks
         self.driver.interrupt()
+        return stops
 
     def end(self) -> None:
         """Ends the rank."""

@@ -75,6 +75,7 @@ class Driver:
         self.session = session
         self.strict = False
         self.traces = False
+        self.asks = False  # a question, at this moment
         self.switched_off = False  # by who debugs: where it is needed again, that is said
         self.explain: Callable[[Json], Json] = lambda story: story  # adds likely causes to a divergence
         self._tell = tell
@@ -94,6 +95,17 @@ class Driver:
 
     def ask(self, ask: Ask, timeout_s: float = ANSWER_BOUND_S) -> Json:
         return self.travel.client.ask(ask.verb, timeout_s=timeout_s, **ask.arguments)
+
+    def question(self, ask: Ask) -> Json:
+        """Of what changes nothing in the rank: `NotWaitedFor` for who interrupts it."""
+        before = self._interrupts
+        self.asks = True
+        try:
+            return self.travel.client.ask(
+                ask.verb, timeout_s=ANSWER_BOUND_S, given_up=lambda: self._interrupts > before, **ask.arguments
+            )
+        finally:
+            self.asks = False
 
     def begin(self) -> None:
         self.session.begin(self.ask(Ask("progress")))

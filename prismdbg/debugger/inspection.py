@@ -60,7 +60,7 @@ class Inspection:
             ask = self._session.evaluate(watch.text)
             self.know_frames()
             arguments = {**ask.arguments, "frame": self._session.frame, "digest": True}
-            value = self._driver.ask(Ask(ask.verb, arguments))["value"]
+            value = self._driver.question(Ask(ask.verb, arguments))["value"]
         except RankLost:
             raise
         except PrismError as error:
@@ -71,12 +71,12 @@ class Inspection:
         session = self._session
         if (standing := session.astray) is not None and standing.frames:
             return answers.Stack(frames=standing.frames, chosen=own_frame(standing.frames))
-        session.stack_known(self._driver.ask(session.stack())["frames"])
+        session.stack_known(self._driver.question(session.stack())["frames"])
         return answers.Stack(frames=session.frames, chosen=session.frame)
 
     def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
         self.know_frames()
-        return self._driver.ask(self._session.source(line, around))
+        return self._driver.question(self._session.source(line, around))
 
     def value(self, text: str) -> Json:
         self._session.evaluate(text)  # refused before anything is asked
@@ -87,7 +87,7 @@ class Inspection:
         """As it is known without a trace."""
         self._session.evaluate(text)
         self.know_frames()
-        return dict(self._driver.ask(self._session.evaluate(text))["value"])
+        return dict(self._driver.question(self._session.evaluate(text))["value"])
 
     def trace_for(self, text: str) -> None:
         """Only a rank that is traced knows what is allocated; `total` may be a name of the program's."""
@@ -97,7 +97,7 @@ class Inspection:
     def local_names(self) -> tuple[Json, ...]:
         """The chosen frame's, then the event's (`from` is `stop`): what expressions may begin with."""
         self.know_frames()
-        return tuple(self._driver.ask(self._session.local_names())["locals"])
+        return tuple(self._driver.question(self._session.local_names())["locals"])
 
     def peers(self) -> Json:
         """With each one's arrival, where the run is there to be read."""
@@ -106,7 +106,7 @@ class Inspection:
         hung = self._arrivals.in_hang() if parked and self._arrivals is not None else None
         if hung is not None:
             return hung
-        found = self._driver.ask(self._session.peers())
+        found = self._driver.question(self._session.peers())
         if self._arrivals is None or stop is None:
             return found
         ranks = [int(member["rank"]) for member in found["members"]]
@@ -115,7 +115,7 @@ class Inspection:
         return with_arrivals(found, self._arrivals.of(identity, ranks))
 
     def tally(self) -> Json:
-        return dict(self._driver.ask(self._session.tally())["tally"])
+        return dict(self._driver.question(self._session.tally())["tally"])
 
     def choose_frame(self, outwards: int) -> answers.Stack:
         self.know_frames()
@@ -141,7 +141,7 @@ class Inspection:
     def _difference(self, line: Line) -> Answer:
         self._session.difference(line.text)
         self.know_frames()
-        found = self._driver.ask(self._session.difference(line.text))
+        found = self._driver.question(self._session.difference(line.text))
         return answers.Differs(
             text=line.text,
             equal=bool(found["equal"]),

@@ -24,6 +24,7 @@ Heard = list[tuple[Message, int]]  # events that nobody has taken, with the size
 Reach = Callable[[], AbstractContextManager[str]]
 MAX_EVENTS, MAX_EVENT_BYTES = 1 << 17, 64 << 20  # that nobody has taken
 MAX_TEXT = 10_000  # of an error
+LOOK_S = 0.1
 
 
 class AgentError(PrismError):
@@ -34,6 +35,10 @@ class AgentError(PrismError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.exit_code = exit_code_of(kind)
+
+
+class NotWaitedFor(PrismError):
+    """Whoever asked did not want to wait any more. The reply is passed over when it comes."""
 
 
 class AgentClient:
@@ -65,21 +70,38 @@ class AgentClient:
         self._asked: dict[int, str] = {}  # verbs by the number of their request, while no reply has come
         self.hello = Hello()
 
-    def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: object) -> Message:
-        """Sends one request and gives its reply. `AgentError` carries the agent's own words."""
+    def ask(
+        self, verb: str, *, timeout_s: float = 30.0, given_up: Callable[[], bool] | None = None, **arguments: object
+    ) -> Message:
+        """Sends one request and gives its reply. `AgentError` carries the agent's own words; `NotWaitedFor` is raised
+        soon after `given_up` says so."""
         self._next_id += 1
         number, what = self._next_id, f"the agent's answer to {verb!r}"
         self._connection.send({"id": number, "do": verb, **arguments})
         self._asked[number] = verb
         deadline = time.monotonic() + timeout_s
         while True:
-            message = self._receive(deadline, timeout_s, what)
+            message = self._receive_unless(given_up, deadline, timeout_s, what)
             if "event" in message:
                 self._keep(message)
             elif message["id"] == number:
                 if not message.get("ok"):
                     raise self._error(verb, message)
                 return message
+
+    def _receive_unless(
+        self, given_up: Callable[[], bool] | None, deadline: float, timeout_s: float, what: str
+    ) -> Message:
+        while given_up is not None:
+            if given_up():
+                raise NotWaitedFor(f"{what} was not waited for", hint="the rank may still be working at it")
+            soon = min(time.monotonic() + LOOK_S, deadline)
+            try:
+                return self._receive(soon, timeout_s, what)
+            except WaitTimeout:
+                if soon >= deadline:
+                    raise
+        return self._receive(deadline, timeout_s, what)
 
     def _receive(self, deadline: float | None, timeout_s: float | None, what: str) -> Message:
         """The next message, an event or a reply to a request, also to one whose answer nobody waited for any more."""

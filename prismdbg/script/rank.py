@@ -14,6 +14,7 @@ from prismdbg.debugger.driver import Interrupted
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.model.stops import StopReason
+from prismdbg.protocol.client import NotWaitedFor
 from prismdbg.script.findings import Past
 from prismdbg.script.language import BackTo, GoBack
 from prismdbg.session.answers import Allocated, Originated, Phase, Wrote
@@ -127,7 +128,7 @@ class DebuggedRank:
         watch.start()
         try:
             yield
-        except Interrupted:
+        except (Interrupted, NotWaitedFor):
             raise self._over() from None
         finally:
             done.set()

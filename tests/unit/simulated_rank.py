@@ -73,7 +73,9 @@ class SimulatedRank:
 
     # what an agent's client does
 
-    def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> Json:
+    def ask(
+        self, verb: str, *, timeout_s: float = 30.0, given_up: Callable[[], bool] | None = None, **arguments: Any
+    ) -> Json:
         self.asked.append((verb, arguments))
         if not self.alive or verb == "quit":
             raise RankLost("the connection closed")

@@ -6,8 +6,10 @@ import contextlib
 import io
 import itertools
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,10 +28,11 @@ from prismdbg.jobs.replay.compare import run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.protocol import client as protocol_client
 from prismdbg.protocol import wire
-from prismdbg.protocol.client import AgentClient, connect_when_ready
+from prismdbg.protocol.client import AgentClient, NotWaitedFor, connect_when_ready
 from prismdbg.protocol.messages import EVENTS, REPLIES, checked_event, checked_reply
 from prismdbg.protocol.wire import InvalidMessage, parse_line
 from prismdbg.render import console
+from prismdbg.session.answers import Value
 
 BOUND_S = 20.0
 CALL = {
@@ -422,3 +425,31 @@ def test_a_rank_that_only_chatters_does_not_lengthen_a_debuggers_wait() -> None:
     with pytest.raises(WaitTimeout, match=r"waited 0\.3 s for the rank's next collective"):
         debugger.do("next")
     assert time.monotonic() - began < BOUND_S
+
+
+def test_ctrl_c_gives_up_an_answer_that_does_not_come_and_the_next_one_is_told_apart(path: Path) -> None:
+    asked, free = threading.Event(), threading.Event()
+
+    def says(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "evaluate" and not asked.is_set():
+            asked.set()
+            free.wait(BOUND_S)
+            return answers(request, value={**TENSOR, "shape": [99]})
+        return answers(request, **GOOD_REPLIES[request["do"]])
+
+    with rank_that(path, says) as client:
+        debugger = Debugger(OnlyForward(client), lambda _: None, settings=Settings(images=False))
+        debugger.begin()
+
+        def interrupt() -> None:
+            asked.wait(BOUND_S)
+            assert not debugger.interrupt(), "no rank is asked to stop"
+
+        with ThreadPoolExecutor(1) as one:
+            told = one.submit(interrupt)
+            with pytest.raises(NotWaitedFor, match="the agent's answer to 'evaluate' was not waited for"):
+                debugger.do("print x")
+            told.result()
+        free.set()
+        answer = debugger.do("print x")
+        assert isinstance(answer, Value) and answer.value.get("shape") != [99]

@@ -134,8 +134,7 @@ class Repl:
         if not self._busy:
             raise KeyboardInterrupt
         self._interrupts += 1
-        self.debugger.interrupt()
-        if self._interrupts == 1:
+        if self.debugger.interrupt() and self._interrupts == 1:
             self.show("the rank stops at its next collective; press Ctrl-C again to return to the prompt")
 
     def _carry_out(self, action: Callable[[], answers.Answer]) -> bool:
