@@ -5,6 +5,7 @@ stdout is data, stderr is talk. An error says what happened and what to do next;
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -73,6 +74,19 @@ def cli() -> None:
     """
 
 
+_NOT_YOURS = "run this as the user to whom it belongs, or let them give you the right to it"
+_REFUSED = {  # what this machine says no to, with what to do
+    errno.EACCES: _NOT_YOURS,
+    errno.EPERM: _NOT_YOURS,
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there, or ask for more",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EIO: "check that disk",
+    errno.ESTALE: "check that file server",
+}
+
+
 def main() -> NoReturn:
     _have_streams()
     for number in (signal.SIGTERM, signal.SIGALRM):
@@ -102,6 +116,11 @@ def run(arguments: Sequence[str]) -> int:
         for stream in _readers_gone():
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         return ExitCode.NO_VERDICT if _bisects(arguments) else ExitCode.OK
+    except OSError as error:
+        if error.filename is None or error.errno not in _REFUSED:
+            raise  # nobody has foreseen it
+        _say_error(f"{error.filename}: {error.strerror}", _REFUSED[error.errno])
+        return _failed(ExitCode.LACKING, arguments)
     if not isinstance(answer, int):
         return ExitCode.OK
     return int(answer) if answer >= 0 else 128 - answer  # a job killed by a signal, as shells say it

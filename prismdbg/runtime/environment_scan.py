@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import rank_path
+from prismdbg.capsule import path_kind, rank_path
 from prismdbg.runtime.elf import needed_libraries
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
 
@@ -93,7 +93,7 @@ def library_path(name: str) -> str | None:
 
 def _is_installed(path: str) -> bool:
     name = Path(path).name
-    return name in _PACKAGES or (name.startswith("python3") and Path(path, "os.py").is_file())
+    return name in _PACKAGES or (name.startswith("python3") and path_kind.is_file(f"{path}/os.py"))
 
 
 class _Files:

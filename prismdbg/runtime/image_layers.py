@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from prismdbg.capsule import path_kind
 from prismdbg.capsule.exact_file import open_known
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.rank_path import require_outside_kernel
@@ -174,7 +175,7 @@ class _ByteCode:
 
     def _list(self, folder: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        if Path(folder).is_symlink():
+        if path_kind.is_link(folder):
             return found
         try:
             with os.scandir(folder) as entries:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from prismdbg.capsule import path_kind
 from prismdbg.errors import RuntimeFailure
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
@@ -38,7 +39,7 @@ class PlainRuntime:
         if reason := self.refuses(spec):
             raise RuntimeFailure(f"{spec.name} cannot run as a plain process", hint=reason)
         for file in spec.files:
-            if file.source is not None and not Path(file.target).exists():
+            if file.source is not None and not path_kind.exists(file.target):
                 raise RuntimeFailure(
                     f"{file.target} does not exist on this machine", hint="use Docker or namespaces, which provide it"
                 )

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
-from prismdbg.capsule import rank_path
+from prismdbg.capsule import path_kind, rank_path
 from prismdbg.capsule.exact_file import Known, known, known_of, open_real
 from prismdbg.capsule.rank_path import problem, require_outside_kernel
 from prismdbg.errors import CapsuleError, FacilityError
@@ -76,9 +76,9 @@ def visible(environment: Environment | None, python: str, *, laid: Iterable[str]
     for file in environment.files if environment is not None else _interpreter(python):
         _sort(file.path, folders, files, links)
     for path in SYSTEM:
-        if Path(path).is_symlink():
+        if path_kind.is_link(path):
             links[path] = str(Path(path).readlink())
-        elif Path(path).is_dir():
+        elif path_kind.is_folder(path):
             folders.add(path)
     folders |= {f"/etc/{name}" for name in _ETC_FOLDERS if _is_plain_folder(f"/etc/{name}")}
     return Visible(
@@ -153,9 +153,9 @@ def _is_installation(folder: str) -> bool:
     path = Path(folder)
     return (
         path.name in ("site-packages", "dist-packages")
-        or (path / "pyvenv.cfg").is_file()
-        or (path / "conda-meta").is_dir()
-        or (path / "os.py").is_file()
+        or path_kind.is_file(path / "pyvenv.cfg")
+        or path_kind.is_folder(path / "conda-meta")
+        or path_kind.is_file(path / "os.py")
         or any(path.glob("lib/python3*/os.py"))
     )
 
@@ -198,7 +198,7 @@ def _sort(path: str, folders: set[str], files: dict[str, Known], links: dict[str
         return
     if folder := installation_of(path):
         folders.add(folder)
-    elif Path(path).is_symlink():
+    elif path_kind.is_link(path):
         links[path] = str(Path(path).readlink())
     elif os.path.lexists(path):
         with open_installed(path) as content:
@@ -232,7 +232,7 @@ def _copies() -> Iterator[LaidFile]:
 
 
 def _is_plain_folder(path: str) -> bool:
-    return Path(path).is_dir() and not Path(path).is_symlink()
+    return path_kind.is_folder(path) and not path_kind.is_link(path)
 
 
 def _known(path: str) -> Known:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,9 +100,24 @@ def test_an_error_says_what_and_what_to_do(
     assert said.out == ""
 
 
-def test_a_defect_is_not_hidden(run_action: Callable[[Callable[[], object]], int]) -> None:
-    with pytest.raises(ZeroDivisionError):
-        run_action(lambda: 1 // 0)
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EACCES, "error: /job/run: Permission denied\n  try: run this as the user to whom it belongs"),
+        (errno.ENOSPC, "error: /job/run: No space left on device\n  try: make room there"),
+    ],
+)
+def test_what_the_machine_refuses_is_no_defect(
+    run_action: Callable[[Callable[[], object]], int], capsys: pytest.CaptureFixture[str], number: int, said: str
+) -> None:
+    assert run_action(raising(OSError(number, os.strerror(number), "/job/run"))) == ExitCode.LACKING
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), FileNotFoundError(errno.ENOENT, "gone", "/job/run")])
+def test_a_defect_is_not_hidden(run_action: Callable[[Callable[[], object]], int], error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        run_action(raising(error))
 
 
 @pytest.mark.parametrize("arguments", [["nothing-such"], ["--nothing-such"], ["inspect"], ["list", "--size", "1"]])

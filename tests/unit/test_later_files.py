@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from prismdbg.jobs.replay.later_files import later_files
 
 BEGAN_NS = 1_000_000_000_000
@@ -107,3 +109,14 @@ def test_the_kernels_files_are_nobodys(tmp_path: Path) -> None:
     elsewhere = [f"/proc/self/root{tmp_path}", "/sys/kernel/mm", f"{tmp_path}/settings/mm"]
     assert later_files(elsewhere, BEGAN_NS, known=[]).paths == ()
     assert not [path for path in later_files(["/"], BEGAN_NS, known=[]).paths if path.startswith(("/proc", "/sys"))]
+
+
+def test_a_folder_that_may_not_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `/proc/1/root`, for example, the kernel says "permission denied" to root, too."""
+
+    def denied(*_: object, **__: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", denied)
+        assert later_files([str(tmp_path)], BEGAN_NS, known=()).paths == ()

@@ -9,9 +9,9 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
+from prismdbg.capsule import path_kind
 from prismdbg.capsule.limits import MAX_COMPONENTS
 from prismdbg.capsule.rank_path import problem, unfit
 
@@ -88,7 +88,7 @@ def later_files(
     as they were, and folders that were there. `left_out`: folders that are not looked into."""
     search = _Search(since_ns=since_ns, known=set(known), left_out=tuple(left_out), left=most)
     for folder in sorted({os.path.normpath(folder) for folder in folders}):
-        if not unfit(folder) and Path(folder).is_dir() and not Path(folder).is_symlink():
+        if not unfit(folder) and path_kind.is_folder(folder) and not path_kind.is_link(folder):
             search.known.add(folder)  # the folder itself was named or written into
             search.folder(folder)
     return LaterFiles(tuple(sorted(set(search.found))), tuple(search.cut))

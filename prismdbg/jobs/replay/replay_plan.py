@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from prismdbg.capsule import exact_file, layout, rank_path
+from prismdbg.capsule import exact_file, layout, path_kind, rank_path
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, find, read_files
 from prismdbg.capsule.log_events import RankLog
@@ -308,7 +308,7 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
                 f"--with-file {text}: the capsule lacks no such file", hint=f"use one of the files it lacks: {can}"
             )
         mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
-        if not mine.is_file() or rank_path.problem(os.path.realpath(mine)):
+        if not path_kind.is_file(mine) or rank_path.problem(os.path.realpath(mine)):
             raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")
         given[path] = mine
     return given
