@@ -39,6 +39,7 @@ from waiting import wait_for
 from prismdbg.capsule import json_border, layout
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import LEFTOVER, socket_of
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.session_folder import images_base, sessions_base
@@ -105,7 +106,10 @@ def kill_in_a_job(world: World, victims: str) -> None:
         with suppress(AssertionError):
             job.job.wait(BOUND_S)
         sockets = Path(RankConfig.load(job.run.config).socket_dir)
-        _check_logs(job.run, signs)
+        try:
+            _check_logs(job.run, signs)
+        except PrismError as error:  # a rank that could not be recorded has said so
+            raise AssertionError(f"{error}; the job said:\n{job.job.output[-4000:]}") from error
         said = prismdbg("why", job.run.path)
         if _done(signs, 0) or _done(signs, 1):
             assert said.code == ExitCode.OK, said.err
