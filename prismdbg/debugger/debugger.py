@@ -30,6 +30,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.causes import Unhidden
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
@@ -203,7 +204,7 @@ class Live(Travel, Protocol):
     def strict(self) -> bool: ...
 
     @property
-    def unsearched(self) -> tuple[str, ...]: ...
+    def unhidden(self) -> Unhidden: ...
 
 
 def debug(
@@ -223,7 +224,7 @@ def debug(
         strict=travel.strict,
         standing=standing_of(travel),
     )
-    made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unsearched=travel.unsearched)
+    made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unhidden=travel.unhidden)
     return made
 
 

@@ -17,7 +17,7 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import require_replayable
 from prismdbg.debugger.saved_checkpoints import SavedImages, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
-from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over, unsearched
+from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over, unhidden
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import image_folder, session_folder
@@ -27,6 +27,7 @@ from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.spec import RANK, RunningRank, Runtime
 from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
+from prismdbg.session.causes import Unhidden
 from prismdbg.session.checkpoint import Checkpoint
 
 ORIGIN = 0
@@ -48,7 +49,7 @@ class Travel:
         self.output: Output = plan.own.output
         self.why_no_images = why_not
         self.strict = request.strict
-        self.unsearched: tuple[str, ...] = unsearched(runtime, plan)
+        self.unhidden: Unhidden = unhidden(runtime, plan)
         self.end_record = last_record(self.capsule)
         self.first_record = 0
         self.on_cut: Callable[[int], None] = lambda _: None

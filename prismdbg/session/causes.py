@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from prismdbg.session.source_calls import Kind, SourceCall
 
 SHOWN = 4
+
+
+class Unhidden(NamedTuple):
+    """What a replay may see although it was not there, or was different, when the recorded rank began.
+
+    unsearched: folders with too many entries to search all of them. undated: files whose content or name was changed
+    since, but whose time of modification is older, as a copy that keeps the time has it.
+    """
+
+    unsearched: tuple[str, ...] = ()
+    undated: tuple[str, ...] = ()
+
+
+ALL_HIDDEN = Unhidden()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,15 +30,15 @@ class Facts:
     """What is known of a replay that diverged.
 
     values_only: the call is the recorded one, what it sends is not. changed_files: written to after the rank had read
-    them. unsearched: folders in which the replay may see files that are younger than its start. missing: names of what
-    was taken out of the capsule. recorded, now: what the rank ran on, by title. unknown_seeds: random generators of
+    them. unhidden: what the replay may see although it is younger than its start. missing: names of what was taken out
+    of the capsule. recorded, now: what the rank ran on, by title. unknown_seeds: random generators of
     which the capsule does not hold what they began with. calls: in the program's source.
     """
 
     values_only: bool = False
     from_start: bool = False
     changed_files: tuple[str, ...] = ()
-    unsearched: tuple[str, ...] = ()
+    unhidden: Unhidden = ALL_HIDDEN
     missing: tuple[str, ...] = ()
     recorded: Mapping[str, str] = field(default_factory=dict)
     now: Mapping[str, str] = field(default_factory=dict)
@@ -56,12 +71,15 @@ def likely_causes(facts: Facts) -> Causes:
 def _files(facts: Facts) -> Iterator[str]:
     if facts.changed_files:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
-    yield from (f"possible: {text}" for text in not_hidden(facts.unsearched))
+    yield from (f"possible: {text}" for text in not_hidden(facts.unhidden))
+    if undated := facts.unhidden.undated:
+        yield f"possible: files were changed after the start moment, but keep an older time: {_some(undated)}"
 
 
-def not_hidden(folders: Sequence[str]) -> tuple[str, ...]:
-    """A sentence where a replay may see what was not there when the recorded rank began."""
-    if not folders:
+def not_hidden(unhidden: Unhidden) -> tuple[str, ...]:
+    """A sentence where a replay may see files that nobody looked at. An undated file is one only once a replay differs:
+    most were changed by name or mode alone."""
+    if not (folders := unhidden.unsearched):
         return ()
     return (f"files younger than the start moment may be visible: too many entries to search all of {_some(folders)}",)
 

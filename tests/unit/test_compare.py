@@ -23,6 +23,7 @@ from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import LimitReached, reached, usual
+from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 
 NONE = {"compared": 0, "fingerprints": 0, "synthesized": 0, "missing": 0}
 END = {"event": "end_of_log", "moment": "3.1"}
@@ -67,7 +68,7 @@ def judged(
     manifest: Manifest = IMAGE,
     past: int = 0,
     until: Moment | None = None,
-    unsearched: tuple[str, ...] = (),
+    unhidden: Unhidden = ALL_HIDDEN,
 ) -> Verdict:
     """`past`: of the log's six collectives, how many lie before the start."""
     where = {"in_flight": list(in_flight), "past_records": past}
@@ -83,7 +84,7 @@ def judged(
         runtime="local",
         first_record=first,
         end_record=last,
-        unsearched=unsearched,
+        unhidden=unhidden,
     )
     return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=0.2, say=lambda _: None)
 
@@ -113,10 +114,10 @@ def test_a_capsule_of_a_hang_without_a_step_before_it_says_what_to_do(
 
 def test_what_was_not_hidden_is_noted_and_a_possible_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "files younger than the start moment may be visible: too many entries to search all of /data"
-    whole = judged(tmp_path / "a", monkeypatch, {**END, "tally": ALL}, incident=REQUEST, unsearched=("/data",))
+    whole = judged(tmp_path / "a", monkeypatch, {**END, "tally": ALL}, incident=REQUEST, unhidden=Unhidden(("/data",)))
     assert text in whole.notes
     diverged = {"event": "diverged", "moment": "2.2", "differences": [], "actual": {"frames": []}, "tally": ALL}
-    other = judged(tmp_path / "b", monkeypatch, diverged, incident=REQUEST, unsearched=("/data",))
+    other = judged(tmp_path / "b", monkeypatch, diverged, incident=REQUEST, unhidden=Unhidden(("/data",)))
     assert other.story is not None and f"possible: {text}" in other.story["causes"]["found"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.session.causes import Facts, likely_causes
+from prismdbg.session.causes import Facts, Unhidden, likely_causes
 from prismdbg.session.source_calls import Kind, SourceCall, source_calls
 from prismdbg.session.story import render_story
 
@@ -23,8 +23,12 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
     [
         (replace(QUIET, changed_files=("/job/snapshot.pt",)), "files were changed after the rank read them: /job/snap"),
         (
-            replace(QUIET, unsearched=("/data",)),
+            replace(QUIET, unhidden=Unhidden(unsearched=("/data",))),
             "possible: files younger than the start moment may be visible: too many entries to search all of /data",
+        ),
+        (
+            replace(QUIET, unhidden=Unhidden(undated=("/job/out/config.yaml",))),
+            "possible: files were changed after the start moment, but keep an older time: /job/out/config.yaml",
         ),
         (replace(QUIET, now={"number of threads": "8"}), "the number of threads was 1 in the recorded run and is 8 in"),
         (replace(QUIET, missing=("variable DB_PW",)), "the capsule was created without variable DB_PW"),

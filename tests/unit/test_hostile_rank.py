@@ -33,6 +33,7 @@ from prismdbg.protocol.messages import EVENTS, REPLIES, checked_event, checked_r
 from prismdbg.protocol.wire import InvalidMessage, parse_line
 from prismdbg.render import console
 from prismdbg.session.answers import Value
+from prismdbg.session.causes import ALL_HIDDEN
 
 BOUND_S = 20.0
 CALL = {
@@ -318,7 +319,13 @@ def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
             [{**told, "event": kind}, {"event": "end_of_log", "moment": "3.1", "tally": TALLY}], GOOD_REPLIES
         )
         live = SimpleNamespace(
-            capsule=capsule, client=rank, running=Ended(), runtime="local", first_record=0, end_record=5, unsearched=()
+            capsule=capsule,
+            client=rank,
+            running=Ended(),
+            runtime="local",
+            first_record=0,
+            end_record=5,
+            unhidden=ALL_HIDDEN,
         )
         try:
             verdict = run_to_end(

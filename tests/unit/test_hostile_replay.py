@@ -21,6 +21,7 @@ from prismdbg.jobs.replay.compare import run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.script.reader import read
 from prismdbg.script.scripted import Scripted, run_scripted
+from prismdbg.session.causes import ALL_HIDDEN
 
 BOUND_S = 30.0
 STANDS = {"moment": "0.0", "stopped": "start", "number": 1, "collective": {}, "tally": TALLY}
@@ -136,7 +137,7 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     def hostile(act: Any) -> ReplayRequest:
         def plan(_: Any, session: Path, own: Any) -> Any:
             spec = SimpleNamespace(session=session, saving=None)
-            return SimpleNamespace(own=own, agent="agent.sock", spec=spec, unsearched=())
+            return SimpleNamespace(own=own, agent="agent.sock", spec=spec, unhidden=ALL_HIDDEN)
 
         def start(_: Any, plan: Any, *__: Any) -> LivesOn:
             ranks.append(HostileRank(plan.own.path / plan.agent, Hostile(act)))

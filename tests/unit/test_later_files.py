@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.jobs.replay.later_files import later_files
+from prismdbg.jobs.replay.later_files import MOST_UNDATED, later_files
+from prismdbg.session.causes import ALL_HIDDEN
 
 BEGAN_NS = 1_000_000_000_000
 
@@ -22,7 +23,7 @@ def put(path: Path, later: bool) -> Path:
 
 def found(home: Path, *folders: Path, known: tuple[Path, ...] = (), left_out: tuple[Path, ...] = ()) -> list[str]:
     later = later_files(map(str, folders or (home,)), BEGAN_NS, known=[*map(str, known)], left_out=map(str, left_out))
-    assert later.unsearched == ()
+    assert later.unhidden.unsearched == ()
     return [os.path.relpath(path, home) for path in later.paths]
 
 
@@ -80,13 +81,28 @@ def test_no_virtual_environment_is_looked_into(tmp_path: Path) -> None:
     assert found(tmp_path) == ["new.pt"]
 
 
+def test_a_copy_that_keeps_its_time_is_shown_and_named(tmp_path: Path) -> None:
+    """It may be what the rank needs, with another mode or name: only a difference makes it a suspect."""
+    copy = put(tmp_path / "config.yaml", later=False)
+    later = later_files([str(tmp_path)], BEGAN_NS, known=())
+    assert (later.paths, later.unhidden.undated) == ((), (str(copy),))
+    assert later_files([str(tmp_path)], BEGAN_NS, known=(str(copy),)).unhidden == ALL_HIDDEN
+    assert later_files([str(tmp_path)], copy.stat().st_ctime_ns, known=()).unhidden == ALL_HIDDEN
+
+
+def test_no_more_undated_files_are_kept_than_anybody_reads(tmp_path: Path) -> None:
+    for number in range(MOST_UNDATED + 3):
+        put(tmp_path / str(number), later=False)
+    assert len(later_files([str(tmp_path)], BEGAN_NS, known=()).unhidden.undated) == MOST_UNDATED
+
+
 def test_a_large_folder_is_looked_through_in_part(tmp_path: Path) -> None:
     for number in range(9):
         put(tmp_path / str(number), later=True)
     later = later_files([str(tmp_path)], BEGAN_NS, known=(), most=3)
-    assert (len(later.paths), later.unsearched) == (3, (str(tmp_path),))
+    assert (len(later.paths), later.unhidden.unsearched) == (3, (str(tmp_path),))
     whole = later_files([str(tmp_path)], BEGAN_NS, known=(), most=9)
-    assert (len(whole.paths), whole.unsearched) == (9, ())
+    assert (len(whole.paths), whole.unhidden.unsearched) == (9, ())
 
 
 def test_a_folder_that_was_not_read_to_its_end_is_not_hidden_whole(tmp_path: Path) -> None:
@@ -95,7 +111,7 @@ def test_a_folder_that_was_not_read_to_its_end_is_not_hidden_whole(tmp_path: Pat
     for number in range(4):
         put(inner / str(number), later=True)
     later = later_files([str(tmp_path)], BEGAN_NS, known=(), most=3)
-    assert (len(later.paths), later.unsearched) == (2, (str(inner),))
+    assert (len(later.paths), later.unhidden.unsearched) == (2, (str(inner),))
     assert str(inner) not in later.paths
 
 

@@ -149,7 +149,7 @@ def require_inside(capsule: Capsule, until: Moment | None) -> None:
 def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:
     """Resumes the rank once and follows it to the end moment, to `until`, or to its own end."""
     started = time.monotonic_ns()
-    verdict = Verdict(notes=list(not_hidden(live.unsearched)))
+    verdict = Verdict(notes=list(not_hidden(live.unhidden)))
     if live.end_record < live.first_record:
         verdict.notes.append("the rank is at the start moment: inspect it with `prismdbg debug`")
     else:
@@ -160,7 +160,7 @@ def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_
     if verdict.outcome is not Outcome.IDENTICAL:
         live.running.require_no_limit_met(ends=verdict.end in (End.FINISHED, End.DIED))
     if verdict.outcome is Outcome.DIVERGED and verdict.story is None:
-        verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.runtime, live.unsearched))
+        verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.runtime, live.unhidden))
     other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
     if other_end and (text := redacted_arguments(live.capsule)):
         verdict.notes.append(text)
@@ -210,7 +210,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, received: Received
     verdict.tally = event.get("tally", verdict.tally)
     if kind == "diverged":
         verdict.end = End.DIFFERED
-        verdict.story = with_causes(event, live.capsule, live.client, live.runtime, live.unsearched)
+        verdict.story = with_causes(event, live.capsule, live.client, live.runtime, live.unhidden)
         verdict.source = _source(live, event)
         return True
     if kind == "exception":

@@ -13,7 +13,7 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
-from prismdbg.session.causes import Facts, likely_causes
+from prismdbg.session.causes import ALL_HIDDEN, Facts, Unhidden, likely_causes
 from prismdbg.session.source_calls import source_calls
 from prismdbg.settings.seeds import MODULES
 
@@ -23,10 +23,10 @@ MOST_SOURCES = 200
 
 
 def with_causes(
-    story: Message, capsule: Capsule, client: AgentClient, runtime: str = "", unsearched: tuple[str, ...] = ()
+    story: Message, capsule: Capsule, client: AgentClient, runtime: str = "", unhidden: Unhidden = ALL_HIDDEN
 ) -> Message:
-    """The `diverged` event with its likely causes. `unsearched`: as the replay's plan has it."""
-    facts = replace(facts_of(story, capsule, _now(client), runtime), unsearched=unsearched)
+    """The `diverged` event with its likely causes. `unhidden`: as the replay's plan has it."""
+    facts = replace(facts_of(story, capsule, _now(client), runtime), unhidden=unhidden)
     causes = likely_causes(facts)
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
 

@@ -14,21 +14,24 @@ from typing import NamedTuple
 from prismdbg.capsule import path_kind
 from prismdbg.capsule.limits import MAX_COMPONENTS
 from prismdbg.capsule.rank_path import problem, unfit
+from prismdbg.session.causes import Unhidden
 
+MOST_UNDATED = 100  # of which a few are named
 MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a whole data set
 LEFT_OUT = frozenset((".git", "__pycache__", "node_modules"))
 
 
 class LaterFiles(NamedTuple):
-    """`unsearched`: folders with more entries than are looked at; what is in them may be younger, too."""
+    """`paths` are hidden; of what is `unhidden` it is not known whether it is younger."""
 
     paths: tuple[str, ...]
-    unsearched: tuple[str, ...]
+    unhidden: Unhidden
 
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end."""
+    """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end. `undated`:
+    changed since, with an older time of modification."""
 
     since_ns: int
     known: set[str]
@@ -37,6 +40,7 @@ class _Search:
     found: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     cut: list[str] = field(default_factory=list)
+    undated: list[str] = field(default_factory=list)
 
     def folder(self, path: str) -> bool:
         """Whether everything in it is later, and there is something; then it stands for what is in it."""
@@ -67,10 +71,13 @@ class _Search:
         try:
             if entry.is_dir(follow_symlinks=False):
                 return not _is_left_out(entry) and self.folder(entry.path)
-            later = entry.stat(follow_symlinks=False).st_mtime_ns > self.since_ns
+            status = entry.stat(follow_symlinks=False)
         except OSError:
             return False
-        if not later or entry.path in self.known:
+        if max(status.st_mtime_ns, status.st_ctime_ns) <= self.since_ns or entry.path in self.known:
+            return False
+        if status.st_mtime_ns <= self.since_ns:  # its mode or its name, or a copy that keeps the time: it may be needed
+            self.undated += [entry.path][: MOST_UNDATED - len(self.undated)]
             return False
         self.found.append(entry.path)
         return True
@@ -91,7 +98,7 @@ def later_files(
         if not unfit(folder) and path_kind.is_folder(folder) and not path_kind.is_link(folder):
             search.known.add(folder)  # the folder itself was named or written into
             search.folder(folder)
-    return LaterFiles(tuple(sorted(set(search.found))), tuple(search.cut))
+    return LaterFiles(tuple(sorted(set(search.found))), Unhidden(tuple(search.cut), tuple(search.undated)))
 
 
 def _is_kernels(folder: str) -> bool:

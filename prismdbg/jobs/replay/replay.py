@@ -19,7 +19,7 @@ from prismdbg.log.rank_log import read_log
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.spec import RANK, RunningRank, Runtime
-from prismdbg.session.causes import not_hidden
+from prismdbg.session.causes import ALL_HIDDEN, Unhidden, not_hidden
 
 __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
 
@@ -40,7 +40,7 @@ class LiveReplay:
     own: RankFolder
     first_record: int
     end_record: int
-    unsearched: tuple[str, ...]
+    unhidden: Unhidden
 
     @property
     def output(self) -> Output:
@@ -67,7 +67,7 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
                     own=own,
                     first_record=take_over(client, request),
                     end_record=last_record(capsule),
-                    unsearched=unsearched(runtime, plan),
+                    unhidden=unhidden(runtime, plan),
                 )
         finally:
             running.kill()
@@ -78,14 +78,14 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRa
         raise FacilityError(reason)
     image = capsule.manifest.origin is Origin.IMAGE
     say(f"{runtime.name}: {'restoring the checkpoint' if image else 'starting the program'}")
-    for text in filter(None, (redacted_arguments(capsule), *not_hidden(unsearched(runtime, plan)))):
+    for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
     return runtime.start(plan.spec)
 
 
-def unsearched(runtime: Runtime, plan: Plan) -> tuple[str, ...]:
-    """Folders of this machine in which the rank may see what is younger than its start; a container shows none."""
-    return plan.unsearched if runtime.name == "local" else ()
+def unhidden(runtime: Runtime, plan: Plan) -> Unhidden:
+    """What of this machine the rank may see although it is younger than its start; a container shows nothing of it."""
+    return plan.unhidden if runtime.name == "local" else ALL_HIDDEN
 
 
 def redacted_arguments(capsule: Capsule) -> str:

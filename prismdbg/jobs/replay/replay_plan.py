@@ -42,6 +42,7 @@ from prismdbg.runtime.spec import (
     StarterEngine,
 )
 from prismdbg.runtime.starter_spec import make_folders
+from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
@@ -79,13 +80,13 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`own`: the rank's folder; `agent`: the name by which its agent will answer there. `unsearched`: folders of this
-    machine in which files may lie that are younger than A, and are not hidden."""
+    """`own`: the rank's folder; `agent`: the name by which its agent will answer there. `unhidden`: what of this
+    machine may be younger than the start moment and is not hidden."""
 
     spec: ReplaySpec
     own: RankFolder
     agent: str
-    unsearched: tuple[str, ...]
+    unhidden: Unhidden
 
 
 def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
@@ -107,7 +108,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     trusted = (cache_dir(), engine.program.folder, session, capsule.path)
     socket, inject = PurePosixPath(str(rank["socket"])), str(rank["inject"])
     laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
-    absent, unsearched = _absent(capsule, session, laid, folders)
+    absent, unhidden = _absent(capsule, session, laid, folders)
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ImageOrigin(
@@ -139,7 +140,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         limits=_limits(request, session),
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, own=own, agent=socket.name, unsearched=unsearched)
+    return Plan(spec=spec, own=own, agent=socket.name, unhidden=unhidden)
 
 
 def starter_engine(program: Program) -> StarterEngine:
@@ -174,7 +175,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")
     laid = request.overlay.over(laid) if request.overlay is not None else laid
-    absent, unsearched = _absent(capsule, session, laid, folders)
+    absent, unhidden = _absent(capsule, session, laid, folders)
     spec = ReplaySpec(
         name=_name(capsule),
         origin=ProgramOrigin(
@@ -198,7 +199,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         limits=_limits(request, session),
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, own=own, agent="replay.sock", unsearched=unsearched)
+    return Plan(spec=spec, own=own, agent="replay.sock", unhidden=unhidden)
 
 
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
@@ -323,7 +324,7 @@ def _absent(capsule: Capsule, session: Path, laid: tuple[LaidFile, ...], folders
     rank, log = capsule.rank(), read_log(capsule.log)
     made = _paths(rank, "absent")
     if not (since_ns := begins_ns(capsule.manifest.origin, rank, log)):
-        return LaterFiles(made, ())
+        return LaterFiles(made, ALL_HIDDEN)
     own = [str(rank.get(name, "")) for name in ("prefix", "base_prefix")]
     left_out = [*filter(None, own), str(Path(str(rank.get("inject", "/-"))).parent), str(session), str(capsule.path)]
     known = {*(file.target for file in laid), *folders}

@@ -21,6 +21,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
+from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
 from prismdbg.session.standing import Standing
@@ -122,7 +123,7 @@ class PlayedTravel:
     """Goes back by telling the rank where it is again."""
 
     runtime, first_record, end_record, strict = "played", 0, 5, False
-    unsearched: tuple[str, ...] = ()
+    unhidden: Unhidden = ALL_HIDDEN
 
     def __init__(self, capsule: Capsule, rank: PlayedRank) -> None:
         self.client = rank
