@@ -36,7 +36,8 @@ class Evidence:
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
     of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
-    the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule.
+    the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule. clocks_agree: times of two
+    ranks can be compared.
     """
 
     logs: Mapping[int, RankLog]
@@ -56,6 +57,7 @@ class Evidence:
     stacks_wall_ns: int = 0
     interrupted: bool = False
     of_capsule: bool = False
+    clocks_agree: bool = True
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property

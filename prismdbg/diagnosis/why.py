@@ -50,7 +50,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
         verdicts += find_slips(evidence, verdicts)
         verdicts += find_payloads(evidence)
-        verdicts += find_stragglers(evidence) or find_delays(evidence)
+        if evidence.clocks_agree:
+            verdicts += find_stragglers(evidence) or find_delays(evidence)
     verdicts += find_kept(evidence, verdicts)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 

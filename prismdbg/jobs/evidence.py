@@ -15,6 +15,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.errors import CapsuleError, PrismError, UsageError
+from prismdbg.importers.flight_recorder import find_dumps, read_dumps
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.emulated_run import read_emulated
@@ -30,12 +31,20 @@ from prismdbg.model.moment import Moment
 
 
 def gather(path: Path, keys: Keys = NO_KEYS) -> Evidence:
-    """Of a run folder, of a folder with logs, or of a capsule. `CapsuleError` where no log is there."""
+    """Of a run folder, of a folder with logs, of a capsule, or of Flight Recorder dumps. `CapsuleError` where no log is
+    there."""
+    if not RunFolder(path).run_json.exists() and (dumps := find_dumps(path)):
+        return _of_dumps(dumps)
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
             found = of_capsule(capsule)  # what was unpacked for it goes with it
             return replace(found, logs={rank: decoded(log) for rank, log in found.logs.items()})
     return _of_run(path)
+
+
+def _of_dumps(dumps: Mapping[int, Path]) -> Evidence:
+    job = read_dumps(dumps)
+    return Evidence(logs=job.logs, damaged=job.damaged, gaps=job.gaps, clocks_agree=False)
 
 
 def of_capsule(capsule: Capsule) -> Evidence:

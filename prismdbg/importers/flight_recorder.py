@@ -1,0 +1,338 @@
+"""Dumps of PyTorch's Flight Recorder (pickle or JSON, one file a rank) as the logs of a job.
+
+The format is that of `c10d/FlightRecorder.hpp` (dump version 2.10; older ones lack fields that are optional here). A
+dump contains the last collectives of one rank. It contains no optimizer steps, no values and no end of the job, and the
+clocks of two machines differ: all that is said of a job from dumps alone rests on the order of its calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
+
+from prismdbg.capsule import json_border
+from prismdbg.capsule.json_border import Count
+from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers.plain_pickle import read_pickle
+from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
+from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS, Movement, ops_of
+
+MAX_DUMP_BYTES = 32 << 20  # 20,000 collectives with their stacks
+MOST_ENTRIES = 100_000  # torch keeps 2,000 where nobody asks for more
+MOST_PARTS = 1 << 21  # frames and tensors of one dump
+MOST_FILES = 16_384
+_RANK = re.compile(r"(\d{1,8})(?:\.\w+)*$")
+_HEAD_BYTES = 4096
+_DEFAULT_GROUP = "default_pg"
+
+# torch's profiling titles, without the backend: what `c10d::` operator the program called.
+_OPS = {spec.label: name for name, spec in OPS.items()} | {
+    "_broadcast_oop": "broadcast_",
+    "_reduce_oop": "reduce_",
+    "_all_gather_base": "_allgather_base_",
+    "all_gather_single": "_allgather_base_",
+    "all_gather_v": "allgather_",
+    "ALLGATHER_coalesced": "allgather_into_tensor_coalesced_",
+    "_reduce_scatter_base": "_reduce_scatter_base_",
+    "reduce_scatter_single": "_reduce_scatter_base_",
+    "reduce_scatter_v": "reduce_scatter_",
+    "REDUCE_SCATTER_coalesced": "reduce_scatter_tensor_coalesced_",
+    "all_to_all_v_single": "alltoall_base_",
+    "all_reduce_barrier": "barrier",
+    "allreduce_coalesced": "allreduce_coalesced_",
+    "sparse_all_reduce": "allreduce_",
+    "recvAnySource": "recv_any_source_",
+}
+# c10::toString of an element type, where it is not the name in lower case.
+_DTYPES = {
+    "byte": "uint8",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "complexhalf": "complex32",
+    "complexfloat": "complex64",
+    "complexdouble": "complex128",
+}
+# One that is over for one member was called by all.
+_CALLED_BY_ALL = ops_of(
+    Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.ALL_TO_ALL, Movement.BARRIER
+)
+_PEER = re.compile(r"(?P<here>\d+)(?:->|<-)(?P<peer>\d+)")
+
+
+class _Frame(TypedDict):
+    name: str
+    filename: str
+    line: int
+
+
+class _Entry(TypedDict):
+    record_id: Count
+    process_group: list[str]
+    collective_seq_id: Count
+    profiling_name: str
+    is_p2p: bool
+    state: str
+    time_created_ns: Count
+    time_discovered_completed_ns: NotRequired[Count | None]
+    retired: NotRequired[bool]
+    timeout_ms: NotRequired[int]
+    thread_id: NotRequired[str]
+    frames: NotRequired[list[_Frame]]
+    input_sizes: NotRequired[list[list[Count]]]
+    input_dtypes: NotRequired[list[str]]
+    output_sizes: NotRequired[list[list[Count]]]
+    output_dtypes: NotRequired[list[str]]
+
+
+def _few(entries: list[Any]) -> str:
+    return f"has {len(entries)} entries, more than {MOST_ENTRIES}" if len(entries) > MOST_ENTRIES else ""
+
+
+class _Dump(TypedDict):
+    version: str
+    entries: Annotated[list[Any], _few]
+    pg_config: NotRequired[dict[str, dict[str, str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedJob:
+    """`logs` by rank. `damaged`: why a rank's dump cannot be read. `gaps`: sentences on what the dumps do not say."""
+
+    logs: Mapping[int, RankLog]
+    damaged: Mapping[int, str]
+    gaps: tuple[str, ...]
+
+
+def find_dumps(path: Path) -> dict[int, Path]:
+    """The dump of each rank in a folder, or the one in a file; empty where there is none. The rank is the number at the
+    end of the file's name, as in torch's `nccl_trace_rank_3`. Of a rank with a pickle and a JSON text the pickle is
+    taken, which has stacks. Raises `UsageError` where two dumps are of one rank, or a dump's name has no rank."""
+    files = [path] if path.is_file() else sorted(islice(path.iterdir(), MOST_FILES)) if path.is_dir() else []
+    found: dict[int, list[Path]] = {}
+    for file in files:
+        if file.is_file() and not file.is_symlink() and _is_dump(file):
+            if (rank := _RANK.search(file.name)) is None:
+                hint = "name each dump after its rank, as in nccl_trace_rank_3"
+                raise UsageError(
+                    f"the name of the Flight Recorder dump {file.name} does not end with a rank", hint=hint
+                )
+            found.setdefault(int(rank[1]), []).append(file)
+    return {rank: _chosen(rank, dumps) for rank, dumps in sorted(found.items())}
+
+
+def _chosen(rank: int, dumps: list[Path]) -> Path:
+    pickles = [file for file in dumps if not _is_json(_head(file))]
+    if len(of_one_form := pickles or dumps) > 1:
+        names = ", ".join(file.name for file in of_one_form[:4])
+        raise UsageError(f"rank {rank} has several Flight Recorder dumps: {names}", hint="keep one in the folder")
+    return of_one_form[0]
+
+
+def _is_dump(file: Path) -> bool:
+    head = _head(file)
+    if _is_json(head):
+        return b'"entries"' in head or b'"comm_lib_version"' in head or b'"pg_config"' in head
+    return head.startswith(b"\x80") and b"version" in head[:64]
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{")
+
+
+def _head(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def read_dumps(dumps: Mapping[int, Path]) -> DumpedJob:
+    """What all dumps together say. A dump that cannot be read is damaged; the others speak without it."""
+    read: dict[int, _Dump] = {}
+    damaged: dict[int, str] = {}
+    for rank, path in dumps.items():
+        try:
+            read[rank] = _read(path)
+        except CapsuleError as error:
+            damaged[rank] = str(error)
+    groups, inferred = _groups(read)
+    over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
+    logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
+    return DumpedJob(logs=logs, damaged=damaged, gaps=tuple(_gaps(read, logs, inferred)))
+
+
+def _read(path: Path) -> _Dump:
+    data = json_border.read_bytes(path, limit_bytes=MAX_DUMP_BYTES)
+    value = json_border.parse(data, str(path)).value if _is_json(data) else read_pickle(data, str(path))
+    dump = json_border.checked(_Dump, value, str(path))
+    parts = 0
+    for number, entry in enumerate(dump["entries"]):
+        where = f"{path}: entries[{number}]"
+        group = entry.get("process_group") if isinstance(entry, dict) else None
+        checked = {**entry, "process_group": list(group)} if isinstance(group, tuple | list) else entry
+        dump["entries"][number] = json_border.checked(_Entry, checked, where)
+        parts += sum(len(entry.get(name) or ()) for name in ("frames", "input_sizes", "output_sizes"))
+        if len(checked["process_group"]) != 2:
+            raise CapsuleError(f"{where}: process_group must be a name and a description")
+        if parts > MOST_PARTS:
+            raise CapsuleError(f"{where}: the frames and tensors are more than {MOST_PARTS}")
+    return dump
+
+
+def _groups(dumps: Mapping[int, _Dump]) -> tuple[dict[str, Group], frozenset[str]]:
+    """By name, and those whose members no dump lists: then the ranks that called something in it are taken for them,
+    and all ranks for the default group's."""
+    listed: dict[str, tuple[int, ...]] = {}
+    seen: dict[str, set[int]] = {}
+    descriptions: dict[str, str] = {}
+    for rank, dump in dumps.items():
+        for name, config in dump.get("pg_config", {}).items():
+            if ranks := _ranks(config.get("ranks", "")):
+                listed[config.get("name") or name] = ranks
+        for entry in dump["entries"]:
+            name, description = entry["process_group"]
+            seen.setdefault(name, set()).add(rank)
+            descriptions.setdefault(name, description)
+    world = 1 + max([*dumps, *(rank for ranks in listed.values() for rank in ranks)], default=-1)
+    inferred = frozenset(seen.keys() - listed.keys())
+    everybody = tuple(range(world))
+    members = {
+        name: everybody if descriptions[name] == _DEFAULT_GROUP else tuple(sorted(seen[name])) for name in inferred
+    }
+    return {
+        name: Group(name=name, ranks=ranks, desc=descriptions.get(name, ""))
+        for name, ranks in (members | listed).items()
+    }, inferred
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    """Of a list in a text, as torch writes it: `[0, 2]`."""
+    numbers = [int(number) for number in re.findall(r"\d{1,8}", text)]
+    return tuple(dict.fromkeys(number for number in numbers if number < MAX_RANKS))
+
+
+def _is_over(entry: _Entry) -> bool:
+    """gloo's entries stay scheduled: torch takes one off its list, a little later, when its work is over."""
+    if entry["profiling_name"].startswith("gloo:"):
+        return entry.get("retired", False)
+    return entry["state"] == "completed"
+
+
+def _over(entry: _Entry) -> tuple[str, int, bool]:
+    return entry["process_group"][0], entry["collective_seq_id"], entry["is_p2p"]
+
+
+def _log(rank: int, dump: _Dump, groups: Mapping[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
+    """`over`: what is over for any rank. gloo is late to say so, and a call that all have come to is no hang there."""
+    entries: list[_Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
+    first = entries[0]["record_id"] if entries else 0
+    kept = [entry for entry in _one_each(entries) if first == 0 or not entry["is_p2p"]]
+    messages: Counter[_Call] = Counter()
+    calls = []
+    for place, entry in enumerate(kept):
+        is_gloos = entry["profiling_name"].startswith("gloo:") and not entry["is_p2p"]
+        call = _call(entry)
+        is_over = _is_over(entry) or (is_gloos and call.op in _CALLED_BY_ALL and _over(entry) in over)
+        calls.append(_collective(first + place, entry, call, messages[call], is_over))
+        messages[call] += 1
+    return RankLog(
+        rank=rank,
+        pid=0,
+        wall_offset_ns=0,
+        collectives=calls,
+        groups=dict(groups),
+    )
+
+
+def _one_each(entries: Iterable[_Entry]) -> Iterator[_Entry]:
+    """The parts of a coalesced call have its sequence number: the first stands for them."""
+    seen: set[tuple[str, int]] = set()
+    for entry in entries:
+        key = entry["process_group"][0], entry["collective_seq_id"]
+        if entry["is_p2p"] or key not in seen:
+            yield entry
+        if not entry["is_p2p"]:
+            seen.add(key)
+
+
+class _Call(NamedTuple):
+    """What a profiling title says: `nccl:all_reduce`, `nccl:send 0->1`. `peer`: in the group, -1 for none."""
+
+    group: str
+    op: str
+    peer: int
+
+
+def _call(entry: _Entry) -> _Call:
+    label, _, ends = entry["profiling_name"].rpartition(":")[2].partition(" ")
+    peer = int(found["peer"]) if (found := _PEER.fullmatch(ends)) else -1
+    return _Call(entry["process_group"][0], _OPS.get(label, label), peer)
+
+
+def _collective(record_id: int, entry: _Entry, call: _Call, nth: int, is_over: bool) -> Collective:
+    """`nth`: how many like it came before. A completion of which the time is not known is as early as it may be."""
+    created, completed = entry["time_created_ns"], entry.get("time_discovered_completed_ns") or None
+    group, op, peer = call
+    return Collective(
+        record_id=record_id,
+        moment=Moment(0, record_id + 1),
+        identity=Identity(group, nth, op, peer) if entry["is_p2p"] else Identity(group, entry["collective_seq_id"]),
+        op=op,
+        group=group,
+        is_p2p=entry["is_p2p"],
+        is_async=False,
+        root=peer,
+        tag=0,
+        reduce_op="",
+        timeout_ms=max(entry.get("timeout_ms", 0), 0),
+        inputs=_tensors(entry.get("input_sizes", []), entry.get("input_dtypes", [])),
+        outputs=_tensors(entry.get("output_sizes", []), entry.get("output_dtypes", [])),
+        fingerprint=None,
+        sent_nonfinite=False,
+        time_created_ns=created,
+        thread_id=int(thread) & (2**63 - 1) if (thread := entry.get("thread_id", "")).isdecimal() else 0,
+        frames=tuple(Frame(frame["filename"], frame["line"], frame["name"]) for frame in entry.get("frames", ())),
+        state=State.COMPLETED if is_over else State.SCHEDULED,
+        time_completed_ns=(completed or created) if is_over else None,
+    )
+
+
+def _tensors(sizes: list[list[int]], dtypes: list[str]) -> tuple[TensorMeta, ...]:
+    names = [*dtypes, *[""] * len(sizes)]
+    return tuple(TensorMeta(tuple(shape), _dtype(name)) for shape, name in zip(sizes, names, strict=False))
+
+
+def _dtype(name: str) -> str:
+    lower = name.lower()
+    return _DTYPES.get(lower, lower or "unknown")
+
+
+def _gaps(dumps: Mapping[int, _Dump], logs: Mapping[int, RankLog], inferred: frozenset[str]) -> Iterator[str]:
+    yield "Flight Recorder dumps contain no steps, values or exits: moments count a rank's collectives, in step 0"
+    if unknown := sorted(inferred):
+        names = ", ".join(repr(name) for name in unknown[:4])
+        yield f"no dump lists the members of group {names}: the ranks that called it are taken for its members"
+    if cut := [rank for rank, dump in dumps.items() if _leaves_messages_out(dump)]:
+        ranks = ", ".join(map(str, cut[:8]))
+        yield f"sends and receives of rank {ranks} are left out: the dump lacks the first, so none can be paired"
+    if bare := [rank for rank, log in logs.items() if log.collectives and not any(c.frames for c in log.collectives)]:
+        yield f"the dump of rank {', '.join(map(str, bare[:8]))} has no stacks: torch writes them into pickles only"
+
+
+def _leaves_messages_out(dump: _Dump) -> bool:
+    entries = dump["entries"]
+    return bool(entries) and min(e["record_id"] for e in entries) > 0 and any(e["is_p2p"] for e in entries)

@@ -1,0 +1,52 @@
+"""Ranks of which the last stays away from a collective, or calls another one; each dumps torch's Flight Recorder then.
+
+`dumped.py FOLDER skip|other|fine`; TORCH_FR_BUFFER_SIZE must be set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+
+
+def main(folder: Path, what: str) -> None:
+    dist.init_process_group("gloo")
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    pair = dist.new_group([0, 1], group_desc="pair")
+    values = torch.ones(4)
+    for _ in range(3):
+        dist.all_reduce(values)
+        if rank < 2:
+            dist.all_reduce(values, group=pair)
+    if what == "fine":
+        dump(folder, rank)
+        return
+    work = None
+    if rank != last:
+        work = dist.all_reduce(values, async_op=True)
+    elif what == "other":
+        work = dist.reduce(values, 0, async_op=True)
+    threading.Event().wait(1.0)  # nobody can tell that a call does not come; the others' has long been issued
+    dump(folder, rank)
+    (folder / f"done.{rank}").touch()
+    while len(list(folder.glob("done.*"))) <= last:
+        threading.Event().wait(0.05)
+    del work
+    sys.stdout.flush()
+    os._exit(0)  # gloo would wait for the call that never comes
+
+
+def dump(folder: Path, rank: int) -> None:
+    text = _dump_fr_trace_json()
+    (folder / f"fr_trace_{rank}").write_bytes(_dump_fr_trace())
+    (folder / f"fr_trace_{rank}.json").write_text(text if isinstance(text, str) else text.decode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,205 @@
+"""Flight Recorder's dumps as logs: what they say is taken over, what they do not say is not made up."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.diagnosis.verdict import Certainty
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.errors import UsageError
+from prismdbg.importers import flight_recorder
+from prismdbg.importers.flight_recorder import find_dumps, read_dumps
+from prismdbg.jobs.evidence import gather
+from prismdbg.model.collective import State
+from prismdbg.model.ops import OPS
+
+BEGAN_NS = 1_790_000_000_000_000_000
+TRAIN = {"name": "step", "filename": "/job/train.py", "line": 40}
+TORCH = {"name": "all_reduce", "filename": "/v/lib/python3.11/site-packages/torch/distributed/c10d.py", "line": 7}
+
+
+def entry(record_id: int, title: str = "nccl:all_reduce", **other: Any) -> dict[str, Any]:
+    return {
+        "record_id": record_id,
+        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": record_id + 1,
+        "p2p_seq_id": 0,
+        "op_id": record_id + 1,
+        "profiling_name": title,
+        "time_created_ns": BEGAN_NS + record_id,
+        "input_sizes": [[4, 2]],
+        "input_dtypes": ["BFloat16"],
+        "output_sizes": [[4, 2]],
+        "output_dtypes": ["BFloat16"],
+        "state": "completed",
+        "time_discovered_started_ns": BEGAN_NS + record_id,
+        "time_discovered_completed_ns": BEGAN_NS + record_id + 5,
+        "retired": True,
+        "timeout_ms": 600_000,
+        "is_p2p": False,
+        "thread_id": "139973510892416",
+        "frames": [TORCH, TRAIN],
+    } | other
+
+
+def waiting(record_id: int, title: str = "nccl:all_reduce", **other: Any) -> dict[str, Any]:
+    return entry(record_id, title, state="started", retired=False, time_discovered_completed_ns=None, **other)
+
+
+def dump(*entries: dict[str, Any], members: str = "[0, 1]") -> dict[str, Any]:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": members}}
+    return {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": list(entries)}
+
+
+def write(folder: Path, *dumps: dict[str, Any], form: Callable[[Any], bytes] = pickle.dumps) -> Path:
+    folder.mkdir(exist_ok=True)
+    for rank, each in enumerate(dumps):
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(form(each))
+    return folder
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def diagnosed(folder: Path) -> Diagnosis:
+    return diagnose(gather(folder))
+
+
+@pytest.mark.parametrize("form", [pickle.dumps, as_json])
+def test_a_call_is_what_the_dump_says(tmp_path: Path, form: Callable[[Any], bytes]) -> None:
+    folder = write(tmp_path / "d", dump(entry(0), waiting(1, "nccl:_all_gather_base")), form=form)
+    job = read_dumps(find_dumps(folder))
+    first, second = job.logs[0].collectives
+    assert (first.op, first.group, first.identity.seq, first.state) == ("allreduce_", "0", 1, State.COMPLETED)
+    assert (str(first.inputs[0]), first.duration_ns, first.timeout_ms) == ("bfloat16[4, 2]", 5, 600_000)
+    assert str(first.source) == "/job/train.py:40 in step"
+    assert (second.op, second.state, second.time_completed_ns) == ("_allgather_base_", State.SCHEDULED, None)
+    assert job.logs[0].groups["0"].ranks == (0, 1)
+
+
+def test_a_rank_that_never_came_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", dump(entry(0), waiting(1)), dump(entry(0)))
+    verdict = diagnosed(folder).verdicts[0]
+    assert (verdict.kind, verdict.certainty, verdict.ranks[0]) == ("stopped", Certainty.LIKELY, 1)
+    assert "rank 1 never came" in verdict.text and "for " not in verdict.text  # how long nobody knows
+
+
+def test_another_call_is_a_mismatch(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", dump(entry(0), waiting(1)), dump(entry(0), waiting(1, "nccl:broadcast")))
+    verdict = diagnosed(folder).verdicts[0]
+    assert (verdict.kind, verdict.certainty) == ("mismatch", Certainty.CERTAIN)
+    assert "COLLECTIVE_TYPE_MISMATCH" in verdict.text
+
+
+def test_of_a_whole_job_nothing_is_said(tmp_path: Path) -> None:
+    """Not of clocks either that differ by a minute."""
+    late = [entry(n, time_created_ns=BEGAN_NS + 60 * 10**9 + n) for n in range(40)]
+    folder = write(tmp_path / "d", dump(*(entry(n) for n in range(40))), dump(*late))
+    assert diagnosed(folder).verdicts == ()
+
+
+def test_messages_are_paired_only_where_the_first_is_there(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", dump(entry(0), waiting(1, "nccl:send 0->1", is_p2p=True)), dump(entry(0)))
+    found = diagnosed(folder)
+    assert "rank 1 never came" in found.verdicts[0].text
+    later = write(tmp_path / "later", dump(entry(7), waiting(8, "nccl:send 0->1", is_p2p=True)), dump(entry(7)))
+    found = diagnosed(later)
+    assert found.verdicts == () and any("sends and receives of rank 0 are left out" in line for line in found.missing)
+    assert any("begins after 7 collectives" in line for line in found.missing)
+
+
+def test_members_that_nobody_lists_are_inferred_and_it_is_said(tmp_path: Path) -> None:
+    """gloo's dumps list none."""
+    pair = ("1", "mesh_tp")
+    mine = dump(entry(0), waiting(1, process_group=pair, collective_seq_id=1), members="[]")
+    folder = write(tmp_path / "d", mine, dump(entry(0), members="[]"), dump(entry(0), members="[]"))
+    job = read_dumps(find_dumps(folder))
+    assert (job.logs[0].groups["0"].ranks, job.logs[0].groups["1"].ranks) == ((0, 1, 2), (0,))
+    assert any("no dump lists the members of group '0', '1'" in line for line in job.gaps)
+
+
+def test_gloo_is_late_to_say_that_a_call_is_over(tmp_path: Path) -> None:
+    over = entry(0, "gloo:all_reduce", state="scheduled", time_discovered_completed_ns=None)
+    late = over | {"retired": False}
+    assert diagnosed(write(tmp_path / "d", dump(over), dump(late))).verdicts == ()
+    sent = over | {"profiling_name": "gloo:broadcast"}  # the root may be through, and the others wait
+    found = diagnosed(write(tmp_path / "b", dump(sent), dump(sent | {"retired": False})))
+    assert [verdict.certainty for verdict in found.verdicts] == [Certainty.HINT]
+
+
+def test_parts_of_a_coalesced_call_are_one(tmp_path: Path) -> None:
+    parts = [entry(n, "nccl:reduce_scatter_tensor_coalesced", collective_seq_id=1) for n in range(3)]
+    log = read_dumps(find_dumps(write(tmp_path / "d", dump(*parts, entry(3, collective_seq_id=2))))).logs[0]
+    assert [call.identity.seq for call in log.collectives] == [1, 2]
+
+
+def test_a_damaged_dump_is_named_and_the_others_speak(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", dump(entry(0)), dump(entry(0)))
+    (folder / "nccl_trace_rank_1").write_bytes(pickle.dumps(dump(entry(0)))[:-40])
+    found = diagnosed(folder)
+    assert found.ranks == (0,)
+    assert any(line.startswith("the log of rank 1 cannot be read: ") for line in found.missing)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"record_id": -1},
+        {"process_group": ("0",)},
+        {"process_group": 4},
+        {"input_sizes": [[-3]]},
+        {"frames": [{"name": "f"}]},
+        {"collective_seq_id": 2**70},
+        {"time_created_ns": None},
+        {"profiling_name": 7},
+    ],
+)
+def test_a_field_that_is_wrong_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    job = read_dumps(find_dumps(write(tmp_path / "d", dump(entry(0) | wrong))))
+    assert job.logs == {} and next(iter(wrong)) in job.damaged[0]
+
+
+def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "d", dump(*(entry(n) for n in range(4))))
+    monkeypatch.setattr(flight_recorder, "MOST_PARTS", 7)
+    assert "more than 7" in read_dumps(find_dumps(folder)).damaged[0]
+    monkeypatch.setattr(flight_recorder, "MOST_ENTRIES", 3)
+    assert "4 entries, more than 3" in read_dumps(find_dumps(folder)).damaged[0]
+    monkeypatch.setattr(flight_recorder, "MAX_DUMP_BYTES", 1 << 20)
+    (folder / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump()) + bytes(1 << 20))
+    assert "larger than 1 MiB" in read_dumps(find_dumps(folder)).damaged[0]
+
+
+def test_what_is_no_dump_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes_1.json").write_text('{"a": 1}')
+    (tmp_path / "model_2.pt").write_bytes(b"PK\x03\x04")
+    (tmp_path / "link_3").symlink_to(write(tmp_path / "d", dump(entry(0))) / "nccl_trace_rank_0")
+    assert find_dumps(tmp_path) == {}
+    assert find_dumps(tmp_path / "nowhere") == {}
+    assert list(find_dumps(tmp_path / "d" / "nccl_trace_rank_0")) == [0]
+
+
+def test_names_that_do_not_say_which_rank(tmp_path: Path) -> None:
+    data = pickle.dumps(dump(entry(0)))
+    (tmp_path / "trace").write_bytes(data)
+    with pytest.raises(UsageError, match="does not end with a rank"):
+        find_dumps(tmp_path)
+    (tmp_path / "trace").unlink()
+    for name in ("a_1", "b_1"):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(UsageError, match="rank 1 has several"):
+        find_dumps(tmp_path)
+    (tmp_path / "b_1").write_bytes(as_json(dump(entry(0))))
+    assert find_dumps(tmp_path) == {1: tmp_path / "a_1"}
+
+
+def test_every_title_is_an_operator() -> None:
+    assert set(flight_recorder._OPS.values()) == set(OPS)

@@ -1,0 +1,82 @@
+"""Pickles of plain data are read as Python reads them; one that asks for anything else is refused, and nothing runs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prismdbg.errors import CapsuleError
+from prismdbg.importers import plain_pickle
+from prismdbg.importers.plain_pickle import read_pickle
+
+LEAVES = st.none() | st.booleans() | st.integers(-(2**100), 2**100) | st.floats(allow_nan=False) | st.text(max_size=300)
+
+
+def values(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=9), inner),
+        max_leaves=40,
+    )
+
+
+VALUES = values(LEAVES | st.binary(max_size=300))
+
+
+@given(value=values(LEAVES))
+def test_plain_data_is_what_torch_writes(value: Any) -> None:
+    """In protocol 2, in which Python has bytes made by a call."""
+    assert read_pickle(pickle.dumps(value, 2), "dump") == value
+
+
+@given(value=VALUES, protocol=st.integers(3, 5))
+def test_plain_data_is_what_python_reads(value: Any, protocol: int) -> None:
+    assert read_pickle(pickle.dumps(value, protocol), "dump") == value
+
+
+class Attack:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+def test_what_a_pickle_calls_is_not_called(tmp_path: Any, protocol: int) -> None:
+    made = tmp_path / "made"
+    with pytest.raises(CapsuleError, match=r"^dump does not contain a pickle of plain data"):
+        read_pickle(pickle.dumps({"entries": [Attack(str(made))]}, protocol), "dump")
+    assert not made.exists()
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_a_value_or_an_error(data: bytes) -> None:
+    try:
+        read_pickle(data, "dump")
+    except CapsuleError:
+        pass
+
+
+@given(value=VALUES, at=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_a_damaged_pickle_is_a_value_or_an_error(value: Any, at: int, byte: int) -> None:
+    data = bytearray(pickle.dumps(value, 4))
+    data[at % len(data)] = byte
+    for damaged in (bytes(data), bytes(data[: at % len(data)])):
+        try:
+            read_pickle(damaged, "dump")
+        except CapsuleError:
+            pass
+
+
+def test_a_pickle_that_asks_for_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_pickle, "MOST_VALUES", 100)
+    with pytest.raises(CapsuleError, match="more than 100 values"):
+        read_pickle(b"\x80\x02(" + b"N" * 101 + b"t.", "dump")
+    with pytest.raises(CapsuleError, match="ends at byte"):
+        read_pickle(b"\x80\x02X\xff\xff\xff\xff", "dump")
