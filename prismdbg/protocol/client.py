@@ -94,7 +94,7 @@ class AgentClient:
     ) -> Message:
         while given_up is not None:
             if given_up():
-                raise NotWaitedFor(f"{what} was not waited for", hint="the rank may still answer")
+                raise NotWaitedFor(f"{what} was not waited for", hint="ask again: the rank may answer later")
             soon = min(time.monotonic() + LOOK_S, deadline)
             try:
                 return self._receive(soon, timeout_s, what)
