@@ -1,13 +1,59 @@
 """prismdbg: checkpoint-and-replay debugger for distributed training.
 
-Importing this package is cheap and needs nothing but the standard library: it is imported inside training jobs.
+`open` reads a recording, `replay` runs a captured rank again, `step` counts steps inside a job. Importing this package
+is cheap and needs nothing but the standard library: it is imported inside training jobs.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from prismdbg.api.recording import Recording
+    from prismdbg.api.replay import Replay
 
 __version__ = "0.1.0"
+
+
+def open(path: str | Path) -> Recording:
+    """Opens a RUN, a capsule (a folder or packed) or a folder of Flight Recorder dumps for reading.
+
+        >>> with prismdbg.open("capsule") as recording:  # doctest: +SKIP
+        ...     recording.why().verdicts
+        ...     recording[2].to_pandas()
+
+    Raises `prismdbg.errors.UsageError` where there is nothing to read, `CapsuleError` where it is damaged.
+    """
+    from prismdbg.api.recording import open_recording
+
+    return open_recording(path)
+
+
+def replay(
+    capsule: str | Path,
+    *,
+    runtime: str = "",
+    allow_writes: bool = False,
+    timeout_s: float = 600.0,
+    say: Callable[[str], None] | None = None,
+) -> AbstractContextManager[Replay]:
+    """Runs the rank in `capsule` among virtual peers, for as long as the `with` block lasts.
+
+        >>> with prismdbg.replay("capsule") as rank:  # doctest: +SKIP
+        ...     rank.run_to("11.1")
+        ...     rank.value("loss")
+
+    runtime: docker, local or plain; by default the first that this machine has. timeout_s: how long one run may take
+    without a collective. say: is given progress as texts. Errors are `prismdbg.errors.PrismError`s.
+    """
+    from prismdbg.api.replay import replay as begin
+
+    return begin(capsule, runtime=runtime, allow_writes=allow_writes, timeout_s=timeout_s, say=say)
 
 
 def step(number: int) -> None:

@@ -1,0 +1,210 @@
+"""A recording read in Python: a RUN, a capsule (a folder or packed), or dumps of Flight Recorder. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from html import escape
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from prismdbg.api.timeline import timeline_svg
+from prismdbg.capsule import layout
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_reader import read_payload
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.columns import NOT_ENDED
+from prismdbg.log.rank_log import columns_of
+from prismdbg.model import dtypes
+from prismdbg.model.collective import Collective, Group, TensorMeta
+from prismdbg.model.moment import Moment
+
+if TYPE_CHECKING:
+    import pandas
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# Of torch's element types those that numpy has under the same name.
+_SAME_IN_NUMPY = frozenset(name for name in dtypes.ITEM_BYTES if name in np.sctypeDict)
+
+
+class Rank:
+    """One rank of a recording."""
+
+    def __init__(self, log: RankLog, folder: Path | None) -> None:
+        """`folder`: with the payloads; None where there are none."""
+        self.log = log
+        self._folder = folder
+
+    @property
+    def number(self) -> int:
+        return self.log.rank
+
+    @property
+    def collectives(self) -> Sequence[Collective]:
+        """In the order of issue. Each is decoded when it is asked for."""
+        return self.log.collectives
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        return self.log.groups
+
+    def at(self, moment: str | Moment) -> Collective:
+        """The collective at `moment`, for instance `"11.1"`. Raises `UsageError` where there is none."""
+        wanted = Moment.parse(moment) if isinstance(moment, str) else moment
+        columns = columns_of(self.log)
+        row = columns.row_at(Moment(wanted.step, wanted.collective))
+        if row < len(columns) and columns.moment(row) == Moment(wanted.step, wanted.collective):
+            return self.collectives[row]
+        raise UsageError(f"rank {self.number} has no collective at {wanted}", hint="list them: rank.to_pandas()")
+
+    def received(self, collective: Collective) -> tuple[Array, ...]:
+        """What the rank received in `collective`: one array for each output tensor, with its shape.
+
+        bfloat16 becomes float32, which holds every value of it. Raises `UsageError` where the payload was not kept, or
+        numpy has no such element type.
+        """
+        if collective.payload is None or self._folder is None:
+            raise UsageError(
+                f"the payload of {collective.moment} was not kept", hint="record with --window all, or a larger window"
+            )
+        data = read_payload(self._folder, collective.payload)
+        arrays, start = [], 0
+        for meta in collective.outputs:
+            size = int(np.prod(meta.shape, dtype=np.int64)) * dtypes.ITEM_BYTES.get(meta.dtype, 1)
+            arrays.append(_array(data[start : start + size], meta))
+            start += size
+        return tuple(arrays)
+
+    def columns(self) -> dict[str, Sequence[Any] | Array]:
+        """A value for each collective, by name; times in nanoseconds since 1970, `duration_ns` -1 where it did not
+        complete. For a table without pandas."""
+        log = columns_of(self.log)
+        ended = log.ended_ns != NOT_ENDED
+        return {
+            "moment": [f"{step}.{nth}" for step, nth in zip(log.step.tolist(), log.nth.tolist(), strict=True)],
+            "step": log.step,
+            "name": [call.name for call in self.collectives],
+            "group": [log.texts[number] for number in log.group.tolist()],
+            "seq": log.seq,
+            "size_bytes": log.size_bytes,
+            "began_ns": log.begun_ns + self.log.wall_offset_ns,
+            "duration_ns": np.where(ended, log.ended_ns - log.begun_ns, -1),
+            "completed": ended & ~log.failed,
+            "failed": log.failed,
+            "sent_nonfinite": log.sent_nonfinite,
+            "received_nonfinite": log.received_nonfinite,
+            "synthesized": log.synthesized,
+            "source": [call.place for call in self.collectives],
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`columns` as a table. Needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise FacilityError("pandas is not installed", hint="pip install pandas, or use rank.columns()") from None
+        return pandas.DataFrame(self.columns())
+
+    def __repr__(self) -> str:
+        return f"<rank {self.number}: {len(self.collectives)} collectives>"
+
+
+class Recording:
+    """Ranks by number, what happened to them, and a diagnosis. `prismdbg.open` makes one.
+
+    A packed capsule lies unpacked in a temporary folder until `close`, or the end of a `with` block.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._open = ExitStack()
+        try:
+            self.manifest: Manifest | None = None
+            folders: dict[int, Path] = {}
+            if (path.is_file() and not _is_dump(path)) or (path / layout.MANIFEST).is_file():
+                capsule = self._open.enter_context(opened(path))
+                self.manifest = capsule.manifest
+                self._evidence: Evidence = gather(capsule.path)
+                folders = {capsule.manifest.rank: capsule.log}
+            else:
+                self._evidence = gather(path)
+                if RunFolder(path).ranks.is_dir():
+                    folders = {rank: RunFolder(path.resolve()).latest(rank) for rank in self._evidence.logs}
+            self.ranks: Mapping[int, Rank] = {
+                rank: Rank(log, folders.get(rank)) for rank, log in sorted(self._evidence.logs.items())
+            }
+        except BaseException:
+            self._open.close()
+            raise
+
+    @property
+    def incidents(self) -> tuple[SeenIncident, ...]:
+        """What the supervisor of the job saw; of a capsule, the incident that made it."""
+        return self._evidence.incidents
+
+    def why(self) -> Diagnosis:
+        """As `prismdbg why`: the verdicts, the most certain first, and what is missing to say more."""
+        return diagnose(self._evidence)
+
+    def __getitem__(self, rank: int) -> Rank:
+        if rank not in self.ranks:
+            known = ", ".join(map(str, list(self.ranks)[:8])) or "none"
+            raise UsageError(f"{self.path} has no log of rank {rank}", hint=f"choose one of the ranks it has: {known}")
+        return self.ranks[rank]
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<recording {self.path.name}: {len(self.ranks)} ranks, {len(self.incidents)} incidents>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: incidents, verdicts, and a timeline of the last collectives."""
+        found = self.why()
+        rows = "".join(
+            f"<li><b>{escape(str(verdict.certainty))}</b>: {escape(verdict.text)}</li>" for verdict in found.verdicts
+        )
+        verdicts = f"<ul>{rows}</ul>" if rows else f"<p>{escape(found.summary)}</p>"
+        return f"<h4>{escape(self.path.name)}</h4>{verdicts}{timeline_svg(self._evidence.logs)}"
+
+
+def _is_dump(path: Path) -> bool:
+    from prismdbg.importers.flight_recorder import find_dumps
+
+    return bool(find_dumps(path))
+
+
+def _array(data: bytes, meta: TensorMeta) -> Array:
+    if meta.dtype == "bfloat16":
+        bits = np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16
+        return bits.view(np.float32).reshape(meta.shape)
+    if meta.dtype not in _SAME_IN_NUMPY:
+        raise UsageError(f"numpy has no element type {meta.dtype}", hint="debug the capsule to see its values")
+    try:
+        return np.frombuffer(data, dtype=meta.dtype).reshape(meta.shape)
+    except ValueError as error:
+        raise CapsuleError(f"a payload does not fit its tensor {meta}: {error}") from None
+
+
+def open_recording(path: str | Path) -> Recording:
+    """Opens a RUN, a capsule or Flight Recorder dumps. Raises `UsageError` or `CapsuleError` where it is none."""
+    if not (found := Path(path)).exists():
+        raise UsageError(f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps")
+    return Recording(found)

@@ -1,0 +1,42 @@
+"""A captured rank replayed from Python, forwards and backwards; a recording read beside it."""
+
+from __future__ import annotations
+
+import pytest
+from chain import Taken
+
+import prismdbg
+from prismdbg.errors import PrismError
+from prismdbg.session.answers import Phase
+
+pytestmark = [pytest.mark.job, pytest.mark.criu]
+
+
+def test_a_nan_is_found_and_looked_at_from_python(nan_from_start: Taken) -> None:
+    with prismdbg.open(nan_from_start.capsule) as recording:
+        incident = recording.incidents[0].incident.moment
+        assert incident is not None
+        rank = recording[recording.manifest.rank]  # type: ignore[union-attr]
+        assert rank.at(incident).sent_nonfinite
+    with prismdbg.replay(nan_from_start.capsule, runtime="local") as replayed:
+        number = replayed.breakpoint("nan")
+        assert replayed.continue_() == incident
+        assert replayed.stop is not None and replayed.stop.stops == (number,)
+        assert replayed.value("input[0]")["stats"]["nan"] > 0
+        assert "nan" in replayed.print("input[0]")
+        assert any("train.py" in frame.filename for frame in replayed.stack())
+        before = replayed.reverse_next()
+        assert before < incident and replayed.goto(incident) == incident
+        with pytest.raises(PrismError, match="no_such_name"):
+            replayed.value("no_such_name")
+        assert replayed.phase is Phase.STOPPED
+
+
+def test_a_run_is_read_with_all_its_ranks(nan_from_start: Taken) -> None:
+    with prismdbg.open(nan_from_start.recording.run.path) as recording:
+        assert list(recording.ranks) == [0, 1, 2, 3]
+        assert recording.why().verdicts
+        received = [
+            rank.received(call) for rank in recording.ranks.values() for call in rank.collectives[:2] if call.payload
+        ]
+        assert received and all(array.size for arrays in received for array in arrays)

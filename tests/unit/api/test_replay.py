@@ -1,0 +1,73 @@
+"""The debugger's verbs as methods, and values as Python has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prismdbg
+from prismdbg.api import replay as api
+from prismdbg.api.replay import Replay
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.session import answers
+from prismdbg.session.answers import Phase
+from prismdbg.session.line import parse_line
+
+
+class SimulatedDebugger:
+    """Arrives everywhere; every line must be one of the debugger's."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.session = self
+        self.moment, self.phase, self.stop = Moment(0, 1), Phase.STOPPED, None
+
+    def do(self, text: str) -> answers.Answer:
+        parse_line(text)
+        self.lines.append(text)
+        return answers.Arrived(phase=Phase.STOPPED, moment=Moment(3, len(self.lines)))
+
+    def evaluate(self, text: str) -> dict[str, Any]:
+        return {"kind": "scalar", "type": "float", "value": 1.5}
+
+
+@pytest.fixture
+def rank() -> Replay:
+    return Replay(SimulatedDebugger(), None, [])  # type: ignore[arg-type]
+
+
+def test_each_method_is_a_line_of_the_debugger(rank: Replay) -> None:
+    moved = [
+        rank.next(), rank.next(3), rank.step(), rank.finish(), rank.continue_(), rank.run_to("11.1"),
+        rank.goto(Moment(2, 1)), rank.reverse_next(), rank.reverse_step(2), rank.reverse_continue(),
+    ]  # fmt: skip
+    assert moved == [Moment(3, number) for number in range(1, 11)]
+    assert rank._debugger.lines == [  # type: ignore[attr-defined]
+        "next 1", "next 3", "step 1", "finish", "continue", "until 11.1",
+        "goto 2.1", "reverse-next 1", "reverse-step 2", "reverse-continue",
+    ]  # fmt: skip
+    assert rank.value("loss") == 1.5
+
+
+def test_wrong_words_are_errors(rank: Replay, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        rank.do("dance")
+    with pytest.raises(UsageError), prismdbg.replay(tmp_path / "nowhere"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("rendered", "value"),
+    [
+        ({"kind": "scalar", "type": "str", "value": "x"}, "x"),
+        ({"kind": "sequence", "items": [{"kind": "scalar", "value": 1}, {"kind": "more"}]}, [1, "..."]),
+        ({"kind": "mapping", "items": [["a", {"kind": "scalar", "value": None}]]}, {"a": None}),
+        ({"kind": "object", "text": "Model"}, "Model"),
+        ({"kind": "tensor", "shape": [2]}, {"kind": "tensor", "shape": [2]}),
+    ],
+)
+def test_values_are_pythons(rendered: dict[str, Any], value: object) -> None:
+    assert api._plain(rendered) == value
