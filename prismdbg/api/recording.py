@@ -14,6 +14,7 @@ import numpy as np
 from prismdbg.api.timeline import timeline_svg
 from prismdbg.capsule import layout
 from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_format import payload_segment
 from prismdbg.capsule.log_reader import read_payload
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
@@ -22,6 +23,7 @@ from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model import dtypes
@@ -66,17 +68,24 @@ class Rank:
             return self.collectives[row]
         raise UsageError(f"rank {self.number} has no collective at {wanted}", hint="list them: rank.to_pandas()")
 
+    def payload(self, collective: Collective) -> bytes | None:
+        """The bytes of all output tensors, one after the other; None where they were not kept."""
+        if (kept := collective.payload) is None or self._folder is None:
+            return None
+        if not (self._folder / payload_segment(kept.segment)).exists():  # the window has moved on
+            return None
+        return read_payload(self._folder, kept)
+
     def received(self, collective: Collective) -> tuple[Array, ...]:
         """What the rank received in `collective`: one array for each output tensor, with its shape.
 
         bfloat16 becomes float32, which holds every value of it. Raises `UsageError` where the payload was not kept, or
         numpy has no such element type.
         """
-        if collective.payload is None or self._folder is None:
+        if (data := self.payload(collective)) is None:
             raise UsageError(
                 f"the payload of {collective.moment} was not kept", hint="record with --window all, or a larger window"
             )
-        data = read_payload(self._folder, collective.payload)
         arrays, start = [], 0
         for meta in collective.outputs:
             size = int(np.prod(meta.shape, dtype=np.int64)) * dtypes.ITEM_BYTES.get(meta.dtype, 1)
@@ -124,14 +133,14 @@ class Recording:
     A packed capsule lies unpacked in a temporary folder until `close`, or the end of a `with` block.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keys: Keys = NO_KEYS) -> None:
         self.path = path
         self._open = ExitStack()
         try:
             self.manifest: Manifest | None = None
             folders: dict[int, Path] = {}
             if (path.is_file() and not _is_dump(path)) or (path / layout.MANIFEST).is_file():
-                capsule = self._open.enter_context(opened(path))
+                capsule = self._open.enter_context(opened(path, keys))
                 self.manifest = capsule.manifest
                 self._evidence: Evidence = gather(capsule.path)
                 folders = {capsule.manifest.rank: capsule.log}
@@ -203,8 +212,8 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
         raise CapsuleError(f"a payload does not fit its tensor {meta}: {error}") from None
 
 
-def open_recording(path: str | Path) -> Recording:
+def open_recording(path: str | Path, keys: Keys = NO_KEYS) -> Recording:
     """Opens a RUN, a capsule or Flight Recorder dumps. Raises `UsageError` or `CapsuleError` where it is none."""
     if not (found := Path(path)).exists():
         raise UsageError(f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps")
-    return Recording(found)
+    return Recording(found, keys)

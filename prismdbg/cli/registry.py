@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("replay", "Replay a captured rank and compare every collective with the recording."),
         Entry("debug", "Step through a captured rank, forwards and backwards."),
         Entry("memory", "Show peak memory and its cause."),
+        Entry("diff", "Find the first difference between two runs or two ranks."),
     ),
     "Emulate and simulate a large job": (
         Entry("plan", "Estimate the ranks, time, storage and memory of an emulation."),

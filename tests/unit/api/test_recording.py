@@ -45,7 +45,7 @@ def test_a_packed_capsule_is_there_until_it_is_closed(capsule: Path, tmp_path: P
     rank = recording[0]
     assert rank.received(rank.at("0.1"))[0].tobytes() == bytes([0, 1]) * 8
     recording.close()
-    with pytest.raises(CapsuleError, match="is not in"):
+    with pytest.raises(UsageError, match="was not kept"):
         rank.received(rank.at("0.1"))
     assert len(rank.collectives) == 6
 

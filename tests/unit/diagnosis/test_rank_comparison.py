@@ -1,0 +1,141 @@
+"""The first difference of two logs: of a call, of what was sent, of what was received; whichever comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Side, compare
+from prismdbg.log.rank_log import columns_of
+from prismdbg.model.collective import Collective, Group, Identity, PayloadRef, State, TensorMeta
+from prismdbg.model.moment import Moment
+
+FOUR = (TensorMeta((2, 2), "float32"),)
+WORLD = Group(name="0", ranks=(0, 1), desc="default_pg")
+
+
+def call(number: int, **changed: Any) -> Collective:
+    """Two in a step; each received `number` four times."""
+    usual: dict[str, Any] = {
+        "record_id": number, "moment": Moment(number // 2, number % 2 + 1), "identity": Identity("0", number),
+        "op": "allreduce_", "group": "0", "is_p2p": False, "is_async": False, "root": -1, "tag": 0, "reduce_op": "SUM",
+        "timeout_ms": 1000, "inputs": FOUR, "outputs": FOUR, "fingerprint": number, "sent_nonfinite": False,
+        "time_created_ns": number * 100, "thread_id": 1, "frames": (), "state": State.COMPLETED,
+        "time_completed_ns": number * 100 + 10, "payload": PayloadRef(0, 0, 16),
+    }  # fmt: skip
+    return Collective(**{**usual, **changed})
+
+
+def side(calls: list[Collective], *, rank: int = 0, received: dict[int, Any] | None = None) -> Side:
+    """`received`: what, by record, where it is not the record's number."""
+    log = RankLog(rank=rank, pid=1, wall_offset_ns=0, collectives=calls, groups={"0": WORLD})
+
+    def arrays(of: Collective) -> tuple[np.ndarray[Any, Any], ...]:
+        value = (received or {}).get(of.record_id, float(of.record_id))
+        return (np.broadcast_to(np.asarray(value, dtype=np.float32), (2, 2)).copy(),)
+
+    return Side(log=columns_of(log), payload=lambda of: arrays(of)[0].tobytes(), arrays=arrays)
+
+
+def calls(count: int = 6) -> list[Collective]:
+    return [call(number) for number in range(count)]
+
+
+def changed(at: int, **fields: Any) -> list[Collective]:
+    return [replace(each, **fields) if each.record_id == at else each for each in calls()]
+
+
+def moments(found: Comparison) -> list[str]:
+    assert found.difference is not None
+    return [str(each.moment) if each is not None else "-" for each in found.difference.calls]
+
+
+def test_equal_logs() -> None:
+    found = compare(side(calls()), side(calls()))
+    assert (found.difference, found.calls, found.sent, found.received) == (None, 6, 6, 6)
+    assert [(each.name, each.group, each.counts, each.medians_ns) for each in found.timings] == [
+        ("all_reduce", "world", (6, 6), (10, 10))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "aspect", "what"),
+    [
+        ({"op": "broadcast_"}, Aspect.CALL, "operator all_reduce and broadcast"),
+        ({"inputs": (TensorMeta((4, 1), "float32"),)}, Aspect.CALL, "input float32[2, 2] and float32[4, 1]"),
+        ({"outputs": (TensorMeta((2, 2), "int32"),)}, Aspect.CALL, "output float32[2, 2] and int32[2, 2]"),
+        ({"group": "1"}, Aspect.CALL, "group 0 and 1"),
+        ({"fingerprint": 99}, Aspect.SENT, "sent other values"),
+    ],
+)
+def test_each_difference_is_named(fields: dict[str, Any], aspect: Aspect, what: str) -> None:
+    found = compare(side(calls()), side(changed(3, **fields)))
+    assert found.difference is not None
+    assert (found.difference.aspect, found.difference.what, moments(found)) == (aspect, what, ["1.2", "1.2"])
+
+
+def test_what_was_received_before_comes_first() -> None:
+    found = compare(side(calls()), side(changed(3, fingerprint=99), received={2: [[2.0, 2.5], [2.0, -2.0]]}))
+    assert found.difference is not None and found.difference.aspect is Aspect.RECEIVED
+    assert moments(found) == ["1.1", "1.1"]
+    (tensor,) = found.difference.tensors
+    assert (tensor.differing, tensor.max_abs, tensor.at, tensor.nans) == (2, 4.0, (1, 1), (0, 0))
+    assert tensor.max_rel == 2.0
+
+
+def test_nan_is_nan_and_a_number_is_none() -> None:
+    nan = float("nan")
+    assert compare(side(calls(), received={1: nan}), side(calls(), received={1: nan})).difference is None
+    found = compare(side(calls(), received={1: 1.0}), side(calls(), received={1: [[1.0, nan], [1.0, 1.0]]}))
+    assert found.difference is not None
+    (tensor,) = found.difference.tensors
+    assert (tensor.differing, tensor.max_abs, tensor.at, tensor.nans) == (1, None, (0, 1), (0, 1))
+
+
+def test_a_call_that_one_side_lacks() -> None:
+    without = [each for each in calls() if each.record_id != 2]
+    found = compare(side(calls()), side(without))
+    assert found.difference is not None
+    assert (found.difference.what, moments(found)) == ("only the first has this call", ["1.1", "-"])
+    assert moments(compare(side(without), side(calls()))) == ["-", "1.1"]
+
+
+def test_only_where_both_logs_reach() -> None:
+    """A capsule begins later, and one run went on for longer."""
+    assert compare(side(calls()), side(calls()[2:])).difference is None
+    assert compare(side(calls(4)), side(calls(6))).difference is None
+    assert compare(side(calls(2)), side(calls()[4:])).calls == 0
+    assert compare(side([]), side(calls())).calls == 0
+
+
+def test_a_difference_before_the_lonely_call_is_the_first() -> None:
+    without = [
+        replace(each, fingerprint=99) if each.record_id == 1 else each for each in calls() if each.record_id != 4
+    ]
+    assert moments(compare(side(calls()), side(without))) == ["0.2", "0.2"]
+
+
+def test_two_ranks_send_what_they_like_and_receive_alike() -> None:
+    other = [replace(each, fingerprint=7, moment=Moment(9, each.record_id)) for each in calls()]
+    found = compare(side(calls()), side(other, rank=1))
+    assert (found.difference, found.calls, found.sent, found.received) == (None, 6, 0, 6)
+    found = compare(side(calls()), side(other, rank=1, received={4: 0.0}))
+    assert found.difference is not None
+    assert (found.difference.aspect, moments(found)) == (Aspect.RECEIVED, ["2.1", "9.4"])
+
+
+def test_two_ranks_calls_must_belong_together() -> None:
+    other = [replace(each, root=1) if each.record_id == 5 else each for each in calls()]
+    assert moments(compare(side(calls()), side(other, rank=1))) == ["2.2", "2.2"]
+    gathers = [replace(each, op="gather_") for each in calls()]  # only the root has outputs
+    leaves = [replace(each, outputs=()) for each in gathers]
+    assert compare(side(gathers), side(leaves, rank=1)).difference is None
+
+
+def test_synthesized_answers_are_not_compared() -> None:
+    made = [replace(each, synthesized=True) for each in calls()]
+    assert compare(side(calls()), side(made, received={2: 9.0})).received == 0
