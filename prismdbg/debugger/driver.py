@@ -13,14 +13,14 @@ from typing import Any
 from prismdbg.debugger.checkpoint_keeper import ImageKeeper, Tell, Travel
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.protocol.client import AgentError
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import notices
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.notices import Notice, Stopped
 from prismdbg.session.session import Ask, Phase, Session
-from prismdbg.session.stops import StopSpec
 
 __all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
 
@@ -120,7 +120,7 @@ class Driver:
         *,
         stops: str = "apply",
         silent: bool = False,
-        only: Sequence[StopSpec] | None = None,
+        only: Sequence[BreakpointSpec] | None = None,
         images: bool = True,
     ) -> list[Json]:
         """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted.
@@ -128,7 +128,7 @@ class Driver:
         stops: apply, note or ignore. only: these instead of the session's.
         """
         until = ask.arguments.get("until")
-        self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
+        self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.breakpoints.to_json())
         self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}), images=images)
         return self.wait(Run(Moment.parse(until) if until else None, silent, images))
 
@@ -354,6 +354,6 @@ def _is_old_news(notice: Notice) -> bool:
         | notices.AllCompared
         | notices.ProgramRaised
         | notices.Hit
-        | notices.StopFailed
+        | notices.BreakpointFailed
     )
     return isinstance(notice, old | Stopped)

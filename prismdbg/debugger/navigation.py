@@ -8,8 +8,8 @@ from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.routes import Past, Routes
 from prismdbg.errors import FacilityError, UsageError, quoted
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
@@ -67,7 +67,7 @@ class Navigation:
         self._session.require_stop()
         ask = make()  # refused before anything is asked for
         self._session.may_go_beyond(line.insists)
-        if self._session.stops.needs_trace and not self._driver.traces:
+        if self._session.breakpoints.needs_trace and not self._driver.traces:
             self._routes.need_trace()
             ask = make()
         self._driver.run(ask)

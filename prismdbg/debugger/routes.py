@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from prismdbg.debugger.driver import Driver, Json
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
 from prismdbg.session.session import Phase
-from prismdbg.session.stops import StopSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ class Routes:
     def noted(
         self,
         here: Moment,
-        only: Sequence[StopSpec] | None = None,
+        only: Sequence[BreakpointSpec] | None = None,
         finish: Json | None = None,
         *,
         up_to_here: bool = False,
@@ -229,12 +229,12 @@ class Routes:
     def last_hit(
         self,
         here: Moment,
-        only: Sequence[StopSpec] | None = None,
+        only: Sequence[BreakpointSpec] | None = None,
         finish: Json | None = None,
         *,
         up_to_here: bool = False,
     ) -> Past | None:
-        if self._session.stops.needs_trace and only is None:
+        if self._session.breakpoints.needs_trace and only is None:
             self.need_trace()
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
         return _last(hits)
@@ -252,9 +252,9 @@ class Routes:
         return _last([hit for hit in hits if Moment.parse(str(hit["moment"])) < here])
 
     @property
-    def _stopping(self) -> list[StopSpec]:
+    def _stopping(self) -> list[BreakpointSpec]:
         """Without those that only tell: on a way back they were told before."""
-        return [stop for stop in self._session.stops if not stop.log_only]
+        return [stop for stop in self._session.breakpoints if not stop.log_only]
 
     def _forward_to(self, moment: Moment) -> None:
         collective = Moment(moment.step, moment.collective)

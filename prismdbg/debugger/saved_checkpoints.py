@@ -30,7 +30,7 @@ def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:
 
 
 class SavedImages:
-    """A folder each, named by number; written by the starter (`images/starter/saves.py`)."""
+    """A folder each, named by number; written by the starter (`images/starter/checkpoints.py`)."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

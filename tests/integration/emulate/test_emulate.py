@@ -14,7 +14,7 @@ from tour import PHASES
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Collective, State
 from prismdbg.settings.mesh_axes import Axes
 
@@ -221,7 +221,7 @@ def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path:
     (sent,) = (note.data["sent"] for note in log_of(tmp_path / "run", 0).notes if note.kind == "synthesized")
     assert sent["beyond_budget_bytes"] == 16 and sent["control_bytes"] >= 16
     (received,) = (c for c in log_of(tmp_path / "run", 1).collectives if c.name == "recv")
-    assert received.made == made_up.NOISE_LIKE
+    assert received.made == synthesis.NOISE_LIKE
 
 
 def test_an_earlier_run_says_what_peers_of_another_world_send(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from chain import Said, prismdbg
 from emulated import emulate, emulated, log_of, python
 
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.rank.tracing import tracer
 
 pytestmark = pytest.mark.job
@@ -45,7 +45,7 @@ def test_it_runs_again_as_it_was(run: tuple[Path, str]) -> None:
     path, said = run
     assert "of rank 0 [0, 7, 11]" in said
     made = {record.made for record in log_of(path, 1).collectives}
-    assert made >= {made_up.ECHO, made_up.NOISE, made_up.DONOR}
+    assert made >= {synthesis.ECHO, synthesis.NOISE, synthesis.DONOR}
     verdict = prismdbg("replay", path, "--rank", 1, "--runtime", "local", "--json").json
     assert verdict["outcome"] == "identical"
     assert verdict["output"].strip() == said

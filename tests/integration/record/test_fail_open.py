@@ -50,7 +50,7 @@ AROUND_THE_RECORDER = {
     f"{RANK}.recording.recorded_rank:state_hash.of": "nowhere",
     f"{RANK}.agent:Agent.__init__": "log",
     f"{RANK}.agent:Agent._accept": "log",
-    f"{RANK}.production:production_verbs": "log",
+    f"{RANK}.recording_verbs:verbs_of": "log",
     f"{RANK}.recording.opened_files:OpenedFiles._note": "nowhere",
 }
 IN_THE_PYTHON_RECORDER = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from capsules import MANIFEST, RANK, make_capsule
 
-from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import Place, add_files, changed, content_path, read_files
 from prismdbg.capsule.manifest import FileEntry
@@ -114,7 +114,7 @@ def test_a_capsule_without_files(tmp_path: Path) -> None:
 )
 def test_a_hostile_index_is_refused(tmp_path: Path, data: Path, fields: dict[str, object]) -> None:
     capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
-    index = json_border.read(capsule.path / layout.FILES_INDEX).value
+    index = checked_json.read(capsule.path / layout.FILES_INDEX).value
     index["files"][0].update(fields)
     (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
     with pytest.raises(CapsuleError):
@@ -125,7 +125,7 @@ def test_a_hostile_index_is_refused(tmp_path: Path, data: Path, fields: dict[str
 def test_a_large_file_is_none_of_credentials(tmp_path: Path, data: Path, path: str) -> None:
     """What is large is named by its hash, and shown where it is the same: no place of secrets is asked that way."""
     capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
-    index = json_border.read(capsule.path / layout.FILES_INDEX).value
+    index = checked_json.read(capsule.path / layout.FILES_INDEX).value
     index["files"][0]["path"] = path
     (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
     with pytest.raises(CapsuleError, match="a file with credentials"):
@@ -169,7 +169,7 @@ def test_what_would_hold_its_reader_is_not_read(tmp_path: Path, data: Path, kind
 
 def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
     capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
-    index = json_border.read(capsule.path / layout.FILES_INDEX).value
+    index = checked_json.read(capsule.path / layout.FILES_INDEX).value
     (capsule.path / layout.FILES_INDEX).write_text(json.dumps({"files": index["files"] * 2}))
     with pytest.raises(CapsuleError, match="twice"):
         read_files(capsule)

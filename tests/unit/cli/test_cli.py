@@ -22,8 +22,8 @@ from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.param_types import moment, ranks, seconds, size
 from prismdbg.jobs.storage.pack import pack
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 

@@ -206,7 +206,7 @@ def test_once_is_once_and_hits_are_counted() -> None:
     bench.debugger.do("break all_reduce")
     assert [bench.at("c"), bench.at("c"), bench.at("c")] == ["0.1", "0.2", "1.2"]
     table = bench.debugger.do("stops")
-    assert isinstance(table, answers.StopTable)
+    assert isinstance(table, answers.BreakpointTable)
     assert ([stop.title for stop in table.stops], table.hits) == (["all_reduce"], {1: 1, 2: 2})
 
 
@@ -225,7 +225,7 @@ def test_on_the_way_back_once_is_once_too_and_hits_are_counted() -> None:
         bench.debugger.do(line)
     assert [bench.at("rc"), bench.at("rc"), bench.at("rc")] == ["2.2", "2.1", "1.2"]
     table = bench.debugger.do("stops")
-    assert isinstance(table, answers.StopTable)
+    assert isinstance(table, answers.BreakpointTable)
     assert ([stop.title for stop in table.stops], table.hits) == (["all_reduce"], {1: 2, 2: 1})
 
 

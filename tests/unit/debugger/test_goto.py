@@ -16,14 +16,14 @@ from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.compare import require_inside
 from prismdbg.model.moment import Moment
-from prismdbg.rank.debug.breakpoints import Stops
+from prismdbg.rank.debug.breakpoints import Breakpoints
 from prismdbg.rank.debug.events import Events
 from prismdbg.rank.debug.gate import Aim, Finish, Gate, Stop
-from prismdbg.rank.debug.gate import Stops as Mode
+from prismdbg.rank.debug.gate import BreakpointMode as Mode
 from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session import answers, notices
-from prismdbg.session.stop_line import parse_stop
-from prismdbg.session.stops import StopList
+from prismdbg.session.breakpoint_line import parse_breakpoint
+from prismdbg.session.breakpoints import BreakpointList
 
 Told = list[notices.Notice]
 
@@ -88,8 +88,8 @@ def test_a_way_between_collectives_passes_allocations_stops_only_where_it_is_tol
     monkeypatch: pytest.MonkeyPatch, mode: Mode, halts: bool
 ) -> None:
     stood: list[Stop] = []
-    gate, stops, wanted = Gate(lambda *_, **__: None), Stops(lambda *_: None), StopList()
-    wanted.add(parse_stop("allocation"))
+    gate, stops, wanted = Gate(lambda *_, **__: None), Breakpoints(lambda *_: None), BreakpointList()
+    wanted.add(parse_breakpoint("allocation"))
     stops.replace(wanted.to_json())
     monkeypatch.setattr(gate, "stop", stood.append)
     monkeypatch.setattr("prismdbg.rank.debug.events.tracer.on_event", lambda *_: None)
@@ -106,7 +106,7 @@ def test_a_module_ends_with_the_first_operator_outside_of_it(monkeypatch: pytest
     gate = Gate(lambda *_, **__: None)
     monkeypatch.setattr(gate, "stop", stood.append)
     monkeypatch.setattr("prismdbg.rank.debug.events.tracer.on_event", lambda *_: None)
-    events = Events(gate, Stops(lambda *_: None))
+    events = Events(gate, Breakpoints(lambda *_: None))
     gate.aim = Aim(stops=mode, finish=Finish(module="layers.3", step=1), events={"finish": True})
     events.aimed(gate.aim)
     walked = ("layers.3", "layers.3.norm", "layers", "layers.3", "head")

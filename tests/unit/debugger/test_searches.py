@@ -21,8 +21,8 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
 from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers, notices
-from prismdbg.session.askable import require_block, require_number, require_written
 from prismdbg.session.notices import Stopped
+from prismdbg.session.query_checks import require_block, require_number, require_written
 
 DATA, TRAIN = Frame("/job/data.py", 25, "item"), Frame("/job/train.py", 28, "item")
 SOURCE = {"filename": "/job/train.py", "function": "main", "line": 7, "first": 7, "lines": ["all_reduce(x)"]}

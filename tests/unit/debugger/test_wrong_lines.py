@@ -86,7 +86,7 @@ def test_what_is_refused_leaves_the_rank_where_it_stands(line: str) -> None:
     asked = len(rank.asked)
     with pytest.raises(UsageError):
         one.do(line)
-    assert len(rank.asked) == asked and str(one.session.moment) == "2.1" and not one.session.stops.all
+    assert len(rank.asked) == asked and str(one.session.moment) == "2.1" and not one.session.breakpoints.all
 
 
 def test_a_word_that_stands_first_is_said_to_do_so() -> None:

@@ -279,7 +279,7 @@ def test_who_came_is_never_accused(ops: list[tuple[str, str]], late_ms: list[int
             detector.feed(rank, event)
 
     for report in detector.due(job.now_ns + 10 * BOUND_NS):
-        meeting = (report.stall.meeting.group, report.stall.meeting.seq)
+        meeting = (report.stall.key.group, report.stall.key.seq)
         assert all(meeting not in issued[rank] for rank in report.stall.never_came)
         assert all(meeting in issued[rank] for rank in report.stall.waiting_ranks)
 

@@ -14,7 +14,7 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.payloads import FEWEST_STEPS, Payload
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
-from prismdbg.model.mixing import of_zeros
+from prismdbg.model.fingerprint_arithmetic import of_zeros
 from prismdbg.rank.c10d import fingerprint
 
 GRADIENTS, FLAG = Tensors(shape=(512,)), Tensors(shape=(4,))

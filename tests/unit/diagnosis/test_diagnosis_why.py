@@ -392,7 +392,7 @@ class TestMismatches:
 
         mismatch = self.mismatch(job)
 
-        assert mismatch.meeting.seq == 1
+        assert mismatch.key.seq == 1
         assert mismatch.shift == 1
         assert mismatch.later == 4
         assert "rank 1 seems to have skipped a call: later calls match again" in mismatch.lines

@@ -131,7 +131,7 @@ def test_figures_in_other_languages_are_those_of_the_code() -> None:
     assert f"CRIU {oldest} or newer" in document("docs/recording.md")
     bounds = re.findall(r"kLongest(?:Drain|Wait) = std::chrono::seconds\((\d+)\)", _native())
     assert bounds == ["5", "5"] == [f"{LONGEST_WAIT_S:.0f}"] * 2
-    first = re.search(r"^FIRST, COUNT = (\w+),", (ROOT / "images/starter/mapped.py").read_text(), re.MULTILINE)
+    first = re.search(r"^FIRST, COUNT = (\w+),", (ROOT / "images/starter/user_namespace.py").read_text(), re.MULTILINE)
     assert first is not None and f"number {int(first[1], 16)}" in document("SECURITY.md")
 
 

@@ -17,7 +17,7 @@ from prismdbg.job_graph.slice_entries import Source as SliceSource
 from prismdbg.job_graph.slice_entries import entries_of
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes, with_passes
 from prismdbg.jobs.storage.run_folder import write_json
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
@@ -198,7 +198,7 @@ class TestPacedPasses:
 
 class TestAnEmulationsWorth:
     def test_nothing_is_concluded_from_what_was_made_up(self) -> None:
-        received = {made_up.ECHO: 750, made_up.DONOR: 250}
+        received = {synthesis.ECHO: 750, synthesis.DONOR: 250}
         worth = EmulationWorth(ran=2, world=8192, received_bytes=received)
 
         assert worth.made_up_share == 0.75
@@ -212,7 +212,7 @@ class TestAnEmulationsWorth:
 
     def test_paced_and_with_real_values(self, tmp_path: Path) -> None:
         passed = passes_of(tmp_path, has_converged=True)
-        lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
+        lines = EmulationWorth(ran=1, world=2, received_bytes={synthesis.DONOR: 8}, passed=passed).lines()
         assert lines[0].startswith("fidelity: 1 of 2 ranks ran paced; ")  # others only had to be checked with
         assert lines[2:] == [
             "transfers and waits: as the simulation says, on a wall clock; it and the ranks agree to 1.00%, at worst "
@@ -222,7 +222,7 @@ class TestAnEmulationsWorth:
     def test_not_converged(self, tmp_path: Path) -> None:
         """It never says that peers came as simulated without saying that they did not quite."""
         passed = passes_of(tmp_path, has_converged=False)
-        lines = EmulationWorth(ran=1, world=2, received_bytes={made_up.DONOR: 8}, passed=passed).lines()
+        lines = EmulationWorth(ran=1, world=2, received_bytes={synthesis.DONOR: 8}, passed=passed).lines()
         assert lines[2] == (
             "transfers and waits: as the simulation says, on a wall clock, but the two have not converged: after 2 "
             "passes rank 1's iteration, simulated less emulated, is +10.00% of an iteration; 1.00% was requested"

@@ -423,9 +423,9 @@ class TestOfARun:
         by_rank = slices_by_rank(recorded(), MESH)
         odd: dict[int, Entries] = {0: by_rank[0], 1: entries_of(_renamed(recorded()[1]), MESH)}
         with pytest.raises(UsageError, match=r"rank 0 .* and rank 1 .* issued different collectives"):
-            builder.spread(MESH, odd, ["tp"])
+            builder.replicate(MESH, odd, ["tp"])
         with pytest.raises(UsageError, match="axis 'ep'"):
-            builder.spread(MESH, odd, ["ep"])
+            builder.replicate(MESH, odd, ["ep"])
 
 
 def _computed(slices: list[GraphSlice]) -> list[int]:

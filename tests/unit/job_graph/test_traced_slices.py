@@ -16,8 +16,8 @@ from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.job_graph.interval_layout import SMALL, laid_out, put_together
 from prismdbg.job_graph.slice_entries import HELD, Source, entries_of
 from prismdbg.memory.peak import peak
-from prismdbg.memory.stretches import BETWEEN, Border, Changed, Item, Ran, TracedStep, Waited, traced_step
 from prismdbg.memory.trace import open_trace
+from prismdbg.memory.traced_step import BETWEEN, Border, Changed, Item, Ran, TracedStep, Waited, traced_step
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.simulate.cluster.cluster import example

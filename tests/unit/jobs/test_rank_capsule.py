@@ -28,7 +28,7 @@ from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import describe
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import report
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.moment import Moment
 from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
 from prismdbg.simulate.graph.kinds import Kinds
@@ -194,9 +194,9 @@ def test_the_incident_is_what_ended_the_program(tmp_path: Path) -> None:
 def test_what_can_be_made_up_again_needs_no_payload(tmp_path: Path) -> None:
     log = TinyLog(tmp_path)
     log.group("0", (0, 1), "default_pg")
-    for collective, way in enumerate((made_up.ECHO, made_up.DONOR, made_up.NOISE), 1):
-        payload = bytes(16) if way == made_up.DONOR else None
-        log.complete(log.issue(0, collective), payload, flags=fmt.CompleteFlag.SYNTHESIZED, made=made_up.NUMBERS[way])
+    for collective, way in enumerate((synthesis.ECHO, synthesis.DONOR, synthesis.NOISE), 1):
+        payload = bytes(16) if way == synthesis.DONOR else None
+        log.complete(log.issue(0, collective), payload, flags=fmt.CompleteFlag.SYNTHESIZED, made=synthesis.NUMBERS[way])
     read = read_log(tmp_path)
     assert [c.made for c in read.collectives] == ["echo", "donor", "noise"]
     assert kept_from_the_start(read, tmp_path)

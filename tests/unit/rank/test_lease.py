@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from prismdbg.rank.production import LONGEST_LEASE_S, _lease_s
+from prismdbg.rank.recording_verbs import LONGEST_LEASE_S, _lease_s
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from waiting import wait_for
 
 from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.jobs.capture import capture
-from prismdbg.rank import production
-from prismdbg.rank.production import Holder, Park, Window, production_verbs
+from prismdbg.rank import recording_verbs
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.recording.recorded_rank import start_ticks_of
+from prismdbg.rank.recording_verbs import Holder, Park, Window, verbs_of
 
 CONFIGURED = (False, 0, 7)
 WANTED = (True, 0, 99)
@@ -113,7 +113,7 @@ def test_a_lease_that_ends_leaves_another_clients_window_alone() -> None:
 
 def test_who_watches_a_client_opens_nothing(monkeypatch: pytest.MonkeyPatch, dying: subprocess.Popen[str]) -> None:
     """A checkpoint may be taken at any moment of it: an open descriptor would be in it."""
-    monkeypatch.setattr(production, "WATCH_S", 0.001)
+    monkeypatch.setattr(recording_verbs, "WATCH_S", 0.001)
     watchers, looks, opened = {"prismdbg-lease", "prismdbg-window"}, 0, []
     original = Holder.is_gone.fget
     assert original is not None
@@ -222,5 +222,5 @@ def test_status_asks_who_is_on_its_way_before_what_is_in_flight() -> None:
     for name, answer in (("stats", {"entering": 0}), ("in_flight", []), ("parked", 1)):
         setattr(told.recorder, name, lambda name=name, answer=answer: asked.append(name) or answer)
     agent: Any = None
-    assert production_verbs(told, agent)["status"]({})["entering"] == 0
+    assert verbs_of(told, agent)["status"]({})["entering"] == 0
     assert asked.index("stats") < asked.index("in_flight")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.checked_json import Fields
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime import environment_scan
 from prismdbg.runtime.elf import needed_libraries

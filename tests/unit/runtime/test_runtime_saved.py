@@ -26,7 +26,7 @@ def starter() -> Any:
     return starter_parts()
 
 
-class FakeSaves:
+class FakeCheckpoints:
     dump_log, restore_log = "dump.log", "restore.log"
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -46,19 +46,24 @@ class FakeSaves:
         return {"output_bytes": 3, "left": ["/a"]}
 
 
-def ask(starter: Any, saves: FakeSaves, **request: object) -> dict[str, Any]:
+def ask(starter: Any, checkpoints: FakeCheckpoints, **request: object) -> dict[str, Any]:
     reported: list[str] = []
     answer: dict[str, Any] = starter.answer(
-        json.dumps(request).encode(), saves, lambda event, **_: reported.append(event)
+        json.dumps(request).encode(), checkpoints, lambda event, **_: reported.append(event)
     )
     return {**answer, "reported": reported}
 
 
 def test_a_request_is_carried_out(starter: Any) -> None:
-    saves = FakeSaves()
-    assert ask(starter, saves, do="save", name="1")["output_bytes"] == 7
-    assert ask(starter, saves, do="return", name="1") == {"ok": True, "output_bytes": 3, "left": ["/a"], "reported": []}
-    assert saves.asked == [("save", "1"), ("return", "1")]
+    checkpoints = FakeCheckpoints()
+    assert ask(starter, checkpoints, do="save", name="1")["output_bytes"] == 7
+    assert ask(starter, checkpoints, do="return", name="1") == {
+        "ok": True,
+        "output_bytes": 3,
+        "left": ["/a"],
+        "reported": [],
+    }
+    assert checkpoints.asked == [("save", "1"), ("return", "1")]
 
 
 @pytest.mark.parametrize(
@@ -66,29 +71,29 @@ def test_a_request_is_carried_out(starter: Any) -> None:
     [{"do": "save", "name": "../1"}, {"do": "save", "name": ""}, {"do": "drop", "name": "1"}, {"do": "save"}, {}],
 )
 def test_a_request_that_makes_no_sense_changes_nothing(starter: Any, request_: dict[str, object]) -> None:
-    saves = FakeSaves()
-    answer = ask(starter, saves, **request_)
-    assert not answer["ok"] and answer["what"] and saves.asked == []
+    checkpoints = FakeCheckpoints()
+    answer = ask(starter, checkpoints, **request_)
+    assert not answer["ok"] and answer["what"] and checkpoints.asked == []
 
 
 @pytest.mark.parametrize("line", [b"", b"no JSON\n", b"[]\n", b"7\n"])
 def test_what_is_no_request_is_answered(starter: Any, line: bytes) -> None:
-    assert not starter.answer(line, FakeSaves(), None)["ok"]
+    assert not starter.answer(line, FakeCheckpoints(), None)["ok"]
 
 
 def test_whose_log_has_the_reason_is_said(starter: Any) -> None:
-    refused = ask(starter, FakeSaves(starter.DumpError("criu could not")), do="save", name="1")
+    refused = ask(starter, FakeCheckpoints(starter.DumpError("criu could not")), do="save", name="1")
     assert (refused["what"], refused["log"], refused["reported"]) == ("criu could not", "dump.log", [])
-    lost = ask(starter, FakeSaves(starter.RestoreError("criu could not")), do="return", name="1")
+    lost = ask(starter, FakeCheckpoints(starter.RestoreError("criu could not")), do="return", name="1")
     assert (lost["log"], lost["reported"]) == ("restore.log", ["exited"])
-    gone = ask(starter, FakeSaves(FileNotFoundError("facts.json")), do="return", name="1")
+    gone = ask(starter, FakeCheckpoints(FileNotFoundError("facts.json")), do="return", name="1")
     assert (gone["what"], gone["log"]) == ("facts.json", "")
 
 
 def test_no_image_is_taken_outside_a_namespace_of_its_own(starter: Any) -> None:
     """For a return ends every process there."""
     with pytest.raises(starter.PlaceError, match="namespace"):
-        starter.Saves({}, None, None, None)
+        starter.Checkpoints({}, None, None, None)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
-from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import CONTROL_FOLDER, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, StarterEngine
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import Isolation, clear_start, make_folders, read_progress, write_spec
@@ -76,7 +76,7 @@ def say(session: Path, *events: dict[str, object]) -> None:
 
 
 def started(session: Path, place: FakePlace, origin: ImageOrigin | ProgramOrigin = PROGRAM) -> StartedRank:
-    return StartedRank(spec(session, origin), place, Lifeline(control(session)))
+    return StartedRank(spec(session, origin), place, ParentDeathFifo(control(session)))
 
 
 def test_it_runs_once_the_starter_says_so(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_rank_that_came_back_has_not_ended(tmp_path: Path) -> None:
 
 def test_a_session_can_be_started_again(tmp_path: Path) -> None:
     write_spec(spec(tmp_path), Isolation.NAMESPACES)
-    Lifeline(control(tmp_path)).let_go()
+    ParentDeathFifo(control(tmp_path)).let_go()
     say(tmp_path, {"event": "exited", "code": 3})
     output = spec(tmp_path).output
     output.write_text("said")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prismdbg.errors import UsageError
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind
 from prismdbg.script.language import Answers, BackTo, Count, Script, Seconds, SourceLine
 from prismdbg.script.nodes import MAX_SCRIPT_BYTES
 from prismdbg.script.reader import read, read_file
@@ -78,9 +78,9 @@ def test_a_whole_script() -> None:
     assert (second.since, second.late, second.answer) == (Moment(0), Seconds(2), None)
     loss, head = read_.stop_at
     assert (loss.on, loss.op, loss.line, loss.ignore) == (
-        StopKind.COLLECTIVE, "all_reduce", SourceLine("train.py", 61), Count(2),
+        BreakpointKind.COLLECTIVE, "all_reduce", SourceLine("train.py", 61), Count(2),
     )  # fmt: skip
-    assert head.on is StopKind.CHANGE and head.value is not None and head.value.text == "model.head.weight"
+    assert head.on is BreakpointKind.CHANGE and head.value is not None and head.value.text == "model.head.weight"
     assert [check.title for check in read_.expect] == ["the loss is a number", "step == 19", 'op == "aten::div"']
     born, write = read_.back_to
     assert (born.name.text, born.to, born.of) == ("born", BackTo.ORIGIN, None)

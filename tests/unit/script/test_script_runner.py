@@ -21,7 +21,7 @@ from prismdbg.script.rank import Found, Stand
 from prismdbg.script.reader import read
 from prismdbg.script.runner import Runner
 from prismdbg.session.answers import Originated, Phase
-from prismdbg.session.stops import StopSpec
+from prismdbg.session.breakpoints import BreakpointSpec
 
 Json = dict[str, Any]
 Names = dict[str, Any]
@@ -40,7 +40,7 @@ class FakeRank:
     left: Moment | None = None
     moments: tuple[Moment, ...] = tuple(Moment(step, number) for step in (1, 2, 3) for number in (1, 2))
     at: int = -1
-    stops: list[StopSpec] = field(default_factory=list)
+    stops: list[BreakpointSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     traced: bool = False
 
@@ -48,7 +48,7 @@ class FakeRank:
         self.traced = traced
         return Stand(phase=Phase.STOPPED, moment=Moment(0), reason="start")
 
-    def add_stop(self, spec: StopSpec) -> int:
+    def add_stop(self, spec: BreakpointSpec) -> int:
         self.stops.append(spec)
         return len(self.stops) + 10
 
@@ -86,11 +86,11 @@ class FakeRank:
         moment = self.moments[self.at]
         return {"loss": self.at + 1, "step": moment.step, "op": "all_reduce", "out": self.at}
 
-    def _is_hit(self, number: int, spec: StopSpec) -> bool:
+    def _is_hit(self, number: int, spec: BreakpointSpec) -> bool:
         hit = bool(spec.condition) and bool(self.value(spec.condition)["value"])
         self.asked.pop() if spec.condition else None
         if hit and spec.once:
-            self.stops[number] = StopSpec(kind=spec.kind, condition="step < 0")
+            self.stops[number] = BreakpointSpec(kind=spec.kind, condition="step < 0")
         return hit
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from prismdbg.session.causes import Facts, likely_causes
+from prismdbg.session.divergence_text import render_divergence
 from prismdbg.session.source_calls import Kind, SourceCall, source_calls
-from prismdbg.session.story import render_story
 
 QUIET = Facts(from_start=True, values_only=True, recorded={"number of threads": "1"}, now={"number of threads": "1"})
 
@@ -116,6 +116,6 @@ def test_the_story_tells_them() -> None:
     }
     event: dict[str, Any] = {"moment": "1.1", "expected": None, "actual": called, "differences": []}
     causes = {"found": ["the time"], "not_found": ["changed files", "another environment"]}
-    told = render_story({**event, "causes": causes})
+    told = render_divergence({**event, "causes": causes})
     assert "likely causes:\n  the time\nchecked and not found: changed files, another environment\n" in told
-    assert "likely causes" not in render_story(event)
+    assert "likely causes" not in render_divergence(event)

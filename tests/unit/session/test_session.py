@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import UsageError
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.session.notices import (
+    BreakpointFailed,
     Diverged,
     EndOfLog,
     Finished,
     ProgramRaised,
     Said,
     StateCompared,
-    StopFailed,
     Stopped,
     Synthesized,
     parse_notice,
 )
+from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.session.session import MAX_ERRORS, Ask, Phase, Session
-from prismdbg.session.standing import Standing
 
 OWN = {"filename": "/home/me/train.py", "line": 7, "name": "main"}
 LIBRARY = {"filename": "/venv/lib/python3.11/site-packages/torch/x.py", "line": 3, "name": "all_reduce"}
@@ -72,7 +72,7 @@ def test_a_rank_that_stands_does_not_stop_again() -> None:
 
 def test_errors_of_conditions_are_told_so_many_times() -> None:
     session = at()
-    told = [StopFailed(moment=Moment(1), stop=1, error=str(number)) for number in range(2000)]
+    told = [BreakpointFailed(moment=Moment(1), stop=1, error=str(number)) for number in range(2000)]
     assert sum(session.notice(failed) for failed in told) == MAX_ERRORS
 
 
@@ -235,7 +235,7 @@ class TestARankThatWasCapturedOutsideOfACollective:
     LOAD = Frame("/job/data.py", 27, "load")
 
     def session(self) -> Session:
-        session = Session(standing=Standing(rank=1, frames=(self.LOAD,)))
+        session = Session(standing=OutsideCollective(rank=1, frames=(self.LOAD,)))
         session.begin({"moment": "5.0", "stopped": StopReason.PARKED, "number": 1, "collective": {}})
         return session
 

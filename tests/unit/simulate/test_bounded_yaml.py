@@ -9,7 +9,7 @@ import pytest
 
 from prismdbg.errors import UsageError
 from prismdbg.script.nodes import Source
-from prismdbg.simulate.cluster import yaml_border
+from prismdbg.simulate.cluster import checked_yaml
 from prismdbg.simulate.cluster.bounded_yaml import MAX_DEPTH
 
 BOUND_S = 10.0  # of processor time; without bounds it is hours
@@ -31,7 +31,7 @@ def script(text: str) -> object:
 
 
 def cluster(text: str) -> object:
-    return yaml_border.parse(text, "file.yaml")
+    return checked_yaml.parse(text, "file.yaml")
 
 
 @pytest.mark.parametrize("read", [script, cluster])

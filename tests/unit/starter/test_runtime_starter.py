@@ -34,14 +34,14 @@ def file(source: Path | None, target: Path, **more: object) -> dict[str, object]
 def test_a_file_is_laid_as_it_was(starter: Any, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "new" / "folder" / "file"
     source.write_text("what it was and more")
-    starter.lay_file(starter.Tree(), file(source, target, size_bytes=11, mtime_ns=5_000_000_007), OWNER)
+    starter.write_file(starter.RootedTree(), file(source, target, size_bytes=11, mtime_ns=5_000_000_007), OWNER)
     assert target.read_text() == "what it was"
     assert target.stat().st_mode & 0o777 == 0o640
     assert target.stat().st_mtime_ns == 5_000_000_007
 
 
 def test_one_without_content_has_only_its_length(starter: Any, tmp_path: Path) -> None:
-    starter.lay_file(starter.Tree(), file(None, tmp_path / "log", size_bytes=10 << 30), OWNER)
+    starter.write_file(starter.RootedTree(), file(None, tmp_path / "log", size_bytes=10 << 30), OWNER)
     status = (tmp_path / "log").stat()
     assert status.st_size == 10 << 30
     assert status.st_blocks < 100
@@ -52,9 +52,9 @@ def test_one_that_lies_there_anyway_is_not_touched(starter: Any, tmp_path: Path)
     there.write_text("content")
     there.chmod(0o444)
     before = there.stat()
-    starter.lay_file(starter.Tree(), file(there, there), OWNER)
+    starter.write_file(starter.RootedTree(), file(there, there), OWNER)
     assert there.stat() == before
-    starter.lay_file(starter.Tree(), file(there, there, size_bytes=3), OWNER)
+    starter.write_file(starter.RootedTree(), file(there, there, size_bytes=3), OWNER)
     assert there.read_text() == "con"
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_was_replaced_since_it_was_looked_at_is_not_laid(starter: An
         folder.rmdir()
         folder.symlink_to(tmp_path)
     with pytest.raises(starter.PlaceError, match="was replaced"):
-        starter.lay_file(starter.Tree(), told, OWNER)
+        starter.write_file(starter.RootedTree(), told, OWNER)
 
 
 @pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/sda", "/a/../proc/x", "a"])
@@ -87,7 +87,7 @@ def test_nothing_is_laid_among_the_kernels_files(starter: Any, path: str, tmp_pa
     source.write_text("60")
     told = {**file(source, tmp_path), "target": path}
     with pytest.raises(starter.PlaceError):
-        starter.lay_file(starter.Tree(), told, OWNER)
+        starter.write_file(starter.RootedTree(), told, OWNER)
 
 
 def test_a_link_leads_nowhere_but_beneath_the_root(starter: Any, tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_a_link_leads_nowhere_but_beneath_the_root(starter: Any, tmp_path: Path)
     source.write_text("laid")
     (root / "out").symlink_to(tmp_path)
     (root / "up").symlink_to("../../..")
-    tree = starter.Tree(root)
-    starter.lay_file(tree, {**file(source, tmp_path), "target": "/up/here"}, OWNER)
+    tree = starter.RootedTree(root)
+    starter.write_file(tree, {**file(source, tmp_path), "target": "/up/here"}, OWNER)
     assert (root / "here").read_text() == "laid"
     with pytest.raises(OSError):
         tree.open_file("/out/file", create=True)
-    starter.lay_file(tree, {**file(source, tmp_path), "target": "/up/deep/er"}, OWNER)
+    starter.write_file(tree, {**file(source, tmp_path), "target": "/up/deep/er"}, OWNER)
     assert (root / "deep" / "er").read_text() == "laid"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["root", "source"]
 
@@ -113,9 +113,9 @@ def test_no_file_is_reached_through_proc(starter: Any, tmp_path: Path) -> None:
     (tmp_path / "setting").symlink_to("/proc/self/comm")
     try:
         with pytest.raises(OSError):
-            starter.Tree().open_file(str(tmp_path / "magic" / "file"), create=True)
+            starter.RootedTree().open_file(str(tmp_path / "magic" / "file"), create=True)
         with pytest.raises((OSError, starter.PlaceError)):
-            starter.Tree().open_file(str(tmp_path / "setting"))
+            starter.RootedTree().open_file(str(tmp_path / "setting"))
     finally:
         os.close(held)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["magic", "setting"]
@@ -125,18 +125,18 @@ def test_a_seal_knows_every_change(starter: Any, tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     image = tmp_path / "images" / "core-1.img"
     image.write_bytes(b"core")
-    seals = [starter.seal(tmp_path)]
-    assert starter.seal(tmp_path) == seals[0]
+    digests = [starter.digest_of(tmp_path)]
+    assert starter.digest_of(tmp_path) == digests[0]
     image.write_bytes(b"cord")
-    seals.append(starter.seal(tmp_path))
+    digests.append(starter.digest_of(tmp_path))
     (tmp_path / "images" / "more").symlink_to("/etc")
-    seals.append(starter.seal(tmp_path))
+    digests.append(starter.digest_of(tmp_path))
     with image.open("r+b") as file:
         file.truncate(starter.READ_BYTES + 1)
-    seals.append(starter.seal(tmp_path))
+    digests.append(starter.digest_of(tmp_path))
     os.utime(image, ns=(1, 1))
-    seals.append(starter.seal(tmp_path))
-    assert len(set(seals)) == 5
+    digests.append(starter.digest_of(tmp_path))
+    assert len(set(digests)) == 5
 
 
 def test_pid_1_cannot_be_given_again(starter: Any) -> None:
@@ -251,7 +251,7 @@ import itertools, json, os, sys
 from pathlib import Path
 sys.path.append("{parts}")
 import place
-from beneath import Tree
+from rooted_tree import RootedTree
 from syscalls import mount
 folder, scratch = Path("{folder}"), Path("{scratch}")
 mount("tmpfs", str(folder / "mounted"), "tmpfs")
@@ -262,7 +262,7 @@ status = os.stat(folder)
 known = dict(path=str(folder), device=status.st_dev, inode=status.st_ino)
 if {as_user}:
     os.geteuid = lambda: 1000
-with Tree(scratch / "root") as tree:
+with RootedTree(scratch / "root") as tree:
     seen = dict(folders=[["/seen/at", known]], files=[], links=[])
     place.show(tree, seen, place.mount_points(), (scratch / f"layer{{n}}" for n in itertools.count()))
 top = scratch / "root" / "seen" / "at"

@@ -23,7 +23,7 @@ from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
-from prismdbg.session.standing import Standing
+from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
@@ -157,7 +157,7 @@ def live_over(
     rank: PlayedRank,
     travel: PlayedTravel | None = None,
     first_lines: tuple[str, ...] = (),
-    standing: Standing | None = None,
+    standing: OutsideCollective | None = None,
 ) -> LiveRank:
     @contextmanager
     def opens(say: Callable[[str], None]) -> Iterator[PlayedTravel]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.capsule.json_border import Fields, dumps
+from prismdbg.capsule.checked_json import Fields, dumps
 from prismdbg.capsule.stacks import (
     FROM_AGENT,
     FROM_OUTSIDE,
@@ -21,7 +21,7 @@ from prismdbg.capsule.stacks import (
     main_first,
     thread_of,
 )
-from prismdbg.diagnosis.standing import stack_line, standing_lines, stands_at
+from prismdbg.diagnosis.stack_positions import position_lines, stack_line, stack_position
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.kept_stacks import KEPT, keep_stacks, last_stacks
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -100,9 +100,9 @@ def test_the_run_keeps_the_newest_of_each_attempt(tmp_path: Path) -> None:
 
 def test_where_ranks_stand_in_words() -> None:
     holds = rank(1, thread(GET, LOAD, MAIN, gil=True))
-    assert stands_at(holds) == f"{LOAD}, in {GET}, holding the GIL"
+    assert stack_position(holds) == f"{LOAD}, in {GET}, holding the GIL"
     assert stack_line(holds) == f"called from {MAIN}"
-    assert list(standing_lines({0: rank(0, thread(MAIN)), 2: rank(2, problem="py-spy is not installed")})) == [
+    assert list(position_lines({0: rank(0, thread(MAIN)), 2: rank(2, problem="py-spy is not installed")})) == [
         f"rank 0 was at {MAIN}",
         "the position of rank 2 is unknown: py-spy is not installed",
     ]

@@ -14,7 +14,7 @@ from test_inspection import look, stop_at
 from prismdbg.errors import UsageError
 from prismdbg.expr.functions import SIGNATURES
 from prismdbg.expr.parser import parse
-from prismdbg.rank.debug.breakpoints import Stops
+from prismdbg.rank.debug.breakpoints import Breakpoints
 from prismdbg.rank.debug.inspection import evaluate_at
 
 TENSORS: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_as_a_condition_it_holds_or_fails_once_and_the_rank_goes_on(text: str) -
     except UsageError:
         return
     failed: list[str] = []
-    stops = Stops(lambda _, error: failed.append(error))
+    stops = Breakpoints(lambda _, error: failed.append(error))
     stops.replace([{"kind": "collective", "number": 1, "condition": text}])
     (one,) = stops.watched
     for _ in range(2):

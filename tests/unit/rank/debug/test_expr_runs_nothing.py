@@ -18,7 +18,7 @@ from test_inspection import frame_with, look, stop_at
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.functions import SIGNATURES
-from prismdbg.rank.debug.breakpoints import Stops
+from prismdbg.rank.debug.breakpoints import Breakpoints
 from prismdbg.rank.debug.inspection import evaluate_at, locals_at
 
 called: list[str] = []
@@ -176,7 +176,7 @@ def test_no_expression_calls_the_program(text: str) -> None:
 @example("array[holds]")
 def test_no_condition_calls_the_program(text: str) -> None:
     called.clear()
-    stops = Stops(lambda _, __: None)
+    stops = Breakpoints(lambda _, __: None)
     try:
         stops.replace([{"kind": "collective", "number": 1, "condition": text}])
     except UsageError:

@@ -12,7 +12,7 @@ from logs import lone_collective
 
 from prismdbg.capsule.log_events import Note
 from prismdbg.errors import CapsuleError
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Identity, State
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS, OpSpec
@@ -54,21 +54,21 @@ def answered(call: Played, made: str, *notes: Note) -> Any:
 
 def test_an_echo_is_made_of_what_is_sent_now() -> None:
     x = torch.arange(3.0)
-    answer = answered(Played("allreduce_", [x], [x]), made_up.ECHO)
+    answer = answered(Played("allreduce_", [x], [x]), synthesis.ECHO)
     assert x.tolist() == [0.0, 8.0, 16.0]
     assert answer.synthesized and answer.again
 
 
 def test_of_a_broadcast_the_echo_is_what_the_rank_holds() -> None:
     x = torch.arange(3.0)
-    answered(Played("broadcast_", [x], [x]), made_up.ECHO)
+    answered(Played("broadcast_", [x], [x]), synthesis.ECHO)
     assert x.tolist() == [0.0, 1.0, 2.0]
 
 
 def test_noise_is_the_same_noise() -> None:
     then, now = torch.zeros(5), torch.zeros(5)
     filling.noise([then], filling.seed_of(7, 3, WHERE))
-    answered(Played("broadcast_", [now], []), made_up.NOISE)
+    answered(Played("broadcast_", [now], []), synthesis.NOISE)
     assert torch.equal(then, now) and then.abs().sum() > 0
 
 
@@ -78,22 +78,22 @@ def test_noise_like_a_donors_needs_its_statistics() -> None:
     note = Note(body.pop("kind"), body.pop("time_ns"), body)
     then, now = torch.zeros(5), torch.zeros(5)
     filling.noise([then], filling.seed_of(7, 3, WHERE), mean, deviation)
-    answered(Played("recv_", [now], []), made_up.NOISE_LIKE, note)
+    answered(Played("recv_", [now], []), synthesis.NOISE_LIKE, note)
     assert torch.equal(then, now)
     with pytest.raises(CapsuleError, match="the noise"):
-        answered(Played("recv_", [now], []), made_up.NOISE_LIKE)
+        answered(Played("recv_", [now], []), synthesis.NOISE_LIKE)
 
 
 def test_zeros_own_and_nothing() -> None:
     x, parts = torch.ones(2), [torch.full((2,), float(i)) for i in range(8)]
-    answered(Played("reduce_scatter_", [x], parts), made_up.ZEROS)
+    answered(Played("reduce_scatter_", [x], parts), synthesis.ZEROS)
     assert x.tolist() == [0.0, 0.0]
-    answered(Played("scatter_", [x], parts), made_up.OWN)
+    answered(Played("scatter_", [x], parts), synthesis.OWN)
     assert x.tolist() == [3.0, 3.0]
-    answered(Played("barrier", [], []), made_up.NOTHING)
+    answered(Played("barrier", [], []), synthesis.NOTHING)
 
 
-@pytest.mark.parametrize("made", sorted(made_up.FROM_OTHERS))
+@pytest.mark.parametrize("made", sorted(synthesis.FROM_OTHERS))
 def test_what_came_from_others_is_for_the_record_to_say(made: str) -> None:
     x = torch.ones(2)
     assert answered(Played("recv_", [x], []), made) is None
@@ -101,11 +101,11 @@ def test_what_came_from_others_is_for_the_record_to_say(made: str) -> None:
 
 
 def test_every_way_is_either_made_again_or_kept() -> None:
-    for number, way in enumerate(made_up.WAYS):
-        assert made_up.way_of(number) == way and made_up.NUMBERS[way] == number
-        assert replace(RECORD, made=way).can_be_made_again == (way not in made_up.FROM_OTHERS)
-    assert made_up.way_of(200) == made_up.NOT_KNOWN
-    assert not replace(RECORD, made=made_up.ECHO, synthesized=False).can_be_made_again
+    for number, way in enumerate(synthesis.WAYS):
+        assert synthesis.way_of(number) == way and synthesis.NUMBERS[way] == number
+        assert replace(RECORD, made=way).can_be_made_again == (way not in synthesis.FROM_OTHERS)
+    assert synthesis.way_of(200) == synthesis.NOT_KNOWN
+    assert not replace(RECORD, made=synthesis.ECHO, synthesized=False).can_be_made_again
 
 
 def test_the_store_answers_as_often_as_it_was_asked() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.rank.recording.log_writer import PayloadWriter
-from prismdbg.rank.recording.outlet import Outlet
+from prismdbg.rank.recording.write_queue import WriteQueue
 from prismdbg.settings.rank_config import Mode, RankConfig
 
 SEGMENT = 1 << 20
@@ -18,7 +18,7 @@ def kept(folder: Path) -> list[int]:
 
 
 def test_a_limit_below_one_segment_holds(tmp_path: Path) -> None:
-    window = PayloadWriter(Outlet(is_direct=True), tmp_path, SEGMENT)
+    window = PayloadWriter(WriteQueue(is_direct=True), tmp_path, SEGMENT)
     limit = SEGMENT // 8
     for step in range(200):
         window.write([memoryview(bytes(1000))], step, limit)
@@ -48,14 +48,14 @@ def test_checkpoints_do_not_cancel_what_was_asked_for(
 
 
 def test_no_limit(tmp_path: Path) -> None:
-    window = PayloadWriter(Outlet(is_direct=True), tmp_path, SEGMENT)
+    window = PayloadWriter(WriteQueue(is_direct=True), tmp_path, SEGMENT)
     for step in range(20):
         window.write([memoryview(bytes(SEGMENT // 2))], step, 0)
     assert kept(tmp_path) == list(range(10))
 
 
 def test_steps_go_once_their_whole_segment_is_older(tmp_path: Path) -> None:
-    window = PayloadWriter(Outlet(is_direct=True), tmp_path, SEGMENT)
+    window = PayloadWriter(WriteQueue(is_direct=True), tmp_path, SEGMENT)
     for step in range(6):  # two steps a segment
         window.write([memoryview(bytes(SEGMENT // 2))], step, 0)
     window.drop_before(3)
