@@ -313,7 +313,7 @@ class HistoryQueries:
         yield from last[-1:]
         self._driver.return_to(0)
         ask = self._session.resume(until=str(seen))
-        hits = self._driver.run(ask, stops="note", silent=True, only=[ANY_COLLECTIVE], images=False)
+        hits = self._driver.run(ask, stops="note", silent=True, only=[ANY_COLLECTIVE], checkpoints=False)
         earlier = [moment for moment in _outside(hits) if moment < min(last, default=seen)]
         back = 1
         while back < len(earlier):
@@ -334,7 +334,7 @@ class HistoryQueries:
             return None  # nothing can be asked of a rank that is still parked
         self._driver.say_progress(f"checking each operator up to {end}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
-        self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, images=False)
+        self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, checkpoints=False)
         stop = self._session.stop
         return stop.found.get("origin") if stop is not None else None
 

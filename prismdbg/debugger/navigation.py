@@ -187,13 +187,13 @@ class Navigation:
     def _checkpoint(self) -> Answer:
         self._session.require_view()
         stop = self._session.require_stop()
-        self._driver.images.save(stop.moment, stop.side, asked=True)
+        self._driver.checkpoints.save(stop.moment, stop.side, asked=True)
         return self._table()
 
     def _table(self) -> Answer:
         travel = self._driver.travel
         return answers.CheckpointTable(
-            checkpoints=travel.checkpoints, here=self._session.moment, why_none=self._driver.images.why_none
+            checkpoints=travel.checkpoints, here=self._session.moment, why_none=self._driver.checkpoints.why_none
         )
 
     def _restart(self, number: int) -> Answer:

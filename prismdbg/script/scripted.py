@@ -155,7 +155,7 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     debugger = debug(
         travel,
         listener,
-        settings=Settings(images=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
+        settings=Settings(checkpoints=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
         how_it_ended=lambda: _how_it_ended(travel, listener),
     )
     recorded = debugger.session.recorded

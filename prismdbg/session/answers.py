@@ -101,7 +101,7 @@ class WatchTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTable:
-    """`here`: the moment now. `why_none`: why no images can be taken, where they cannot."""
+    """`here`: the moment now. `why_none`: why no checkpoints can be taken, where they cannot."""
 
     checkpoints: tuple[Checkpoint, ...]
     here: Moment

@@ -173,7 +173,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMade:
-    """An image of the rank was taken. `asked`: by a person, not by the spacing."""
+    """A checkpoint of the rank was taken. `asked`: by a person, not by the spacing."""
 
     number: int
     moment: Moment

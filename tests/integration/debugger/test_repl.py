@@ -72,7 +72,7 @@ def debug(job: Job, spawn: Spawn) -> Iterator[Callable[..., tuple[int, str]]]:
             output = io.StringIO()
             agent = Path(short) / "replay.sock"
             with connect_when_ready(agent, bound_s=BOUND_S, still_alive=lambda: process.poll() is None) as client:
-                settings = Settings(bound_s=options.get("bound_s", BOUND_S), images=False)
+                settings = Settings(bound_s=options.get("bound_s", BOUND_S), checkpoints=False)
                 travel = OnlyForward(client)
                 code = run_repl(lambda tell: Debugger(travel, tell, settings=settings), lines, output, echo=True)
             process.wait(BOUND_S)

@@ -147,7 +147,7 @@ def test_nothing_is_left_at_the_end(captured_live_native: Taken, runtime: str) -
         go_on(travel, 1)
         first, second = save(travel), save(travel)
         session, pid = travel.own.path.parent, _pid(travel)
-        images = travel._images._folder
+        images = travel._saved._folder
         assert images.parent == images_base()
         travel.forget(first)
         assert [path.name for path in images.iterdir()] == [str(second)]

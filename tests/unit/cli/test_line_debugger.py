@@ -92,7 +92,7 @@ class PlayedRank:
 
 def debugger_of(rank: PlayedRank, bound_s: float = 0.05, **options: Any) -> Callable[[Any], Debugger]:
     travel = OnlyForward(cast(AgentClient, rank))
-    settings = Settings(bound_s=bound_s, images=False)
+    settings = Settings(bound_s=bound_s, checkpoints=False)
     return lambda tell: Debugger(travel, tell, settings=settings, **options)
 
 

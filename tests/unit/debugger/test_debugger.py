@@ -1,4 +1,4 @@
-"""The debugger over a simulated rank: every verb forwards and backwards, images, loss, and what is told meanwhile."""
+"""The debugger over a simulated rank: every verb forwards and backwards, checkpoints, loss, what is told."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_place_that_is_come_to_again_needs_no_second_image() -> None:
     assert len(moments) == len(set(moments)) > 2
 
 
-def test_a_trace_takes_images_of_the_same_places_under_the_same_numbers() -> None:
+def test_a_trace_takes_checkpoints_of_the_same_places_under_the_same_numbers() -> None:
     bench = Bench(spaced=2, spacing_s=0.0)
     bench.at("goto 2.2")
     before = {kept.number: kept.moment for kept in bench.rank.checkpoints}
@@ -116,7 +116,7 @@ def test_hits_before_an_image_are_found_in_an_earlier_window() -> None:
     assert bench.rank.returns[0] == max(n for n, place in bench.rank.saved.items() if place.at < 11)
 
 
-def test_images_are_taken_on_the_way_and_silently() -> None:
+def test_checkpoints_are_taken_on_the_way_and_silently() -> None:
     bench = Bench(spaced=2, spacing_s=0.0)
     assert bench.at("goto 2.2") == "2.2"
     made = bench.of(notices.CheckpointMade)
@@ -128,7 +128,7 @@ def test_images_are_taken_on_the_way_and_silently() -> None:
     assert bench.rank.returns == [made[-1].number], "the nearest earlier image"
 
 
-def test_no_more_images_than_are_wanted_and_never_one_that_was_asked_for() -> None:
+def test_no_more_checkpoints_than_are_wanted_and_never_one_that_was_asked_for() -> None:
     bench = Bench(spaced=1, spacing_s=0.0, most=3)
     bench.at("next 2")
     bench.debugger.do("checkpoint")
@@ -138,8 +138,8 @@ def test_no_more_images_than_are_wanted_and_never_one_that_was_asked_for() -> No
     assert len(bench.rank.saved) <= 4 and 0 in bench.rank.saved
 
 
-def test_where_no_images_can_be_taken_the_way_back_is_from_the_start() -> None:
-    bench = Bench(images=False)
+def test_where_no_checkpoints_can_be_taken_the_way_back_is_from_the_start() -> None:
+    bench = Bench(can_save=False)
     assert [bench.at(line) for line in ("next 5", "rn", "rn")] == ["1.2", "1.1", "0.3"]
     assert set(bench.rank.returns) == {0}
     assert len([n for n in bench.of(notices.Said) if "no checkpoints" in n.text]) == 1
@@ -279,7 +279,7 @@ def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(line: str) -> N
 def test_without_a_way_back_only_the_way_forward_works() -> None:
     rank = SimulatedRank()
     told: list[notices.Notice] = []
-    debugger = Debugger(OnlyForward(rank.client), told.append, settings=Settings(bound_s=0.05, images=False))
+    debugger = Debugger(OnlyForward(rank.client), told.append, settings=Settings(bound_s=0.05, checkpoints=False))
     debugger.begin()
     debugger.do("next 3")
     with pytest.raises(PrismError, match="cannot go back"):
@@ -378,7 +378,7 @@ def test_a_checkpoint_that_cannot_be_taken_again_is_said() -> None:
     bench.at("next 2")
     bench.debugger.do("checkpoint")
     bench.at("next")
-    bench.rank.images = False
+    bench.rank.can_save = False
     bench.told.clear()
     assert bench.at("step") == "1.1"
     assert [said.text for said in bench.of(notices.Said) if "deleted" in said.text] == [

@@ -142,7 +142,9 @@ def test_the_protocol_has_every_request_and_event() -> None:
     frozen = json.loads((ROOT / "tests" / "golden" / "wire.json").read_text())
     rows = [row for row in PROTOCOL.read_text().splitlines() if row.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
-    served = re.findall(r'^        "(\w+)": ', (ROOT / "prismdbg" / "rank" / "recording_verbs.py").read_text(), re.MULTILINE)
+    served = re.findall(
+        r'^        "(\w+)": ', (ROOT / "prismdbg" / "rank" / "recording_verbs.py").read_text(), re.MULTILINE
+    )
     assert "park" in served and set(served) <= named | {"rank", "pid", "moment", "recorder", "lost", "parked"}
     assert set(frozen["verbs"]) <= named
     assert {event.split(" ")[0] for event in frozen["events"]} <= named

@@ -166,7 +166,7 @@ def live_over(
 
     def debugs(place: PlayedTravel, tell: Callable[[Notice], object]) -> Debugger:
         ended = lambda: "its process ended with 137"  # noqa: E731
-        settings = Settings(images=False)
+        settings = Settings(checkpoints=False)
         return Debugger(
             cast(Any, place),
             tell,

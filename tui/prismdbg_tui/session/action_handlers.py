@@ -55,12 +55,12 @@ class ActionHandlers:
         self._app.interrupt()
 
     def restart(self) -> None:
-        """Where the rank is gone the cursor may be anywhere: then it is the latest image of all."""
-        images = self._app.state.checkpoints
+        """Where the rank is gone the cursor may be anywhere: then it is the latest checkpoint of all."""
+        checkpoints = self._app.state.checkpoints
         if self._app.state.phase is not Phase.LOST:
             moment = self._position.moment
-            images = tuple(image for image in images if image.moment <= moment)
-        number = max((image.moment, image.number) for image in images)[1] if images else 0
+            checkpoints = tuple(checkpoint for checkpoint in checkpoints if checkpoint.moment <= moment)
+        number = max((checkpoint.moment, checkpoint.number) for checkpoint in checkpoints)[1] if checkpoints else 0
         self._app.type_line(f"restart {number}")
 
     def memory(self) -> None:

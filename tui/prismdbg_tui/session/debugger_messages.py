@@ -41,20 +41,20 @@ MOVES = frozenset(
 
 
 class DebuggerMessages:
-    """`images` gives the checkpoints there are now, `trace` where the memory trace lies."""
+    """`checkpoints` gives the checkpoints there are now, `trace` where the memory trace lies."""
 
     def __init__(
         self,
         debugger: Debugger,
         tell: Callable[[Message], object],
         state: State,
-        images: Callable[[], tuple[Checkpoint, ...]] = tuple,
+        checkpoints: Callable[[], tuple[Checkpoint, ...]] = tuple,
         trace: Callable[[], TracePlace] = TracePlace,
     ) -> None:
         self._debugger = debugger
         self._views = StopViews(debugger)
         self._tell = tell
-        self._images = images
+        self._checkpoints = checkpoints
         self._trace = trace
         self.state = state
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
@@ -85,7 +85,7 @@ class DebuggerMessages:
                 self._show(differs=True)
                 self._say(answers.notice(notice), "error")
             case notices.CheckpointMade():
-                self._show(checkpoints=self._images())
+                self._show(checkpoints=self._checkpoints())
                 self._say(answers.notice(notice), "event")
             case notices.Returned():
                 self._show(moment=notice.moment)
@@ -208,7 +208,7 @@ class DebuggerMessages:
         changed: dict[str, Any] = {"stops": session.breakpoints.all, "hits": dict(session.breakpoints.hits)}
         if any(watch.number not in numbers for watch in self.state.watches):
             changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
-        return {**changed, "checkpoints": self._images(), "trace": attempt(self._trace) or TracePlace()}
+        return {**changed, "checkpoints": self._checkpoints(), "trace": attempt(self._trace) or TracePlace()}
 
     def _show(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)

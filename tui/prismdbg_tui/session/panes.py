@@ -121,14 +121,14 @@ class Panes:
             self.peers.show_recorded(position.recording, position.cursor)
 
     def show_session(self, state: State, position: CursorPosition, verdicts: Verdicts) -> None:
-        """Breakpoints, images and verdicts, wherever the cursor is."""
+        """Breakpoints, checkpoints and verdicts, wherever the cursor is."""
         recording = position.recording
         for stop in state.stops:
             if stop not in self._stop_rows:
                 self._stop_rows[stop] = rows_of_breakpoint(recording, stop)
         stops = sorted({int(row) for stop in state.stops for row in self._stop_rows[stop]})
-        images = tuple(position.row_at(image.moment) for image in state.checkpoints)
-        self.timeline.mark(images, tuple(stops))
+        checkpoints = tuple(position.row_at(checkpoint.moment) for checkpoint in state.checkpoints)
+        self.timeline.mark(checkpoints, tuple(stops))
         self.collectives.judge(verdicts, frozenset(stops))
         self.stops.show(state)
 

@@ -1,4 +1,4 @@
-"""Breakpoints, watches and images of the session, in one list."""
+"""Breakpoints, watches and checkpoints of the session, in one list."""
 
 from __future__ import annotations
 
@@ -39,17 +39,21 @@ class Breakpoints(Pane):
                 ),
                 watch,
             )
-        for image in state.checkpoints:
-            cost = f"{figures.size(image.size_bytes)}, {image.cost_s:.1f} s" if image.number else "start moment"
+        for checkpoint in state.checkpoints:
+            cost = (
+                f"{figures.size(checkpoint.size_bytes)}, {checkpoint.cost_s:.1f} s"
+                if checkpoint.number
+                else "start moment"
+            )
             self._line(
                 text,
                 Text.assemble(
                     ("◇ ", color(self.app, "success")),
-                    (f"{image.number:>2} ", "dim"),
-                    f"{image.moment}  ",
+                    (f"{checkpoint.number:>2} ", "dim"),
+                    f"{checkpoint.moment}  ",
                     (cost, "dim"),
                 ),
-                image,
+                checkpoint,
             )
         if not self._lines:
             text.append("no breakpoints, watch expressions or checkpoints yet", "dim")

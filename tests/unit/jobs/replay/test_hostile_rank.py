@@ -383,7 +383,7 @@ class DamagedRank(OneMessage):
 def debugged(rank: DamagedRank, lines: tuple[str, ...]) -> str:
     """What the terminal shows."""
     travel, shown = OnlyForward(cast(AgentClient, rank)), io.StringIO()
-    settings = Settings(bound_s=0.05, images=False)
+    settings = Settings(bound_s=0.05, checkpoints=False)
     with contextlib.suppress(RankLost, WaitTimeout):
         run_repl(lambda tell: Debugger(travel, tell, settings=settings), lines, shown, patient=True)
     return shown.getvalue()
@@ -416,7 +416,7 @@ def test_a_rank_that_only_chatters_does_not_lengthen_a_debuggers_wait() -> None:
     """Whatever it tells, only a collective says that it gets on."""
     rank = DamagedRank()
     debugger = Debugger(
-        OnlyForward(cast(AgentClient, rank)), lambda _: None, settings=Settings(bound_s=0.3, images=False)
+        OnlyForward(cast(AgentClient, rank)), lambda _: None, settings=Settings(bound_s=0.3, checkpoints=False)
     )
     debugger.begin()
     said = itertools.repeat({"event": "note", "text": "x"})
@@ -438,7 +438,7 @@ def test_ctrl_c_gives_up_an_answer_that_does_not_come_and_the_next_one_is_told_a
         return answers(request, **GOOD_REPLIES[request["do"]])
 
     with rank_that(path, says) as client:
-        debugger = Debugger(OnlyForward(client), lambda _: None, settings=Settings(images=False))
+        debugger = Debugger(OnlyForward(client), lambda _: None, settings=Settings(checkpoints=False))
         debugger.begin()
 
         def interrupt() -> None:

@@ -19,7 +19,7 @@ def bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 
 
 def test_they_are_there_and_then_gone() -> None:
-    with folders.session_folder() as session, folders.image_folder() as images:
+    with folders.session_folder() as session, folders.checkpoint_folder() as images:
         (images / "1").mkdir()
         assert session.stat().st_mode & 0o777 == images.stat().st_mode & 0o777 == 0o700
     assert not session.exists() and not images.exists()
@@ -27,7 +27,7 @@ def test_they_are_there_and_then_gone() -> None:
 
 def test_what_a_killed_client_left_is_removed_and_what_lives_is_not(bases: tuple[Path, Path]) -> None:
     left = [base / "left" for base in bases]
-    with folders.session_folder() as session, folders.image_folder() as images:
+    with folders.session_folder() as session, folders.checkpoint_folder() as images:
         for folder in left:
             folder.mkdir()
         with folders.session_folder():
