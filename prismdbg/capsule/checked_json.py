@@ -1,4 +1,4 @@
-"""The border where JSON from a file becomes typed values: every field is asked for by name and type, once.
+"""JSON from a file as typed values: every field is asked for by name and type, once.
 
 What it reads may be hostile: whatever is wrong becomes one `CapsuleError` that names the file and the field.
 """

@@ -1,4 +1,4 @@
-"""Where ranks meet: one collective, or one message, under the name that every rank taking part can work out alone."""
+"""The key of one collective, or of one message: every rank that takes part can work it out alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it will take where one rank lacks values of many others: said while there is still time to stop. Pure."""
+"""A warning that one rank needs values of many others, and how long these run: while there is time to stop. Pure."""
 
 from __future__ import annotations
 

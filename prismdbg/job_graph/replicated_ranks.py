@@ -1,4 +1,4 @@
-"""One recorded rank for all that did the same: which those are, somebody has to say; what cannot be is refused."""
+"""One recorded rank in place of all that did the same. The user says which those are; what cannot be is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border where a YAML file becomes typed values. Every complaint names the file, the line and the key."""
+"""A YAML file as typed values. Every complaint names the file, the line and the key."""
 
 from __future__ import annotations
 
