@@ -82,7 +82,7 @@ soak: setup ## The main job N times in a row, by default 40: record, capture, re
 	$(BIN)/python tests/soak.py $(or $(N),40)
 
 pairs: setup ## 20 pairs of captures of one rank at the same time: one is refused, the other one's capsule is whole.
-	CAPTURE_PAIRS=20 $(BIN)/python -m pytest -x -q tests/integration/test_chain_concurrent.py
+	CAPTURE_PAIRS=20 $(BIN)/python -m pytest -x -q tests/integration/record/test_chain_concurrent.py
 
 faults: setup ## N faults, by default 200, injected into recorded jobs: they end as bare ones. SEED repeats a choice.
 	$(BIN)/python -m tests.faults $(or $(N),200) $(if $(SEED),--seed $(SEED))
@@ -99,8 +99,8 @@ fix: $(INSTALLED) ## Format, and mend what ruff can mend.
 	$(BIN)/ruff check --fix .
 
 golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
-	$(BIN)/python -m pytest -q --update-golden tests/unit/test_cli_golden.py tests/unit/test_script_reader.py \
-		tests/integration/test_wire_golden.py
+	$(BIN)/python -m pytest -q --update-golden tests/unit/cli/test_cli_golden.py tests/unit/script/test_script_reader.py \
+		tests/integration/replay/test_wire_golden.py
 
 compat: setup ## Another torch (TORCH=2.14.1) in a venv of its own under .compat: the tour, the chain, the demo. Gigabytes.
 	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1))

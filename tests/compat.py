@@ -50,7 +50,7 @@ def main() -> int:
     version = said_by(python, "import torch; print(torch.__version__)")
     report = asked.venvs / f"torch-{asked.torch}.xml"
     report.unlink(missing_ok=True)
-    files = [str(ROOT / "tests" / "integration" / name) for name in FILES]
+    files = [str(path) for name in FILES for path in (ROOT / "tests" / "integration").rglob(name)]
     side_by_side = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile"]
     pytest = [str(python), "-m", "pytest", "-q", *side_by_side, "-m", "not broad", f"--junit-xml={report}"]
     run([*pytest, *files], check=False)

@@ -36,7 +36,7 @@ from docker import DockerClient
 from jobs import ROOT, plain_environment, torchrun
 from waiting import wait_for
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import PrismError
@@ -186,7 +186,7 @@ def kill_a_debugger(world: World) -> None:
     _check_processes(world)
 
 
-SMALL_SOURCES = ("descriptor", "segment", "spare_segment", "housekeeper")
+SMALL_SOURCES = ("process/descriptor", "log/segment", "recorder/spare_segment", "process/background_thread")
 BUILD = """
 import sys
 from pathlib import Path
@@ -200,7 +200,9 @@ def kill_a_build(world: World) -> None:
     """The next one, of other sources, removes what it left. Of ours those that are compiled in seconds."""
     cache, ours, other = world.home / "cache", world.folder(), world.folder()
     for source in (path for name in SMALL_SOURCES for path in native_build.SOURCES.glob(f"{name}.*")):
-        shutil.copy(source, ours)
+        copy = ours / source.relative_to(native_build.SOURCES)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copy(source, copy)
     for folder in (ours, other):
         (folder / "one.cpp").write_text(f"int {folder.name.replace('-', '_')}() {{ return 1; }}\n")
     killed(world, [sys.executable, "-c", BUILD, cache, ours], 8)
@@ -228,7 +230,7 @@ def kill_an_image_build(world: World) -> None:
     """Of an environment that nobody has had, in two layers; the next one makes the image."""
     capsule = world.folder() / "capsule"
     shutil.copytree(world.capsule, capsule, symlinks=True)
-    whole = Environment.from_json(json_border.read(capsule / layout.ENVIRONMENT))
+    whole = Environment.from_json(checked_json.read(capsule / layout.ENVIRONMENT))
     files = world.random.sample([file for file in whole.files if not file.target], 400)
     few = of_files(files, extra=[file.path for file in files[:100]])
     data = json.dumps(few.to_json()).encode()

@@ -13,12 +13,12 @@ PARTS = (
     "syscalls",
     "mounts",
     "confine",
-    "beneath",
-    "lay",
+    "rooted_tree",
+    "rank_files",
     "engine",
     "criu",
     "choice",
-    "seal",
+    "folder_digest",
     "place",
     "limits",
     "output",
@@ -26,7 +26,7 @@ PARTS = (
     "exact_paths",
     "kept_files",
 )
-PARTS = (*PARTS, "kept_files", "private", "saves", "starter")
+PARTS = (*PARTS, "kept_files", "private_folders", "checkpoints", "starter")
 
 
 def starter_parts() -> Any:

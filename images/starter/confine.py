@@ -12,7 +12,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from mapped import enter
 from mounts import mounts
 from syscalls import (
     CAPABILITY_VERSION_3,
@@ -38,6 +37,7 @@ from syscalls import (
     prctl,
     remount,
 )
+from user_namespace import enter
 
 # As runc hides them in every container, and what else of the kernel's memory and messages shows in /proc.
 MASKED = (

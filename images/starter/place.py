@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mapped
-from beneath import Tree
+import user_namespace
 from choice import READ_IN_PLACE, engine_of
 from confine import confine_view
 from engine import Engine
 from exact_paths import is_known, open_exact, open_known
-from lay import lay_files
 from mounts import mounts
+from rank_files import write_files
+from rooted_tree import RootedTree
 from syscalls import (
     MNT_DETACH,
     MS_NODEV,
@@ -65,8 +65,8 @@ def make_place(spec: Spec) -> Kept:
     if spec["isolation"] == "namespaces":
         check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
         kept = keep(spec)
-        if spec["users"] is not None and (why := mapped.problem(shown_paths(spec), spec["users"])):
-            mapped.tell(why)
+        if spec["users"] is not None and (why := user_namespace.problem(shown_paths(spec), spec["users"])):
+            user_namespace.tell(why)
             spec["users"] = None
         switch_root(spec)
         confine_view(READ_IN_PLACE)
@@ -78,10 +78,10 @@ def make_place(spec: Spec) -> Kept:
         kept = keep(spec)
         confine_view(READ_IN_PLACE)
         require_bound(spec["binds"])
-        lay_files(spec, "/")
+        write_files(spec, "/")
     else:
         require_bound(spec["binds"])
-        lay_files(spec, "/")
+        write_files(spec, "/")
     if spec["isolation"] != "none":
         bring_up_loopback(spec["addresses"])
     return kept
@@ -132,16 +132,16 @@ def switch_root(spec: Spec) -> None:
     for folder, mode in EMPTY_FOLDERS.items():
         (root / folder[1:]).mkdir(exist_ok=True)
         (root / folder[1:]).chmod(mode)
-    with Tree(root, spec["users"]) as tree:
+    with RootedTree(root, spec["users"]) as tree:
         show(tree, spec["seen"], mounts, layers)
-        lay_files(spec, str(root))
+        write_files(spec, str(root))
         hide(tree, spec["absent"])
         for bind in spec["binds"]:
             with held(bind["known"]) if bind["known"] else own(bind["source"]) as source:
                 tree.bind(source, bind["target"], read_only=bind["read_only"])
     if spec["users"] is not None:
         for folder in (root, root / "dev", root / "dev" / "shm"):
-            mapped.hand_over(folder)
+            user_namespace.hand_over(folder)
     (root / OLD_ROOT).mkdir()
     check(libc.pivot_root(os.fsencode(root), os.fsencode(root / OLD_ROOT)), "change to the new root")
     os.chdir("/")
@@ -149,7 +149,7 @@ def switch_root(spec: Spec) -> None:
     Path(f"/{OLD_ROOT}").rmdir()
 
 
-def show(tree: Tree, seen: dict[str, Any], mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+def show(tree: RootedTree, seen: dict[str, Any], mounts: dict[str, bool], layers: Iterator[Path]) -> None:
     for target, known in seen["folders"]:
         with held(known) as folder:
             show_folder(Shown(folder, known["path"], target), tree, mounts, layers)
@@ -176,7 +176,7 @@ class Shown:
             yield Shown(folder, path, f"{self.target}{path[len(self.path) :]}")
 
 
-def show_folder(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+def show_folder(shown: Shown, tree: RootedTree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
     if os.geteuid() != 0:
         mirror(shown, tree, mounts, layers)
         return
@@ -212,7 +212,7 @@ def mount_points() -> dict[str, bool]:
     }
 
 
-def mirror(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+def mirror(shown: Shown, tree: RootedTree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
     """In a user namespace a folder with mounts in it cannot be below an overlay: each of its parts is, instead."""
     if not below(shown.path, dict.fromkeys(mounts, True)):
         cover(shown, tree, next(layers))
@@ -223,7 +223,7 @@ def mirror(shown: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[P
             mirror_part(part, tree, mounts, layers)
 
 
-def mirror_part(part: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
+def mirror_part(part: Shown, tree: RootedTree, mounts: dict[str, bool], layers: Iterator[Path]) -> None:
     mode = Path(part.opened).stat().st_mode
     if stat.S_ISLNK(mode):
         tree.link(part.target, str(Path(part.path).readlink()))
@@ -235,7 +235,7 @@ def mirror_part(part: Shown, tree: Tree, mounts: dict[str, bool], layers: Iterat
         tree.bind(part.opened, part.target, read_only=True)
 
 
-def cover(shown: Shown, tree: Tree, layer: Path) -> None:
+def cover(shown: Shown, tree: RootedTree, layer: Path) -> None:
     """An overlay over it; what cannot be below one (a file, some network file systems) is seen read-only."""
     if Path(shown.opened).is_dir():
         upper, work = layer / "upper", layer / "work"
@@ -257,9 +257,9 @@ def cover(shown: Shown, tree: Tree, layer: Path) -> None:
 def shown_at(path: str, point: Path, users: int) -> str:
     point.mkdir()
     opened = os.open(point, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    mapped.attach(mapped.shown(path, users), opened)
+    user_namespace.attach(user_namespace.shown(path, users), opened)
     os.close(opened)
-    mapped.hand_over(point.with_name("upper"))
+    user_namespace.hand_over(point.with_name("upper"))
     return str(point)
 
 
@@ -297,7 +297,7 @@ def make_kernel_views(root: Path, shared_bytes: int) -> None:
     mount("shm", str(dev / "shm"), "tmpfs", TMPFS_FLAGS, f"mode=1777,size={shared_bytes}")
 
 
-def hide(tree: Tree, paths: list[str]) -> None:
+def hide(tree: RootedTree, paths: list[str]) -> None:
     """Removes what the rank made only later from the layers above the machine's own files. Nothing is bound yet."""
     for path in paths:
         with contextlib.suppress(OSError):  # gone, or on a file system that is seen read-only

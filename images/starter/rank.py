@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from beneath import Tree
 from confine import be_nobody_special
 from engine import Engine
 from limits import limit_self
 from output import open_output, standard_streams
+from rooted_tree import RootedTree
 from syscalls import PR_SET_PDEATHSIG, PlaceError, prctl
 
 Spec = dict[str, Any]
@@ -72,7 +72,7 @@ def become(spec: Spec, program: dict[str, Any]) -> None:
 def work_in(folder: str) -> None:
     """The name is the capsule's, and this process still has the starter's descriptors and rights: through a link of
     /proc it would stand outside of its place."""
-    with Tree() as tree:
+    with RootedTree() as tree:
         found = tree.open(folder, os.O_PATH | os.O_DIRECTORY)
     os.fchdir(found)
     os.close(found)

@@ -25,15 +25,15 @@ from typing import Any, NoReturn
 sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
-import mapped  # noqa: E402
+import user_namespace  # noqa: E402
+from checkpoints import Checkpoints, attend, listen  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
 from engine import RestoreError  # noqa: E402
 from limits import Met, limit_restored, used_bytes  # noqa: E402
 from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
-from private import hold_private, seen_by_descriptor  # noqa: E402
+from private_folders import hold_private, seen_by_descriptor  # noqa: E402
 from rank import restore_images, start  # noqa: E402
-from saves import Saves, attend, listen  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
@@ -131,12 +131,12 @@ def unshare(spec: Spec) -> None:
 
 def users(spec: Spec) -> int | None:
     """The user namespace of the rank, opened, where it gets one. Where this machine makes none, the log says why."""
-    if not mapped.wants_namespace(spec):
+    if not user_namespace.wants_namespace(spec):
         return None
     try:
-        return mapped.make_namespace()
+        return user_namespace.make_namespace()
     except (OSError, PlaceError) as error:
-        mapped.tell(error)
+        user_namespace.tell(error)
         return None
 
 
@@ -200,7 +200,7 @@ def run_inner(spec: Spec, private: dict[str, int], met: Met, report: Reporter) -
         spec |= {"output": hold_output(spec["output"]), "output_path": spec["output"]}
         import_nothing_more()
         if spec["saving"]:
-            attend_saves(spec, kept, met, report)
+            attend_checkpoints(spec, kept, met, report)
         code = reap_until(bring_up(spec, kept, report))
         report("exited", code=code, limits=met.names(code))
     except PlaceError as error:
@@ -233,15 +233,15 @@ def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     return start(spec, report)
 
 
-def attend_saves(spec: Spec, kept: Kept, met: Met, report: Reporter) -> NoReturn:
+def attend_checkpoints(spec: Spec, kept: Kept, met: Met, report: Reporter) -> NoReturn:
     """The place stays when the rank ends: one can still go back."""
     assert kept.saving is not None
-    saves, control = Saves(spec, kept.saving, met, report), listen(spec)
+    checkpoints, control = Checkpoints(spec, kept.saving, met, report), listen(spec)
     if name := spec["saving"]["start_from"]:
-        saves.return_to(name)
+        checkpoints.return_to(name)
     else:
-        saves.rank = bring_up(spec, kept, report)
-    attend(saves, control, report)
+        checkpoints.rank = bring_up(spec, kept, report)
+    attend(checkpoints, control, report)
 
 
 def told_to_end(*_: object) -> NoReturn:

@@ -21,9 +21,9 @@ from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model import dtypes

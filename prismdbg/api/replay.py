@@ -15,7 +15,7 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.render.answer_text import answer_text
-from prismdbg.session.answers import Answer, Arrived, Phase, StopSet
+from prismdbg.session.answers import Answer, Arrived, BreakpointSet, Phase
 from prismdbg.session.notices import Notice, Stopped
 
 
@@ -88,7 +88,7 @@ class Replay:
     def breakpoint(self, what: str) -> int:
         """Sets a breakpoint as `break` does (`"nan"`, `"train.py:61"`, `"all_reduce if step > 3"`); its number."""
         answer = self.do(f"break {what}")
-        if not isinstance(answer, StopSet):
+        if not isinstance(answer, BreakpointSet):
             raise UsageError(f"{what!r} sets no breakpoint", hint="write it as after `break` in the debugger")
         return answer.stop.number
 

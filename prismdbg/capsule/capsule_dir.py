@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from prismdbg.capsule import container_dump, json_border, layout, transfer
-from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule import checked_json, container_dump, layout, transfer
+from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_MANIFEST_BYTES
 from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
 from prismdbg.capsule.partial import partial_folder
@@ -69,7 +69,7 @@ class CapsuleWriter:
                 list(value.get("orig_argv") or value.get("argv", [])),
                 str(value.get("cwd", "/")),
             )
-        return self.add_bytes(name, json_border.dumps(value))
+        return self.add_bytes(name, checked_json.dumps(value))
 
     def add_file(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> FileEntry:
         return self._enter(name, transfer.bring(source, self._target(name), how))
@@ -166,7 +166,7 @@ class Capsule:
                 f"{path} is not a capsule: it contains no {layout.MANIFEST}",
                 hint="run `prismdbg list` to see what exists",
             )
-        data = json_border.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
+        data = checked_json.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
         return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))
 
     @property
@@ -188,7 +188,7 @@ class Capsule:
         """The JSON object in an optional part, None where the capsule has none."""
         if name not in self.manifest.files:
             return None
-        return json_border.read(self.path / layout.check_file_name(name))
+        return checked_json.read(self.path / layout.check_file_name(name))
 
 
 def _sync(folder: Path) -> None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from prismdbg.capsule import json_border, layout, rank_path, transfer
+from prismdbg.capsule import checked_json, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.exact_file import Known, known_of, open_real
 from prismdbg.capsule.manifest import FileEntry
@@ -69,7 +69,7 @@ def read_files(capsule: Capsule) -> tuple[RankFile, ...]:
     """The index; empty where the capsule has none. `CapsuleError` where it is damaged."""
     if layout.FILES_INDEX not in capsule.manifest.files:
         return ()
-    index = json_border.read(capsule.path / layout.FILES_INDEX)
+    index = checked_json.read(capsule.path / layout.FILES_INDEX)
     files = tuple(_read(entry, capsule) for entry in index.objects("files"))
     if len({file.path for file in files}) != len(files):
         index.fail("files", "names a path twice")
@@ -147,7 +147,7 @@ def _is_secret(names: Iterable[str], source: Path, mode: int, size_bytes: int, h
         return holds_a_key(file.read(200))
 
 
-def _read(entry: json_border.Fields, capsule: Capsule) -> RankFile:
+def _read(entry: checked_json.Fields, capsule: Capsule) -> RankFile:
     path, place = entry.text("path"), entry.text("place")
     if not rank_path.is_plain(path):
         entry.fail("path", f"is {path[:80]!r}, not a plain absolute path")

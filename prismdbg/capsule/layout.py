@@ -25,7 +25,7 @@ ENVIRONMENT = "prismdbg/environment.json"
 SECRETS = "prismdbg/secrets.json"  # what was found when it was made, by place
 STACKS = "prismdbg/stacks.json"  # of all ranks of the job, where a hang was seen
 MEMORY = "prismdbg/memory"  # the trace of `record --memory`, where there is one
-RANK_HALF = "prismdbg/recorder.tar.zst"  # the half of prismdbg that runs in the rank, as it was
+RANK_PACKAGE = "prismdbg/recorder.tar.zst"  # the half of prismdbg that runs in the rank, as it was
 
 PACKED_SUFFIX = ".tar.zst"
 REQUIRED = (CONFIG_DUMP, SPEC_DUMP, RANK)

@@ -22,8 +22,8 @@ MAX_LISTED_TENSORS = 1 << 24
 # Parsed images of a checkpoint: 65,530 mappings, Linux's own limit, take 4 MiB; 100,000 open files 10 MiB.
 MAX_IMAGE_BYTES = 16 << 20
 # The half of prismdbg in a capsule: 2 MiB, 200 files.
-MAX_RANK_HALF_BYTES = 32 << 20
-MAX_RANK_HALF_FILES = 2000
+MAX_RANK_PACKAGE_BYTES = 32 << 20
+MAX_RANK_PACKAGE_FILES = 2000
 # A saved graph, unpacked: twelve million entries of ranks that differ.
 MAX_GRAPH_BYTES = 512 << 20
 # A window that zstandard may ask for; what `pack` writes asks for 2 MiB.

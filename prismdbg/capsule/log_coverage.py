@@ -11,15 +11,15 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import TO_ROOT, Movement, ops_of
+from prismdbg.model.plurals import counted
 
 _SHOWN = 3
 _BROADCASTS = ops_of(Movement.BROADCAST)
@@ -102,7 +102,7 @@ def row_of(log: RankLog, record_id: int) -> int:
 
 def capsule_span(capsule: Capsule, log: RankLog) -> Span:
     """Of the capsule whose log this is. `CapsuleError` where it does not say where the rank stood."""
-    rank = json_border.read(capsule.path / layout.RANK)
+    rank = checked_json.read(capsule.path / layout.RANK)
     start = StartPoint(
         past_records=rank.integer("past_records") if rank.has("past_records") else 0,
         in_flight=rank.integers("in_flight") if rank.has("in_flight") else (),

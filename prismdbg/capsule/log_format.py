@@ -33,7 +33,7 @@ ISSUE = struct.Struct("<QqQQQIIIIIIiiiBBHII")
 # dtype number, dimensions, zeros, how many equal tensors in a row; then one i64 per dimension
 TENSOR = struct.Struct("<BBHI")
 # record_id, completed ns, payload offset, payload bytes, payload segment, source rank, status, flags, how a synthesized
-# answer was made up (`model/made_up.py`), zeros
+# answer was made up (`model/synthesis.py`), zeros
 COMPLETE = struct.Struct("<QqQQIiBBHI")
 # record_id, ns at which a thread first began to wait for it, thread
 WAIT = struct.Struct("<QqQ")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Count, Fields, MomentText, Word
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count, Fields, MomentText, Word
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
@@ -58,7 +58,7 @@ _NEEDED = {
 def checked_note(fields: Fields) -> dict[str, Any]:
     """The note as it is. `CapsuleError` where a field is not what it must be, or is missing."""
     kind = fields.text("kind")
-    json_border.checked(NoteFields, fields.value, fields.where)
+    checked_json.checked(NoteFields, fields.value, fields.where)
     for name in _NEEDED.get(kind, ()):
         if not fields.has(name):
             fields.fail(name, "is missing")

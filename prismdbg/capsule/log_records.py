@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from prismdbg.capsule import json_border
+from prismdbg.capsule import checked_json
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.limits import MAX_LISTED_TENSORS, MAX_TENSORS
 from prismdbg.capsule.log_events import Note, StepMark
 from prismdbg.capsule.log_notes import checked_note, read_group
-from prismdbg.model import dtypes, made_up
+from prismdbg.model import dtypes, synthesis
 from prismdbg.model.collective import (
     Collective,
     Failure,
@@ -53,7 +53,7 @@ class RecordDecoder:
         return StepMark(step, time_ns, fmt.StepSource(source))
 
     def group(self, body: bytes) -> Group:
-        return read_group(json_border.parse(body.rstrip(b"\0"), "group", any_float=True))
+        return read_group(checked_json.parse(body.rstrip(b"\0"), "group", any_float=True))
 
     def collective(
         self, body: bytes, completion: bytes | None = None, wait: tuple[int, int] | None = None
@@ -110,12 +110,12 @@ class RecordDecoder:
             "payload": PayloadRef(segment, offset, size) if flags & fmt.CompleteFlag.PAYLOAD else None,
             "failure": self.failures.get(record_id),
             "synthesized": bool(flags & fmt.CompleteFlag.SYNTHESIZED),
-            "made": made_up.way_of(way),
+            "made": synthesis.way_of(way),
         }
 
     def note(self, body: bytes) -> Note:
         """Why a collective failed stands in front of its completion."""
-        fields = checked_note(json_border.parse(body.rstrip(b"\0"), "note", any_float=True))
+        fields = checked_note(checked_json.parse(body.rstrip(b"\0"), "note", any_float=True))
         note = Note(fields.pop("kind"), fields.pop("time_ns", 0), fields)
         if note.kind == "failed":
             data = note.data

@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from prismdbg.capsule import json_border, layout
-from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule import checked_json, layout
+from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_FILES, MAX_MANIFEST_BYTES, MAX_RANKS
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Group
@@ -137,14 +137,14 @@ class Manifest:
         }
 
     def to_bytes(self) -> bytes:
-        return json_border.dumps(self.to_json())
+        return checked_json.dumps(self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str = layout.MANIFEST) -> Manifest:
         """`CapsuleError` for whatever is not exactly a manifest this program can read."""
         if len(data) > MAX_MANIFEST_BYTES:
             raise CapsuleError(f"{where} has {len(data)} bytes; the limit is {MAX_MANIFEST_BYTES}")
-        return _from_fields(json_border.parse(data, where))
+        return _from_fields(checked_json.parse(data, where))
 
 
 def _from_fields(fields: Fields) -> Manifest:

@@ -1,4 +1,5 @@
-"""The bytes of a memory trace. The native tracer (`rank/native/trace_writer.cpp`) writes them; `memory_reader` reads.
+"""The bytes of a memory trace. The native tracer (`rank/native/tracer/trace_writer.cpp`) writes them; `memory_reader`
+reads.
 
 A trace is a folder. `memory.00000.seg`, `memory.00001.seg`, ... hold records of one fixed size, in the order in which
 things happened on all threads; each file is allocated when it is made. All numbers are little-endian. A segment is a

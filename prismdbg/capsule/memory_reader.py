@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from prismdbg.capsule import json_border, log_format, memory_format
-from prismdbg.capsule.json_border import Count
+from prismdbg.capsule import checked_json, log_format, memory_format
+from prismdbg.capsule.checked_json import Count
 from prismdbg.capsule.log_reader import event_segments
 from prismdbg.capsule.log_records import part
 from prismdbg.capsule.transfer import open_plain
@@ -101,7 +101,7 @@ def _add_begin(parts: TraceParts, path: Path) -> None:
     if not path.is_file():
         return
     try:
-        told = json_border.checked(Began, json_border.read(path).value, str(path))
+        told = checked_json.checked(Began, checked_json.read(path).value, str(path))
     except CapsuleError as error:
         raise CapsuleError(f"{path} is damaged: {error}", hint=_HINT) from None
     parts.from_start, parts.in_use_bytes = told["from_start"], told["in_use_bytes"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Count, Word, between
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count, Word, between
 from prismdbg.capsule.limits import (
     MAX_PEAK_BYTES,
     MAX_PID,
@@ -117,7 +117,7 @@ class RankJson(TypedDict, total=False):
 
 def read_rank(path: Path) -> RankJson:
     """`CapsuleError` where it is missing or anything in it is not what it must be."""
-    rank = json_border.checked(RankJson, json_border.read(path).value, str(path))
+    rank = checked_json.checked(RankJson, checked_json.read(path).value, str(path))
     if rank.get("rank", 0) >= rank.get("world_size", MAX_RANKS):
         raise CapsuleError(f"{path}: rank is {rank['rank']} in a job of {rank['world_size']}", hint=_ALTERED)
     return required(rank, "cwd", "argv", "environment")
@@ -129,7 +129,7 @@ def startable(rank: RankJson, where: str) -> RankJson:
         raise CapsuleError(f"{where}: orig_argv is empty: no program to start", hint=_ALTERED)
     if problem := unfit(rank.get("executable", "/")):
         raise CapsuleError(f"{where}: executable {problem}", hint=_ALTERED)
-    json_border.checked(RankJson, rank, where)
+    checked_json.checked(RankJson, rank, where)
     if (size := start_bytes(rank.get("orig_argv", ()), rank["environment"])) > MAX_START_BYTES:
         raise CapsuleError(
             f"{where}: orig_argv and environment have {size:,} bytes together; the limit is {MAX_START_BYTES:,}",

@@ -8,7 +8,7 @@ from typing import Any
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.json_border import Fields, dumps, read
+from prismdbg.capsule.checked_json import Fields, dumps, read
 from prismdbg.model.frame import Frame, source_of
 
 MAX_BYTES = 4 << 20

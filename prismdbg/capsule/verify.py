@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from prismdbg.capsule import files, json_border, layout, transfer
+from prismdbg.capsule import checked_json, files, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import capsule_span, gaps
 from prismdbg.capsule.log_reader import read_log
@@ -15,7 +15,7 @@ from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 
 class Severity(StrEnum):
@@ -158,7 +158,7 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
     for name in (layout.ENVIRONMENT, layout.SECRETS):
         if name in capsule.manifest.files:
             try:
-                json_border.read(capsule.path / name)
+                checked_json.read(capsule.path / name)
             except CapsuleError as error:
                 yield Finding(Severity.FATAL, name, str(error))
     if layout.RANK in capsule.manifest.files:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.expr.parser import parse
-from prismdbg.model.stops import StopKind, StopReason
+from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.breakpoint_check import check, check_names, check_value, doubt, doubt_of_op
+from prismdbg.session.breakpoint_line import parse_breakpoint, require_change
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.known import Known
 from prismdbg.session.line import Line, Verb
-from prismdbg.session.stop_check import check, check_names, check_value, doubt, doubt_of_op
-from prismdbg.session.stop_line import parse_stop, require_change
-from prismdbg.session.stops import StopSpec
 from prismdbg.session.watches import Watched
 
 
@@ -24,29 +24,29 @@ class StopVerbs:
         self._driver = driver
         self._known = known
         self._session = driver.session
-        self._stops = driver.session.stops
+        self._stops = driver.session.breakpoints
         self._inspection = inspection
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         stops = self._stops
         return {
-            Verb.BREAK: lambda line: self._add(parse_stop(line.text)),
-            Verb.TBREAK: lambda line: self._add(replace(parse_stop(line.text), once=True)),
+            Verb.BREAK: lambda line: self._add(parse_breakpoint(line.text)),
+            Verb.TBREAK: lambda line: self._add(replace(parse_breakpoint(line.text), once=True)),
             Verb.CONDITION: self._condition,
-            Verb.IGNORE: lambda line: answers.StopSet(stop=stops.ignore(_number(line), int(line.text))),
-            Verb.LOG_ONLY: lambda line: answers.StopSet(stop=stops.log_only(_number(line))),
+            Verb.IGNORE: lambda line: answers.BreakpointSet(stop=stops.ignore(_number(line), int(line.text))),
+            Verb.LOG_ONLY: lambda line: answers.BreakpointSet(stop=stops.log_only(_number(line))),
             Verb.DELETE: self._delete,
             Verb.STOPS: lambda _: self._table(),
             Verb.WATCH: self._watch,
             Verb.UNWATCH: self._unwatch,
         }
 
-    def _add(self, spec: StopSpec) -> Answer:
+    def _add(self, spec: BreakpointSpec) -> Answer:
         """Refused where it can never be hit; where it may not be, that is said."""
         check(spec, self._known())
         if text := doubt(spec, self._known()):
             self._driver.say(text)
-        return answers.StopSet(stop=self._stops.add(spec))
+        return answers.BreakpointSet(stop=self._stops.add(spec))
 
     def _condition(self, line: Line) -> Answer:
         number = _number(line)
@@ -55,16 +55,16 @@ class StopVerbs:
             check_names(condition, kind, self._known())
             if text := doubt_of_op(condition, kind):
                 self._driver.say(text)
-        return answers.StopSet(stop=self._stops.condition(number, line.text))
+        return answers.BreakpointSet(stop=self._stops.condition(number, line.text))
 
     def _delete(self, line: Line) -> Answer:
         if line.number is not None:
-            return answers.StopSet(stop=self._stops.remove(line.number), gone=True)
+            return answers.BreakpointSet(stop=self._stops.remove(line.number), gone=True)
         self._stops.clear()
         return self._table()
 
     def _table(self) -> Answer:
-        return answers.StopTable(stops=self._stops.all, hits=dict(self._stops.hits))
+        return answers.BreakpointTable(stops=self._stops.all, hits=dict(self._stops.hits))
 
     def _watch(self, line: Line) -> Answer:
         if line.text:
@@ -74,7 +74,7 @@ class StopVerbs:
             self._inspection.trace_for(line.text)
             added = self._session.watches.add(line.text)
             if line.insists:
-                self._stops.add(StopSpec(kind=StopKind.CHANGE, expression=added.text))
+                self._stops.add(BreakpointSpec(kind=BreakpointKind.CHANGE, expression=added.text))
             return answers.WatchTable(watched=(self._shown(added.number),))
         return answers.WatchTable(watched=tuple(self._shown(watch.number) for watch in self._session.watches.all))
 

@@ -16,7 +16,7 @@ from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
 from prismdbg.session.reverse import to_drop
 
-COST_SHARE = 3  # running time between images is at least so many times what one costs
+COST_SHARE = 3  # running time between checkpoints is at least so many times what one costs
 
 Tell = Callable[[Notice], object]
 
@@ -42,9 +42,9 @@ class Travel(Protocol):
     def forget(self, number: int) -> None: ...
 
 
-class ImageKeeper:
-    """`most`, `most_bytes`: of images kept; those that a person asked for stay. Its clock runs while the rank does, and
-    goes back with it."""
+class CheckpointKeeper:
+    """`most`, `most_bytes`: of checkpoints kept; those that a person asked for stay. Its clock runs while the rank
+    does, and goes back with it."""
 
     def __init__(
         self, travel: Travel, tell: Tell, *, spacing_s: float, most: int, most_bytes: int, wanted: bool
@@ -60,7 +60,7 @@ class ImageKeeper:
         self._last_cost_s = 0.0
         self._asked_for: set[int] = set()
         self._sides: dict[int, str] = {}  # of the place: before or after the answer, which event
-        self._former: dict[tuple[Moment, str], int] = {}  # numbers of places whose image was forgotten
+        self._former: dict[tuple[Moment, str], int] = {}  # numbers of places whose checkpoint was forgotten
         self._is_first_wanted = True
         self.why_none = ""
 
@@ -74,7 +74,7 @@ class ImageKeeper:
 
     @property
     def due_in_s(self) -> float | None:
-        """Running time until another image is due; None where none are taken. One that lies close by will do."""
+        """Running time until another checkpoint is due; None where none are taken. One that lies close by will do."""
         if not self._wanted or self.why_none:
             return None
         spacing_s = max(self._spacing_s, COST_SHARE * self._last_cost_s)

@@ -30,13 +30,13 @@ from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.breakpoint_check import names_help
 from prismdbg.session.causes import Unhidden
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
+from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.session.session import AROUND_LINES, Phase, Session
-from prismdbg.session.standing import Standing
-from prismdbg.session.stop_check import names_help
 from prismdbg.session.trace_place import TracePlace
 
 __all__ = ["Debugger", "OnlyForward", "Settings", "Travel"]
@@ -64,7 +64,7 @@ class Debugger:
         known: Callable[[], Known] = lambda: NOTHING,
         memory: Path | None = None,
         strict: bool = False,
-        standing: Standing | None = None,
+        standing: OutsideCollective | None = None,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
         `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
@@ -228,14 +228,14 @@ def debug(
     return made
 
 
-def standing_of(live: Live) -> Standing | None:
+def standing_of(live: Live) -> OutsideCollective | None:
     """Of a rank that was captured at no collective, with nothing in flight, and that issued none after it."""
     capsule = live.capsule
     if capsule.manifest.origin is not Origin.IMAGE or recorded_moments(live) or capsule.rank().get("in_flight"):
         return None
     taken, rank = capsule_stacks(capsule), capsule.manifest.rank
     frames = taken.ranks[rank].frames if taken is not None and rank in taken.ranks else ()
-    return Standing(rank=rank, frames=frames)
+    return OutsideCollective(rank=rank, frames=frames)
 
 
 def recorded_moments(live: Live) -> tuple[Moment, ...]:

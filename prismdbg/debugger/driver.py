@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prismdbg.debugger.checkpoint_keeper import ImageKeeper, Tell, Travel
+from prismdbg.debugger.checkpoint_keeper import CheckpointKeeper, Tell, Travel
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.protocol.client import AgentError
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import notices
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.notices import Notice, Stopped
 from prismdbg.session.session import Ask, Phase, Session
-from prismdbg.session.stops import StopSpec
 
 __all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
 
@@ -37,14 +37,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """bound_s: how long the rank may run without another collective. spacing_s: replay time between images, at least
-    three times what one costs. most, most_bytes: of images kept."""
+    """bound_s: how long the rank may run without another collective. spacing_s: replay time between checkpoints, at
+    least three times what one costs. most, most_bytes: of checkpoints kept."""
 
     bound_s: float = 600.0
     spacing_s: float = 1.0
     most: int = 24
     most_bytes: int = 16 << 30
-    images: bool = True
+    checkpoints: bool = True
 
 
 class Interrupted(PrismError):
@@ -53,12 +53,12 @@ class Interrupted(PrismError):
 
 @dataclass(slots=True)
 class Run:
-    """What one run to a stop is about. silent: it goes over places that were told about already. images: some may be
-    taken on the way."""
+    """What one run to a stop is about. silent: it goes over places that were told about already. checkpoints: some may
+    be taken on the way."""
 
     target: Moment | None = None
     silent: bool = False
-    images: bool = True
+    checkpoints: bool = True
     noted: list[Json] = field(default_factory=list)
 
     def note(self, hits: Sequence[Json]) -> None:
@@ -84,13 +84,13 @@ class Driver:
         self._stops_sent: list[Json] = []
         self._interrupts = 0
         self._end: tuple[Moment, object] | None = None  # of the program, as it was told last
-        self.images = ImageKeeper(
+        self.checkpoints = CheckpointKeeper(
             travel,
             tell,
             spacing_s=settings.spacing_s,
             most=settings.most,
             most_bytes=settings.most_bytes,
-            wanted=settings.images,
+            wanted=settings.checkpoints,
         )
 
     def ask(self, ask: Ask, timeout_s: float = ANSWER_BOUND_S) -> Json:
@@ -112,7 +112,7 @@ class Driver:
         if self.session.phase is Phase.RUNNING and self.session.astray is None:
             self.wait()
         if self.session.stop is not None and self.session.stop.reason == StopReason.START:
-            self.images.origin()
+            self.checkpoints.origin()
 
     def run(
         self,
@@ -120,17 +120,17 @@ class Driver:
         *,
         stops: str = "apply",
         silent: bool = False,
-        only: Sequence[StopSpec] | None = None,
-        images: bool = True,
+        only: Sequence[BreakpointSpec] | None = None,
+        checkpoints: bool = True,
     ) -> list[Json]:
         """Resumes with `ask` and waits until the rank stands, has ended or is gone; gives the hits that were noted.
 
         stops: apply, note or ignore. only: these instead of the session's.
         """
         until = ask.arguments.get("until")
-        self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.stops.to_json())
-        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}), images=images)
-        return self.wait(Run(Moment.parse(until) if until else None, silent, images))
+        self._send_stops([stop.to_json() for stop in only] if only is not None else self.session.breakpoints.to_json())
+        self._resume(Ask(ask.verb, {**ask.arguments, "stops": stops}), checkpoints=checkpoints)
+        return self.wait(Run(Moment.parse(until) if until else None, silent, checkpoints))
 
     def require_tracer(self) -> None:
         """`FacilityError` where nothing can be traced, before anything is given up for it."""
@@ -185,7 +185,7 @@ class Driver:
                 self.take(event, run)
             if self.session.phase is Phase.RUNNING:
                 self._look(watch, run)
-        self.images.stands()
+        self.checkpoints.stands()
         if self._interrupts and run.silent:
             raise Interrupted(f"cancelled at {self.session.moment}", hint="")
         return run.noted
@@ -241,11 +241,11 @@ class Driver:
         self._interrupts = 0
 
     def return_to(self, number: int) -> None:
-        """The rank stands again where that image was taken."""
+        """The rank stands again where that checkpoint was taken."""
         moment = next(c.moment for c in self.travel.checkpoints if c.number == number)
         self._tell(notices.Progress(text=f"returning to {moment}", moment=moment))
         self.travel.return_to(number)
-        self.images.returned_to(number)
+        self.checkpoints.returned_to(number)
         self._stops_sent = [{"unknown": True}]
         self.session.returned(self.ask(Ask("progress")))
         if self.traces:
@@ -261,16 +261,16 @@ class Driver:
             except PrismError:
                 pass  # whoever started the rank waits for its process, with a bound
 
-    def _resume(self, ask: Ask, *, images: bool = True) -> None:
+    def _resume(self, ask: Ask, *, checkpoints: bool = True) -> None:
         arguments = dict(ask.arguments)
-        due_in_s = self.images.due_in_s if images else None
+        due_in_s = self.checkpoints.due_in_s if checkpoints else None
         if due_in_s is not None:
             arguments["pause_after_s"] = due_in_s
         if self.strict:
             arguments["strict"] = True
         self.ask(Ask(ask.verb, arguments))
         self.session.resumed()
-        self.images.runs()
+        self.checkpoints.runs()
 
     def _passes(self, stop: Stopped, run: Run) -> bool:
         """A stop on the way, at which the rank goes on at once."""
@@ -279,21 +279,21 @@ class Driver:
         if not (spacing or on_the_way):
             run.note(stop.hits)
             return False
-        self.images.stands()
+        self.checkpoints.stands()
         if self.session.passed(stop):
             if spacing:
-                self.images.save(stop.moment, stop.side, asked=False)
+                self.checkpoints.save(stop.moment, stop.side, asked=False)
             else:
                 run.note([{"moment": str(stop.moment), "reason": stop.reason, "stop": 0}])
-            self._resume(Ask("resume", {"continued": True}), images=run.images)
+            self._resume(Ask("resume", {"continued": True}), checkpoints=run.checkpoints)
         return True
 
     def _arrived(self, stop: Stopped, run: Run | None) -> None:
         if differs := self.session.unlike(stop):
             self._tell(notices.Unlike(moment=stop.moment, what=differs))
-        self.images.stands()
-        if stop.collective and (run is None or run.images):
-            self.images.first(stop.moment, stop.side)
+        self.checkpoints.stands()
+        if stop.collective and (run is None or run.checkpoints):
+            self.checkpoints.first(stop.moment, stop.side)
 
     def _look(self, watch: _Patience, run: Run) -> None:
         """Is the rank getting on? Whatever it tells meanwhile, only another collective says so."""
@@ -354,6 +354,6 @@ def _is_old_news(notice: Notice) -> bool:
         | notices.AllCompared
         | notices.ProgramRaised
         | notices.Hit
-        | notices.StopFailed
+        | notices.BreakpointFailed
     )
     return isinstance(notice, old | Stopped)

@@ -14,21 +14,21 @@ from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.routes import Routes
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted, shortened
 from prismdbg.expr.parser import parse
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.frame import Frame, source_of
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
-from prismdbg.session.askable import require_block, require_number, require_written
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.frames import frames_of
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.notices import Stopped
+from prismdbg.session.query_checks import require_block, require_number, require_written
 from prismdbg.session.session import Ask, Phase
-from prismdbg.session.stops import StopSpec
 
 SEARCHED = 1 << 30  # the number of a search's own stop: none of the session's
 SETTLED = 200  # events looked at for the operator that was found
-ANY_COLLECTIVE = StopSpec(kind=StopKind.COLLECTIVE)
+ANY_COLLECTIVE = BreakpointSpec(kind=BreakpointKind.COLLECTIVE)
 
 
 class HistoryQueries:
@@ -109,7 +109,9 @@ class HistoryQueries:
             after = self._routes.before(1)
             writer = self._writer(text, after, here) if after is not None else None
         if writer is None:
-            last = self._routes.last_hit(here, [StopSpec(kind=StopKind.CHANGE, expression=text)], up_to_here=True)
+            last = self._routes.last_hit(
+                here, [BreakpointSpec(kind=BreakpointKind.CHANGE, expression=text)], up_to_here=True
+            )
             if last is None:
                 self._routes.back_to(here)
                 raise UsageError(f"{shortened(text)} was not written between the start moment and {here}")
@@ -206,8 +208,8 @@ class HistoryQueries:
         condition = f"not finite({text})" if text else ""
         if text:
             parse(condition)
-        kind = StopKind.COLLECTIVE if text else StopKind.NAN
-        seen = self._first_seen(StopSpec(kind=kind, number=SEARCHED, condition=condition), here)
+        kind = BreakpointKind.COLLECTIVE if text else BreakpointKind.NAN
+        seen = self._first_seen(BreakpointSpec(kind=kind, number=SEARCHED, condition=condition), here)
         if seen is None:
             what = shortened(text) or "the data sent and received"
             raise UsageError(f"no NaN or infinity in {what} up to {here}")
@@ -284,7 +286,7 @@ class HistoryQueries:
                 yield stop
             self._routes.between(count=1)
 
-    def _first_seen(self, spec: StopSpec, here: Moment) -> Moment | None:
+    def _first_seen(self, spec: BreakpointSpec, here: Moment) -> Moment | None:
         """From A on, up to here; the rank stands there."""
         self._driver.return_to(0)
         self._driver.say_progress(f"searching for the first NaN up to {here}", here)
@@ -311,7 +313,7 @@ class HistoryQueries:
         yield from last[-1:]
         self._driver.return_to(0)
         ask = self._session.resume(until=str(seen))
-        hits = self._driver.run(ask, stops="note", silent=True, only=[ANY_COLLECTIVE], images=False)
+        hits = self._driver.run(ask, stops="note", silent=True, only=[ANY_COLLECTIVE], checkpoints=False)
         earlier = [moment for moment in _outside(hits) if moment < min(last, default=seen)]
         back = 1
         while back < len(earlier):
@@ -332,13 +334,13 @@ class HistoryQueries:
             return None  # nothing can be asked of a rank that is still parked
         self._driver.say_progress(f"checking each operator up to {end}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
-        self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, images=False)
+        self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, checkpoints=False)
         stop = self._session.stop
         return stop.found.get("origin") if stop is not None else None
 
     def _received(self, seen: Moment, found: Json | None) -> Moment | None:
         """Where the rank received its first NaN or infinity, if that was before any operator was given one."""
-        first = self._first_seen(StopSpec(kind=StopKind.NAN, number=SEARCHED), seen)
+        first = self._first_seen(BreakpointSpec(kind=BreakpointKind.NAN, number=SEARCHED), seen)
         if first is None or not self._holds("finite(input)"):
             return None
         return first if found is None or first < Moment.parse(str(found["moment"])) else None

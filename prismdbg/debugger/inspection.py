@@ -9,13 +9,13 @@ from prismdbg.debugger.arrivals import Arrivals, with_arrivals, with_hang
 from prismdbg.debugger.driver import Driver
 from prismdbg.errors import PrismError, RankLost
 from prismdbg.expr.parser import parse
-from prismdbg.model.stops import StopReason
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.breakpoints import HELD
 from prismdbg.session.frames import event_names, own_frame, own_names
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import AROUND_LINES, Ask, Phase
-from prismdbg.session.stops import HELD
 from prismdbg.session.watches import Watch, Watched
 
 Json = dict[str, Any]

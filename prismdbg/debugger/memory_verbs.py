@@ -19,8 +19,8 @@ from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb

@@ -8,8 +8,8 @@ from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.routes import Past, Routes
 from prismdbg.errors import FacilityError, UsageError, quoted
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
@@ -67,7 +67,7 @@ class Navigation:
         self._session.require_stop()
         ask = make()  # refused before anything is asked for
         self._session.may_go_beyond(line.insists)
-        if self._session.stops.needs_trace and not self._driver.traces:
+        if self._session.breakpoints.needs_trace and not self._driver.traces:
             self._routes.need_trace()
             ask = make()
         self._driver.run(ask)
@@ -187,13 +187,13 @@ class Navigation:
     def _checkpoint(self) -> Answer:
         self._session.require_view()
         stop = self._session.require_stop()
-        self._driver.images.save(stop.moment, stop.side, asked=True)
+        self._driver.checkpoints.save(stop.moment, stop.side, asked=True)
         return self._table()
 
     def _table(self) -> Answer:
         travel = self._driver.travel
         return answers.CheckpointTable(
-            checkpoints=travel.checkpoints, here=self._session.moment, why_none=self._driver.images.why_none
+            checkpoints=travel.checkpoints, here=self._session.moment, why_none=self._driver.checkpoints.why_none
         )
 
     def _restart(self, number: int) -> Answer:

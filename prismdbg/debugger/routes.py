@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from prismdbg.debugger.driver import Driver, Json
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
 from prismdbg.session.session import Phase
-from prismdbg.session.stops import StopSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Routes:
         return False
 
     def back_to(self, moment: Moment) -> None:
-        """Exactly there, by the nearest image; what lies on the way was told before."""
+        """Exactly there, by the nearest checkpoint; what lies on the way was told before."""
         if moment.op:
             self._back_between(moment)
             return
@@ -126,19 +126,19 @@ class Routes:
 
     def need_trace(self) -> None:
         """Everything is traced up to here: where it was not, the rank is run again from A. Traced from one and the same
-        place, events have the same numbers each time; images of an untraced rank are of no use any more, and those
+        place, events have the same numbers each time; checkpoints of an untraced rank are of no use any more, and those
         that a person asked for are taken again."""
         if self._driver.traces:
             return
         self._session.require_stop()
         self._driver.require_tracer()
-        here, kept = None if self.at_origin else self._session.moment, self._driver.images.asked_for
+        here, kept = None if self.at_origin else self._session.moment, self._driver.checkpoints.asked_for
         raised = self._session.stop is not None and self._session.stop.reason == StopReason.EXCEPTION
         if self._driver.switched_off:
             self._driver.say("replaying with tracing: the answer lies between collectives")
         if kept:
             self._driver.say(f"replaying from the start moment with tracing; {_listed(kept)} taken again on the way")
-        self._driver.images.forget_all()
+        self._driver.checkpoints.forget_all()
         if here is not None:
             self._driver.say_progress("replaying from the start moment with tracing", here)
             self._driver.return_to(0)
@@ -161,13 +161,13 @@ class Routes:
         left, why = list(kept), "cancelled"
         try:
             for checkpoint in kept:
-                with self._driver.images.coming_to_one():
+                with self._driver.checkpoints.coming_to_one():
                     self._on_to(checkpoint.moment)
                 stop = self._session.stop
                 if stop is None or stop.moment != checkpoint.moment:
                     why = f"the rank reached {self._session.moment} instead"
                     return
-                self._driver.images.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
+                self._driver.checkpoints.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
                 del left[0]
         except FacilityError as error:
             why = str(error)
@@ -203,13 +203,13 @@ class Routes:
     def noted(
         self,
         here: Moment,
-        only: Sequence[StopSpec] | None = None,
+        only: Sequence[BreakpointSpec] | None = None,
         finish: Json | None = None,
         *,
         up_to_here: bool = False,
     ) -> tuple[list[Json], Moment | None]:
-        """rr's way: forward from an earlier image, hits only noted; from the one before where there are none. All hits
-        before here of the window that has any, and where it began; the rank is anywhere afterwards.
+        """rr's way: forward from an earlier checkpoint, hits only noted; from the one before where there are none. All
+        hits before here of the window that has any, and where it began; the rank is anywhere afterwards.
 
         up_to_here: those at this very place count, too.
         """
@@ -229,12 +229,12 @@ class Routes:
     def last_hit(
         self,
         here: Moment,
-        only: Sequence[StopSpec] | None = None,
+        only: Sequence[BreakpointSpec] | None = None,
         finish: Json | None = None,
         *,
         up_to_here: bool = False,
     ) -> Past | None:
-        if self._session.stops.needs_trace and only is None:
+        if self._session.breakpoints.needs_trace and only is None:
             self.need_trace()
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
         return _last(hits)
@@ -252,9 +252,9 @@ class Routes:
         return _last([hit for hit in hits if Moment.parse(str(hit["moment"])) < here])
 
     @property
-    def _stopping(self) -> list[StopSpec]:
+    def _stopping(self) -> list[BreakpointSpec]:
         """Without those that only tell: on a way back they were told before."""
-        return [stop for stop in self._session.stops if not stop.log_only]
+        return [stop for stop in self._session.breakpoints if not stop.log_only]
 
     def _forward_to(self, moment: Moment) -> None:
         collective = Moment(moment.step, moment.collective)
@@ -271,7 +271,7 @@ class Routes:
         """On to the first operator outside of a backward pass, where one lies before `end`; operators are traced."""
         while self._session.phase is Phase.STOPPED and self._session.moment < end:
             ask = self._session.resume(events={"outside_backward": True}, count=1)
-            self._driver.run(ask, stops="ignore", silent=True, images=False)
+            self._driver.run(ask, stops="ignore", silent=True, checkpoints=False)
             if self._session.stop is not None and "kind" in self._session.stop.collective:
                 return True
         return False

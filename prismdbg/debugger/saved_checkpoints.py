@@ -1,4 +1,4 @@
-"""The images of one replayed rank on this machine's disk: whether they can be taken, their room, their removal."""
+"""The checkpoints of one replayed rank on this machine's disk: whether they can be taken, their room, their removal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPARE_BYTES = 1 << 30
 
 
 def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:
-    """The plan for a place where images can be taken; unchanged, and why not, where none can."""
+    """The plan for a place where checkpoints can be taken; unchanged, and why not, where none can."""
     try:
         engine = starter_engine(choice.find().program)
     except FacilityError as error:
@@ -29,8 +29,8 @@ def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:
     return saves, ""
 
 
-class SavedImages:
-    """A folder each, named by number; written by the starter (`images/starter/saves.py`)."""
+class SavedCheckpoints:
+    """A folder each, named by number; written by the starter (`images/starter/checkpoints.py`)."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

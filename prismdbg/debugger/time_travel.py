@@ -1,4 +1,4 @@
-"""Time travel in a replay: images of the rank, taken where it stands, and the way back to them.
+"""Time travel in a replay: checkpoints of the rank, taken where it stands, and the way back to them.
 
 Knows nothing of stops or verbs: who debugs decides where to save, and where to go from a place it has returned to.
 """
@@ -15,12 +15,12 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import require_replayable
-from prismdbg.debugger.saved_checkpoints import SavedImages, error_of, with_saving
+from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over, unhidden
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
-from prismdbg.jobs.replay.session_folder import image_folder, session_folder
+from prismdbg.jobs.replay.session_folder import checkpoint_folder, session_folder
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient, Heard
 from prismdbg.runtime.rank_folder import Output, RankFolder
@@ -35,19 +35,26 @@ ORIGIN = 0
 
 class Travel:
     """A live replay that can go back. `client` is another one after each save and each return, and
-    the only one that may be connected when an image is taken. `on_cut` is told to how many bytes
+    the only one that may be connected when a checkpoint is taken. `on_cut` is told to how many bytes
     the rank's output was cut, while the rank stands."""
 
     def __init__(
-        self, *, request: ReplayRequest, runtime: Runtime, plan: Plan, images: SavedImages, why_not: str, say: Say
+        self,
+        *,
+        request: ReplayRequest,
+        runtime: Runtime,
+        plan: Plan,
+        saved: SavedCheckpoints,
+        why_not: str,
+        say: Say,
     ) -> None:
-        """`why_not`: the reason why no images can be taken; empty where they can."""
+        """`why_not`: the reason why no checkpoints can be taken; empty where they can."""
         self._request = request
         self.capsule: Capsule = request.capsule
         self.runtime: str = runtime.name
         self.own: RankFolder = plan.own
         self.output: Output = plan.own.output
-        self.why_no_images = why_not
+        self.why_no_checkpoints = why_not
         self.strict = request.strict
         self.unhidden: Unhidden = unhidden(runtime, plan)
         self.end_record = last_record(self.capsule)
@@ -55,14 +62,14 @@ class Travel:
         self.on_cut: Callable[[int], None] = lambda _: None
         self._runtime = runtime
         self._plan = plan
-        self._images = images
+        self._saved = saved
         self._say = say
         self._running: RunningRank | None = None
         self._was_started = False
         self._client: AgentClient | None = None
         self._checkpoints: dict[int, Checkpoint] = {}
         self._next = ORIGIN + 1
-        self._has_origin = False  # as an image
+        self._has_origin = False  # as a checkpoint
         self._seals: dict[int, str] = {}
 
     @property
@@ -93,22 +100,22 @@ class Travel:
         self._checkpoints[ORIGIN] = Checkpoint(number=ORIGIN, moment=a, size_bytes=0, cost_s=cost_s)
 
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
-        """Keeps the place where the rank stands now. `FacilityError` where no image can be taken; the rank stands on,
-        whatever is raised. `number`: that of an image that was forgotten, where this one takes its place."""
-        if self.why_no_images:
+        """Keeps the place where the rank stands now. `FacilityError` where no checkpoint can be taken; the rank stands
+        on, whatever is raised. `number`: that of a checkpoint that was forgotten, where this one takes its place."""
+        if self.why_no_checkpoints:
             hint = "going back restarts the program"
-            raise FacilityError(f"no checkpoint can be taken: {self.why_no_images}", hint=hint)
-        self._images.require_room(self._expected_bytes())
+            raise FacilityError(f"no checkpoint can be taken: {self.why_no_checkpoints}", hint=hint)
+        self._saved.require_room(self._expected_bytes())
         number, began = number or self._next, time.monotonic()
         self._next = max(self._next, number + 1)
         answer = self._save_alone(number)
         if answer.refusal:
-            self._images.remove(number)
+            self._saved.remove(number)
             raise error_of(self._plan.spec, answer, f"take a checkpoint of the rank at {moment}")
         kept = Checkpoint(
             number=number,
             moment=moment,
-            size_bytes=self._images.size_bytes(number),
+            size_bytes=self._saved.size_bytes(number),
             cost_s=time.monotonic() - began,
         )
         self._checkpoints[number] = kept
@@ -116,14 +123,14 @@ class Travel:
 
     def keep_origin(self) -> None:
         """Of a program that was started and stands at its beginning: going back there need not start it again. Where no
-        image can be taken it is."""
-        if self.why_no_images or self.capsule.manifest.origin is not Origin.START:
+        checkpoint can be taken it is."""
+        if self.why_no_checkpoints or self.capsule.manifest.origin is not Origin.START:
             return
         with contextlib.suppress(FacilityError):
-            self._images.require_room(self._expected_bytes())
+            self._saved.require_room(self._expected_bytes())
             self._has_origin = not self._save_alone(ORIGIN).refusal
         if not self._has_origin:
-            self._images.remove(ORIGIN)
+            self._saved.remove(ORIGIN)
 
     def return_to(self, number: int) -> None:
         """The rank stands again where `number` was taken; 0: as it was given at first. Works also when the rank or its
@@ -131,18 +138,18 @@ class Travel:
         if number not in self._checkpoints:
             raise UsageError(f"no checkpoint number {number}", hint="type `checkpoints` to list them")
         self._hang_up()
-        has_image = number != ORIGIN or self._has_origin
-        if has_image and self._return_in_place(number):
+        has_checkpoint = number != ORIGIN or self._has_origin
+        if has_checkpoint and self._return_in_place(number):
             self._client = connect(self._plan, self.running)
         else:
-            has_image = number != ORIGIN
+            has_checkpoint = number != ORIGIN
             self._start_at(number)
-        self.on_cut(self._images.output_bytes(number) if has_image else 0)
+        self.on_cut(self._saved.output_bytes(number) if has_checkpoint else 0)
 
     def forget(self, number: int) -> None:
         """Gives back its room; the origin stays."""
         if number != ORIGIN and self._checkpoints.pop(number, None) is not None:
-            self._images.remove(number)
+            self._saved.remove(number)
 
     def close(self) -> None:
         """Ends the rank and removes its place."""
@@ -204,7 +211,7 @@ class Travel:
         return StarterControl(self._plan.spec.session, saving.timeout_s)
 
     def _expected_bytes(self) -> int:
-        """Of the next image, as far as one can tell: as the largest so far, or the capsule's own."""
+        """Of the next checkpoint, as far as one can tell: as the largest so far, or the capsule's own."""
         own = [entry.size_bytes for name, entry in self.capsule.manifest.files.items() if _is_image(name)]
         return max(sum(own), *(kept.size_bytes for kept in self._checkpoints.values()))
 
@@ -223,14 +230,19 @@ def _is_image(name: str) -> bool:
 
 @contextmanager
 def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
-    """Everything that is made for it is removed at the end, images too, however it ends."""
+    """Everything that is made for it is removed at the end, checkpoints too, however it ends."""
     require_replayable(request.capsule)
     say_missing(request, say)
-    with session_folder() as session, RankFolder(session / RANK) as own, image_folder() as images:
+    with session_folder() as session, RankFolder(session / RANK) as own, checkpoint_folder() as folder:
         runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)
-        plan, why_not = with_saving(make_plan(request, session, own), runtime, images)
+        plan, why_not = with_saving(make_plan(request, session, own), runtime, folder)
         travel = Travel(
-            request=request, runtime=runtime, plan=plan, images=SavedImages(images), why_not=why_not, say=say
+            request=request,
+            runtime=runtime,
+            plan=plan,
+            saved=SavedCheckpoints(folder),
+            why_not=why_not,
+            say=say,
         )
         try:
             travel.begin()

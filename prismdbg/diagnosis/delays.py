@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.across import at_seqs, rows_of
+from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import duration
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 
 LEAST_SHARE = 0.75  # of all that ranks of the group waited for one another
 LEAST_OF_THE_TIME = 0.1  # since the first delay

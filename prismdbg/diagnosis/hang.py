@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from prismdbg.capsule.log_batch import GAPS_KEPT, Batch
 from prismdbg.capsule.log_events import Event, StepMark
 from prismdbg.capsule.stacks import HangPlace
-from prismdbg.diagnosis.meeting import Meeting
+from prismdbg.diagnosis.collective_key import CollectiveKey
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.wording import and_list, place, rank_list
@@ -31,7 +31,7 @@ STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
 GAPS_REMEMBERED = GAPS_KEPT  # between two collectives of one thread, of each rank
 
-_Key = tuple[tuple[int, ...], int, Meeting]  # members, attempt, meeting
+_Key = tuple[tuple[int, ...], int, CollectiveKey]  # members, attempt, key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class HangReport:
     def text(self) -> str:
         stall, call = self.stall, self.stall.first.collective
         waiting = f"{rank_list(stall.waiting_ranks)} waited {self.waited_ns / NS_PER_S:.0f} s in {call.name}"
-        where = f"group {stall.group.title} {stall.meeting}, {call.moment}"
+        where = f"group {stall.group.title} {stall.key}, {call.moment}"
         return f"{waiting} ({where}){place(call)}; {self._absent()}"
 
     def _absent(self) -> str:
@@ -233,4 +233,4 @@ class HangDetector:
 
     def _key(self, stall: Stall) -> _Key:
         """Not by who waits: a rank of a hang that is reported may end, and the others still wait."""
-        return stall.group.ranks, self._attempts[stall.first.rank], stall.meeting
+        return stall.group.ranks, self._attempts[stall.first.rank], stall.key

@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.across import NOWHERE, Bools
+from prismdbg.diagnosis.cross_rank import NOWHERE, Bools
 from prismdbg.log.segment import Ints
 
 FEWEST = 2  # times that all were at the line before, and that the rank was not since
 
 
 def first_change(lines: NDArray[np.int64]) -> tuple[int, int] | None:
-    """The first such place: row and column. `lines`: by rank and meeting a line's number, NOWHERE where not known."""
+    """The first such place: row and column. `lines`: by rank and collective its line's number, or NOWHERE."""
     if lines.shape[0] < 2 or not lines.shape[1]:
         return None
     alike = (lines == lines[0]).all(axis=0) & (lines[0] != NOWHERE)
@@ -34,7 +34,7 @@ def first_change(lines: NDArray[np.int64]) -> tuple[int, int] | None:
 
 
 def _left(columns: Ints, row: Ints, line: int) -> int | None:
-    """Of the meetings at a line the first at which the rank is elsewhere, if it is from there on."""
+    """Of the collectives at a line the first at which the rank is elsewhere, if it is from there on."""
     there = row[columns] == line
     since = len(there) - int(there[::-1].argmax()) if there.any() else 0
     is_change = there[:since].all() and since >= FEWEST and len(there) - since >= FEWEST

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.diagnosis.across import Numbers, groups, is_op, ops, rows_of
+from prismdbg.diagnosis.collective_key import NOBODY, SEND, CollectiveKey, collective_key
+from prismdbg.diagnosis.cross_rank import Numbers, groups, is_op, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.match import WRONG, Match, MatchState, match, match_message, signature
-from prismdbg.diagnosis.meeting import NOBODY, SEND, Meeting, meeting_of
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import LogColumns
@@ -34,7 +34,7 @@ class Mismatch(Verdict):
     shift: how many calls the first rank seems to have left out (or to have made too many, where negative); 0: not seen.
     """
 
-    meeting: Meeting
+    key: CollectiveKey
     group: Group
     calls: tuple[Call, ...]
     state: MatchState
@@ -51,7 +51,7 @@ class Mismatch(Verdict):
 
     @property
     def text(self) -> str:
-        where = f"in group {self.group.title} {self.meeting}"
+        where = f"in group {self.group.title} {self.key}"
         if self.has_majority:
             return f"{rank_list(self.ranks)} issued a different call {where}: {self.difference} ({self.state})"
         return f"the ranks do not agree {where}: {self.difference} ({self.state})"
@@ -73,7 +73,7 @@ class Mismatch(Verdict):
         return {
             "state": str(self.state),
             "group": self.group.name,
-            "sequence": self.meeting.seq,
+            "sequence": self.key.seq,
             "shift": self.shift,
             "later": self.later,
             "calls": [call.to_json() for call in self.calls],
@@ -84,13 +84,15 @@ def find_mismatches(evidence: Evidence) -> list[Verdict]:
     """At most one for each group: what comes after the first is its consequence."""
     found: list[Verdict] = []
     for name in groups(evidence):
-        meetings = _Meetings(evidence, name)
-        wrong = [place for place in [*meetings.suspects(), *meetings.suspects(p2p=True)] if meetings.is_wrong(place)]
+        group_calls = _GroupCalls(evidence, name)
+        wrong = [
+            place for place in [*group_calls.suspects(), *group_calls.suspects(p2p=True)] if group_calls.is_wrong(place)
+        ]
         for place in sorted(wrong, key=lambda place: place.began_wall_ns):
-            calls = meetings.calls(place)
-            meeting = meetings.meeting(calls)
-            if _is_wrong(meeting, calls):  # in a damaged log columns may differ where the calls do not
-                found.append(_verdict(evidence, meetings, meeting, calls, len(wrong) - 1))
+            calls = group_calls.calls(place)
+            key = group_calls.key(calls)
+            if _is_wrong(key, calls):  # in a damaged log columns may differ where the calls do not
+                found.append(_verdict(evidence, group_calls, key, calls, len(wrong) - 1))
                 break
     return found
 
@@ -104,7 +106,7 @@ class _Place:
     is_sure: bool
 
 
-class _Meetings:
+class _GroupCalls:
     """Of one group. Compared are columns; calls are decoded where these differ."""
 
     def __init__(self, evidence: Evidence, name: str) -> None:
@@ -151,7 +153,7 @@ class _Meetings:
         return [np.concatenate([log.size_bytes[rows] for _, log, rows in logs])]
 
     def _message_keys(self, logs: list[_Picked]) -> list[Ints]:
-        """Sequence number, tag, source and target, as `meeting_of` has them."""
+        """Sequence number, tag, source and target, as `collective_key` has them."""
         columns = []
         for rank, log, rows in logs:
             here = self.group.ranks.index(rank) if rank in self.group.ranks else NOBODY
@@ -161,14 +163,14 @@ class _Meetings:
         return [np.concatenate(parts) for parts in zip(*columns, strict=True)]
 
     def is_wrong(self, place: _Place) -> bool:
-        return place.is_sure or _is_wrong(self.meeting(calls := self.calls(place)), calls)
+        return place.is_sure or _is_wrong(self.key(calls := self.calls(place)), calls)
 
     def calls(self, place: _Place) -> Calls:
         return {rank: self._evidence.columns[rank].collective(row) for rank, row in place.rows.items()}
 
-    def meeting(self, calls: Calls) -> Meeting:
+    def key(self, calls: Calls) -> CollectiveKey:
         rank, call = next(iter(calls.items()))
-        return meeting_of(call, rank, self.group)
+        return collective_key(call, rank, self.group)
 
     def call(self, rank: int, seq: int) -> Collective | None:
         """The rank's collective of that number."""
@@ -178,11 +180,11 @@ class _Meetings:
         return log.collective(int(found[-1])) if len(found) else None
 
 
-def _is_wrong(meeting: Meeting, calls: Calls) -> bool:
+def _is_wrong(key: CollectiveKey, calls: Calls) -> bool:
     if len(calls) < 2:
         return False
-    if meeting.is_p2p:
-        return meeting.source >= 0 and len(calls) == 2 and _match_ends(calls).state in WRONG
+    if key.is_p2p:
+        return key.source >= 0 and len(calls) == 2 and _match_ends(calls).state in WRONG
     return len(set(map(signature, calls.values()))) > 1
 
 
@@ -191,33 +193,33 @@ def _match_ends(calls: Calls) -> Match:
     return match_message(first, second) if first.op == SEND else match_message(second, first)
 
 
-def _verdict(evidence: Evidence, meetings: _Meetings, meeting: Meeting, calls: Calls, later: int) -> Mismatch:
+def _verdict(evidence: Evidence, group_calls: _GroupCalls, key: CollectiveKey, calls: Calls, later: int) -> Mismatch:
     votes = Counter(map(signature, calls.values())).most_common(2)
-    has_majority = not meeting.is_p2p and (len(votes) == 1 or votes[0][1] > votes[1][1])
+    has_majority = not key.is_p2p and (len(votes) == 1 or votes[0][1] > votes[1][1])
     usual = votes[0][0] if has_majority else signature(calls[min(calls)])
     right = sorted(rank for rank, call in calls.items() if signature(call) == usual)
-    wrong = sorted(calls.keys() - right) if not meeting.is_p2p else sorted(calls)
-    result = _match_ends(calls) if meeting.is_p2p else match(calls[right[0]], calls[wrong[0]])
-    shown = wrong if meeting.is_p2p else [*wrong, *right]
+    wrong = sorted(calls.keys() - right) if not key.is_p2p else sorted(calls)
+    result = _match_ends(calls) if key.is_p2p else match(calls[right[0]], calls[wrong[0]])
+    shown = wrong if key.is_p2p else [*wrong, *right]
     return Mismatch(
         certainty=Certainty.CERTAIN,
         began_wall_ns=_began(evidence, calls),
         ranks=tuple(wrong if has_majority else shown),
-        meeting=meeting,
-        group=meetings.group,
+        key=key,
+        group=group_calls.group,
         calls=tuple(Call(rank=rank, collective=calls[rank]) for rank in shown),
         state=result.state,
         difference=result.difference,
         has_majority=has_majority,
         later=later,
-        shift=_shift(meetings, meeting, wrong[0], right[0]) if has_majority else 0,
+        shift=_shift(group_calls, key, wrong[0], right[0]) if has_majority else 0,
     )
 
 
-def _shift(meetings: _Meetings, start: Meeting, rank: int, other: int) -> int:
+def _shift(group_calls: _GroupCalls, start: CollectiveKey, rank: int, other: int) -> int:
     """By how many calls `rank` runs ahead of `other` from `start` on, if its next calls show that."""
-    mine = _signatures(meetings, start, rank)
-    theirs = _signatures(meetings, start, other)
+    mine = _signatures(group_calls, start, rank)
+    theirs = _signatures(group_calls, start, other)
     for shift in range(1, _LONGEST_SHIFT + 1):
         for sign, early, late in ((1, mine, theirs[shift:]), (-1, theirs, mine[shift:])):
             pairs = list(zip(early, late, strict=False))[:_LOOK_AHEAD]
@@ -226,8 +228,8 @@ def _shift(meetings: _Meetings, start: Meeting, rank: int, other: int) -> int:
     return 0
 
 
-def _signatures(meetings: _Meetings, start: Meeting, rank: int) -> list[object]:
-    ahead = (meetings.call(rank, start.seq + n) for n in range(_LOOK_AHEAD + _LONGEST_SHIFT))
+def _signatures(group_calls: _GroupCalls, start: CollectiveKey, rank: int) -> list[object]:
+    ahead = (group_calls.call(rank, start.seq + n) for n in range(_LOOK_AHEAD + _LONGEST_SHIFT))
     return [signature(call) for call in ahead if call is not None]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.meeting import Meeting, meeting_of
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
 from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
@@ -37,7 +37,7 @@ class FirstNonfinite(Verdict):
     birth: Birth
     call: Call
     group: Group
-    meeting: Meeting
+    key: CollectiveKey
     others: tuple[Call, ...]
     received: tuple[Call, ...]
     suspects: tuple[int, ...]
@@ -51,7 +51,7 @@ class FirstNonfinite(Verdict):
     @property
     def text(self) -> str:
         call = self.call.collective
-        where = f"{call.name}, group {self.group.title} {self.meeting}, {call.moment}{place(call)}"
+        where = f"{call.name}, group {self.group.title} {self.key}, {call.moment}{place(call)}"
         match self.birth:
             case Birth.SENT:
                 return f"rank {self.call.rank} sent the first NaN or Inf: {where}"
@@ -75,7 +75,7 @@ class FirstNonfinite(Verdict):
         return {
             "birth": str(self.birth),
             "group": self.group.name,
-            "sequence": self.meeting.seq,
+            "sequence": self.key.seq,
             "call": self.call.to_json(),
             "others": [call.to_json() for call in self.others],
             "received": [call.to_json() for call in self.received],
@@ -175,7 +175,7 @@ def _verdict(
         birth=birth,
         call=first,
         group=group,
-        meeting=meeting_of(call, first.rank, group),
+        key=collective_key(call, first.rank, group),
         others=others,
         received=received,
         suspects=suspects,

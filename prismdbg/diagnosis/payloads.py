@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.diagnosis.across import is_op
+from prismdbg.diagnosis.cross_rank import is_op
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
@@ -22,10 +22,10 @@ from prismdbg.log.columns import kinds_of
 from prismdbg.log.segment import Ints, as_signed
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta
-from prismdbg.model.counted import counted
-from prismdbg.model.mixing import of_zeros
+from prismdbg.model.fingerprint_arithmetic import of_zeros
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
+from prismdbg.model.plurals import counted
 
 FEWEST_STEPS = 8
 FEWEST_ELEMENTS = 256
@@ -127,7 +127,7 @@ def _zeros_to_the_end(evidence: Evidence, rank: int, found: _Rows) -> Ints:
 
 
 def _all_same(evidence: Evidence, by_rank: Mapping[int, _Rows]) -> bool:
-    """Whether in every meeting all ranks sent the same, and not the same every time."""
+    """Whether in every collective all ranks sent the same, and not the same every time."""
     logs = [(evidence.columns[rank], found.rows) for rank, found in by_rank.items()]
     seq, value, step = (
         np.concatenate([getattr(log, name)[rows] for log, rows in logs]) for name in ("seq", "fingerprint", "step")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_batch import Batch
 from prismdbg.capsule.log_events import Event, Note
-from prismdbg.diagnosis.meeting import RECEIVE, RECEIVE_ANY, SEND, Meeting
+from prismdbg.diagnosis.collective_key import RECEIVE, RECEIVE_ANY, SEND, CollectiveKey
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.whole_batch import whole_batch
 from prismdbg.model.collective import Collective, Group
@@ -66,19 +66,19 @@ class Progress:
     def group(self, name: str) -> Group:
         return self.groups.get(name, Group(name=name, ranks=()))
 
-    def has_come(self, meeting: Meeting) -> bool:
+    def has_come(self, key: CollectiveKey) -> bool:
         """Whether this rank has issued its part of it. True also where its log cannot tell."""
         if self.lost:
             return True
-        if not meeting.is_p2p:
-            return self._at(meeting.group) >= meeting.seq
-        if self.rank not in self.group(meeting.group).ranks:  # of a damaged log
+        if not key.is_p2p:
+            return self._at(key.group) >= key.seq
+        if self.rank not in self.group(key.group).ranks:  # of a damaged log
             return True
-        here = self.group(meeting.group).ranks.index(self.rank)
-        if here == meeting.source:
-            return self._at(meeting.group, SEND, meeting.target, meeting.tag) >= meeting.seq
-        takes_any = (meeting.group, RECEIVE_ANY, -1, meeting.tag) in self._reached
-        return takes_any or self._at(meeting.group, RECEIVE, meeting.source, meeting.tag) >= meeting.seq
+        here = self.group(key.group).ranks.index(self.rank)
+        if here == key.source:
+            return self._at(key.group, SEND, key.target, key.tag) >= key.seq
+        takes_any = (key.group, RECEIVE_ANY, -1, key.tag) in self._reached
+        return takes_any or self._at(key.group, RECEIVE, key.source, key.tag) >= key.seq
 
     def went_on_after(self, collective: Collective) -> int:
         """When the thread that issued it last issued anything."""

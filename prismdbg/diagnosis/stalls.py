@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from prismdbg.diagnosis.meeting import Meeting, meeting_of
+from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.model.collective import Collective, Group
 
@@ -23,7 +23,7 @@ class Stall:
     Both are empty where the group is not described, or where every member came and still nothing completed.
     """
 
-    meeting: Meeting
+    key: CollectiveKey
     group: Group
     waits: tuple[Wait, ...]
     never_came: tuple[int, ...]
@@ -47,12 +47,12 @@ class Stall:
 
 
 def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[Stall]:
-    """One for each meeting that a wait is in, first waits first."""
-    by_meeting: dict[Meeting, list[Wait]] = {}
+    """One for each collective that a wait is in, first waits first."""
+    by_key: dict[CollectiveKey, list[Wait]] = {}
     for wait in waits:
         group = ranks[wait.rank].group(wait.collective.group)
-        by_meeting.setdefault(meeting_of(wait.collective, wait.rank, group), []).append(wait)
-    stalls = [_stall(ranks, meeting, found) for meeting, found in by_meeting.items()]
+        by_key.setdefault(collective_key(wait.collective, wait.rank, group), []).append(wait)
+    stalls = [_stall(ranks, key, found) for key, found in by_key.items()]
     real = [stall for stall in stalls if stall.is_real]
     return sorted(real, key=lambda stall: stall.first.collective.time_created_ns)
 
@@ -81,13 +81,13 @@ def _reachable(start: int, leads: Mapping[int, set[int]]) -> set[int]:
     return found
 
 
-def _stall(ranks: Mapping[int, Progress], meeting: Meeting, waits: list[Wait]) -> Stall:
-    group = ranks[waits[0].rank].group(meeting.group)
-    others = [rank for rank in meeting.members(group) if rank not in {wait.rank for wait in waits}]
+def _stall(ranks: Mapping[int, Progress], key: CollectiveKey, waits: list[Wait]) -> Stall:
+    group = ranks[waits[0].rank].group(key.group)
+    others = [rank for rank in key.members(group) if rank not in {wait.rank for wait in waits}]
     return Stall(
-        meeting=meeting,
+        key=key,
         group=group,
         waits=tuple(sorted(waits, key=lambda wait: wait.rank)),
-        never_came=tuple(rank for rank in others if rank in ranks and not ranks[rank].has_come(meeting)),
+        never_came=tuple(rank for rank in others if rank in ranks and not ranks[rank].has_come(key)),
         unknown=tuple(rank for rank in others if rank not in ranks or ranks[rank].lost),
     )

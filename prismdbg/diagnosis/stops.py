@@ -14,8 +14,8 @@ from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import first_dead, last_call
 from prismdbg.diagnosis.progress import Progress
+from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
-from prismdbg.diagnosis.standing import stack_line, stands_at
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
 from prismdbg.log.columns import NOT_ENDED
@@ -86,7 +86,7 @@ class Stopped(Verdict):
         for_long = f" for {duration(self.waited_ns)}" if self.waited_ns is not None else ""
         failed = all(wait.collective.state is State.FAILED for wait in stall.waits)
         verb = "timed out" if failed else "waits" if len(stall.waits) == 1 else "wait"
-        where = f"{call.name}, group {stall.group.title} {stall.meeting}, {call.moment}"
+        where = f"{call.name}, group {stall.group.title} {stall.key}, {call.moment}"
         return f"{rank_list(stall.waiting_ranks)} {verb} in {where}{for_long}; {self._who()}"
 
     def _who(self) -> str:
@@ -112,7 +112,7 @@ class Stopped(Verdict):
     def details(self) -> dict[str, Any]:
         return {
             "group": self.stall.group.name,
-            "sequence": self.stall.meeting.seq,
+            "sequence": self.stall.key.seq,
             "waiting": [Call(rank=wait.rank, collective=wait.collective).to_json() for wait in self.stall.waits],
             "never_came": [absent.to_json() for absent in self.absent],
             "unknown": list(self.stall.unknown),
@@ -150,7 +150,7 @@ def _was_left_behind(log: RankLog, call: Collective) -> bool:
 def _first_of_each(stalls: list[Stall]) -> list[Stall]:
     firsts: dict[tuple[object, ...], Stall] = {}
     for stall in stalls:
-        firsts.setdefault((stall.group.name, stall.meeting.is_p2p, stall.never_came, stall.unknown), stall)
+        firsts.setdefault((stall.group.name, stall.key.is_p2p, stall.never_came, stall.unknown), stall)
     return list(firsts.values())
 
 
@@ -199,7 +199,7 @@ def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
 
 def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
     log = evidence.columns[stall.first.rank]
-    of_group = np.isin(log.group, [number for number, text in log.texts.items() if text == stall.meeting.group])
+    of_group = np.isin(log.group, [number for number, text in log.texts.items() if text == stall.key.group])
     rows = of_group & (log.ended_ns > log.begun_ns) & ~log.failed
     return round(float(np.median((log.ended_ns - log.begun_ns)[rows]))) if rows.any() else 0
 
@@ -207,7 +207,7 @@ def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
 def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall: Stall, stalls: list[Stall]) -> Absent:
     how, did = _instead(evidence, ranks[rank], stall, stalls)
     stacks = _stacks_since(evidence, rank, stall) if how is How.ELSEWHERE else None
-    if stacks is not None and (where := stands_at(stacks)):
+    if stacks is not None and (where := stack_position(stacks)):
         did = f"it is at {where}"
     return Absent(rank=rank, how=how, did=did, last=last_call(evidence.logs[rank]), stacks=stacks)
 
@@ -229,7 +229,7 @@ def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[
     for other in stalls:
         if other is not stall and progress.rank in other.waiting_ranks:
             call = other.first.collective
-            return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.meeting}"
+            return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"
     if progress.rank == first_dead(evidence):
         return How.DIED, "it died without an error message"
     return How.ELSEWHERE, "its log shows no error"

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.across import groups, met, rows_of
+from prismdbg.diagnosis.cross_rank import groups, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.wording import duration
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 FEWEST_COLLECTIVES = 8
 LEAST_SHARE = 0.75

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.diagnosis.delays import find_delays
+from prismdbg.diagnosis.desync import find_desyncs
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
-from prismdbg.diagnosis.kept import find_kept
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
 from prismdbg.diagnosis.payloads import find_payloads
-from prismdbg.diagnosis.slips import find_slips
+from prismdbg.diagnosis.recorded_incidents import find_recorded_incidents
 from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.stragglers import find_stragglers
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     verdicts = [*find_failures(evidence), *find_mismatches(evidence)]
     if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
         verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
-        verdicts += find_slips(evidence, verdicts)
+        verdicts += find_desyncs(evidence, verdicts)
         verdicts += find_payloads(evidence)
         if evidence.clocks_agree:
             verdicts += find_stragglers(evidence) or find_delays(evidence)
-    verdicts += find_kept(evidence, verdicts)
+    verdicts += find_recorded_incidents(evidence, verdicts)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 
 

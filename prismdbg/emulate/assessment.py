@@ -11,13 +11,13 @@ from prismdbg.graph.slice import build_slice
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
-from prismdbg.model import made_up
-from prismdbg.model.counted import counted
+from prismdbg.model import synthesis
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import say_size
 
 _LAST = Moment(10**9, 10**17)
-_REAL = (made_up.DONOR, made_up.OWN)
+_REAL = (synthesis.DONOR, synthesis.OWN)
 UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
 
 
@@ -75,5 +75,5 @@ def _received(log: RankLog) -> Counter[str]:
     found: Counter[str] = Counter()
     for node in build_slice(log, Moment(0), _LAST).nodes:
         if node.received_bytes:
-            found[made.get(node.record_id, made_up.NOT_KNOWN)] += node.received_bytes
+            found[made.get(node.record_id, synthesis.NOT_KNOWN)] += node.received_bytes
     return found

@@ -11,8 +11,8 @@ from statistics import median
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
 from prismdbg.emulate.rank_group import RankGroup
+from prismdbg.emulate.rank_scheduler import RankScheduler
 from prismdbg.emulate.request import EmulateRequest
-from prismdbg.emulate.turns import Turns
 from prismdbg.job_graph.builder import iteration_of
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
@@ -22,7 +22,7 @@ from prismdbg.jobs.record.launch_line import LaunchLine, parse
 from prismdbg.jobs.storage.classes_file import write_classes
 from prismdbg.jobs.storage.run_folder import RunFolder, describe_run, read_json, write_json
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.class_finder import RankClasses, find_classes
 from prismdbg.simulate.graph.entries import Entries
 
@@ -68,7 +68,7 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             say(f"{counted(count, 'donor value')} in {request.donor}")
-        found = _run(request, run, Turns(crew.go))
+        found = _run(request, run, RankScheduler(crew.go))
         if found is not None:
             crew.tell_ranks(tuple(sorted(found.ran)))
             _tell_ranks(run, sorted(found.ran))
@@ -101,14 +101,14 @@ def _told(run: RunFolder, ended: EmulatedRank) -> RankRun:
     )
 
 
-def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses | None:
+def _run(request: EmulateRequest, run: RunFolder, scheduler: RankScheduler) -> RankClasses | None:
     if request.classes is None:
         for rank in request.ranks:
-            turns.complete(rank)
+            scheduler.complete(rank)
         return None
 
     def iteration(rank: int) -> Entries:
-        turns.complete(rank)
+        scheduler.complete(rank)
         return iteration_of(read_log(run.latest(rank)), request.mesh)
 
     found = find_classes(request.mesh, iteration, differ=request.classes or None, checks=request.checks)

@@ -16,13 +16,13 @@ from pathlib import Path
 from shlex import quote
 
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.emulate.turns import Ended, Event, Kept, MissingValue
+from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.settings import seeds
 from prismdbg.settings.emulation import RANK_PROCESS
 from prismdbg.settings.rank_config import RANK_MEMORY, RankConfig

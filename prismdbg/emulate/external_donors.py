@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Count, Word
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_format import payload_segment
 from prismdbg.errors import UsageError
@@ -88,7 +88,7 @@ def _sent(run: RunFolder, mesh: Mesh) -> Iterator[DonorValue]:
         return
     is_the_same_mesh = emulated.get("mesh") == {name: mesh.size(name) for name in mesh.order}
     for index in sorted((run.path / "donors").glob("*.jsonl")):
-        for number, line in enumerate(json_border.read_bytes(index).splitlines()):
+        for number, line in enumerate(checked_json.read_bytes(index).splitlines()):
             kept = _kept(line, f"{index}, line {number + 1}")
             value = replace(kept, file=str((index.parent / kept.file).resolve()))
             if is_the_same_mesh:
@@ -98,7 +98,7 @@ def _sent(run: RunFolder, mesh: Mesh) -> Iterator[DonorValue]:
 
 
 def _kept(line: bytes, where: str) -> DonorValue:
-    told = json_border.checked(DonorJson, json_border.parse(line, where, any_float=True).value, where)
+    told = checked_json.checked(DonorJson, checked_json.parse(line, where, any_float=True).value, where)
     return DonorValue(**{name: value for name, value in told.items() if name in DonorJson.__annotations__})  # type: ignore[arg-type]
 
 

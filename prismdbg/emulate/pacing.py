@@ -14,9 +14,9 @@ from typing import Any
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts
 from prismdbg.emulate.rank_group import Paced, RankGroup
+from prismdbg.emulate.rank_scheduler import RankScheduler
 from prismdbg.emulate.request import LEAST_STEPS, EmulateRequest
 from prismdbg.emulate.steps_alike import AlikeSteps, steps_alike
-from prismdbg.emulate.turns import Turns
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.job_graph.cpu_waits import displaced
@@ -276,9 +276,9 @@ def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], p
     again = replace(request, ranks=ranks, classes=None)
     crew = RankGroup(again, run, parse(again.command), sockets, say, paced)
     try:
-        turns = Turns(crew.go)
+        scheduler = RankScheduler(crew.go)
         for rank in ranks:
-            turns.complete(rank)
+            scheduler.complete(rank)
     finally:
         crew.close()
         shutil.rmtree(sockets, ignore_errors=True)

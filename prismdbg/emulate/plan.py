@@ -16,8 +16,8 @@ from prismdbg.job_graph.builder import iteration_of
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.rank_log import read_log
-from prismdbg.model import made_up
-from prismdbg.model.counted import counted
+from prismdbg.model import synthesis
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.channel import Toward, parse
 from prismdbg.simulate.graph.entries import Entries, Kind
 from prismdbg.simulate.graph.mesh import Mesh
@@ -25,7 +25,7 @@ from prismdbg.simulate.report import sandbox_plan
 from prismdbg.simulate.report.sandbox_plan import Figure, Known, Probe, Sandbox
 
 PROBED_STEPS = 2
-ONLY_SENT = frozenset({made_up.NOISE, made_up.NOISE_LIKE, made_up.DONOR})  # what only the sender knows
+ONLY_SENT = frozenset({synthesis.NOISE, synthesis.NOISE_LIKE, synthesis.DONOR})  # what only the sender knows
 
 
 def plan(request: EmulateRequest, say: Say, *, probe: bool = True) -> tuple[Sandbox, list[Figure]]:

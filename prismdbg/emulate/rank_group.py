@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 
 from prismdbg.emulate.emulated_rank import EmulatedRank, Program
+from prismdbg.emulate.rank_scheduler import Event, MissingValue
 from prismdbg.emulate.request import EmulateRequest
-from prismdbg.emulate.suppliers import Suppliers
-from prismdbg.emulate.turns import Event, MissingValue
+from prismdbg.emulate.sender_warning import SenderWarning
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.record.launch_line import LaunchLine
@@ -32,7 +32,7 @@ class Paced:
 
 
 class RankGroup:
-    """Carries out the turns of one pass over the ranks: `Turns(group.go)`. Another pass has a group of its own."""
+    """Carries out the turns of one pass over the ranks: `RankScheduler(group.go)`. Another pass has another group."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class RankGroup:
         self._say = say
         self.ranks: dict[int, EmulatedRank] = {}
         self._chains: set[tuple[str, ...]] = set()
-        self._suppliers = Suppliers(request.mesh)
+        self._sender_warning = SenderWarning(request.mesh)
         self.shared = RankConfig(
             mode=Mode.EMULATE,
             socket_dir=str(sockets),
@@ -108,7 +108,7 @@ class RankGroup:
 
     def _say_suppliers(self, since: MissingValue) -> None:
         wall_s = {number: rank.wall_s for number, rank in self.ranks.items()}
-        if since.collective != RECEIVE and (text := self._suppliers.started(since, wall_s)):
+        if since.collective != RECEIVE and (text := self._sender_warning.started(since, wall_s)):
             self._say(text)
 
     def _config(self, rank: int, until: str) -> RankConfig:

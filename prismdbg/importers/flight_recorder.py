@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
-from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Count
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count
 from prismdbg.capsule.limits import MAX_RANKS
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.errors import CapsuleError, UsageError
@@ -176,15 +176,15 @@ def read_dumps(dumps: Mapping[int, Path]) -> DumpedJob:
 
 
 def _read(path: Path) -> _Dump:
-    data = json_border.read_bytes(path, limit_bytes=MAX_DUMP_BYTES)
-    value = json_border.parse(data, str(path)).value if _is_json(data) else read_pickle(data, str(path))
-    dump = json_border.checked(_Dump, value, str(path))
+    data = checked_json.read_bytes(path, limit_bytes=MAX_DUMP_BYTES)
+    value = checked_json.parse(data, str(path)).value if _is_json(data) else read_pickle(data, str(path))
+    dump = checked_json.checked(_Dump, value, str(path))
     parts = 0
     for number, entry in enumerate(dump["entries"]):
         where = f"{path}: entries[{number}]"
         group = entry.get("process_group") if isinstance(entry, dict) else None
         checked = {**entry, "process_group": list(group)} if isinstance(group, tuple | list) else entry
-        dump["entries"][number] = json_border.checked(_Entry, checked, where)
+        dump["entries"][number] = checked_json.checked(_Entry, checked, where)
         parts += sum(len(entry.get(name) or ()) for name in ("frames", "input_sizes", "output_sizes"))
         if len(checked["process_group"]) != 2:
             raise CapsuleError(f"{where}: process_group must be a name and a description")

@@ -15,8 +15,8 @@ from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.origin import origin_of
 from prismdbg.job_graph.recorded_step import last_whole_step, recorded_step, traced_in
+from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
-from prismdbg.job_graph.spreading import spread
 from prismdbg.jobs.storage.classes_file import read_classes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.rank_log import read_log
@@ -29,7 +29,7 @@ from prismdbg.simulate.graph.folding import fold, fold_kinds, same_shape
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.graph.sharing import shared_out
-from prismdbg.simulate.graph.usual import Iteration, usual
+from prismdbg.simulate.graph.typical_iteration import Iteration, typical_iteration
 
 MOST_STEPS = 16  # that go into a median
 MOST_UNWAITED = 4  # that are named
@@ -78,7 +78,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
     kinds = None if classes is None else classes.kinds
 
     def of_all(by_rank: Mapping[int, Entries]) -> JobGraph:
-        return fold(mesh, spread(mesh, by_rank, request.alike)) if kinds is None else fold_kinds(kinds, by_rank)
+        return fold(mesh, replicate(mesh, by_rank, request.alike)) if kinds is None else fold_kinds(kinds, by_rank)
 
     graph = of_all(recorded)
     check_it_ends(graph)
@@ -141,7 +141,7 @@ def _told(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance) -> dic
 def _usual(log: RankLog, mesh: Mesh, folder: Path, told: Mapping[int, Iteration], provenance: Provenance) -> Entries:
     """The last of the steps as it usually goes, with its own operators and memory where they were traced."""
     iterations = list(told.values())
-    times = usual(iterations)
+    times = typical_iteration(iterations)
     if not is_trace(folder / RANK_MEMORY):
         return times
     parts = iteration_of(log, mesh, max(told), provenance, folder)

@@ -15,16 +15,16 @@ from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in
+from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
-from prismdbg.job_graph.spreading import spread
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.memory_trace import traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import Outcome
+from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
 from prismdbg.log.rank_log import read_log
-from prismdbg.memory.stretches import TracedStep, traced_step
+from prismdbg.memory.traced_step import TracedStep, traced_step
 from prismdbg.model.moment import Moment
 from prismdbg.simulate.graph import origin
 from prismdbg.simulate.graph.entries import Entries, Provenance
@@ -56,7 +56,7 @@ def captured_graph(request: CapturedRequest, mesh: Mesh | None, alike: Sequence[
         rank = capsule.manifest.rank
 
         def job(entries: Entries) -> JobGraph:
-            found = spread(mesh, {rank: entries}, alike)
+            found = replicate(mesh, {rank: entries}, alike)
             return JobGraph.build(mesh, [(RankClass(name=f"as captured rank {rank}", entries=entries), found)])
 
         graph = job(_entries(capsule, mesh, request, say, job))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from prismdbg.memory.stretches import BETWEEN, FREED, Changed, Item, Ran, Waited
+from prismdbg.memory.traced_step import BETWEEN, FREED, Changed, Item, Ran, Waited
 
 SMALL = "small operators"
 

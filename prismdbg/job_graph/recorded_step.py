@@ -9,8 +9,8 @@ from pathlib import Path
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.graph.slice import GraphSlice, build_slice
-from prismdbg.memory.stretches import Border, TracedStep, traced_step
 from prismdbg.memory.trace import open_trace
+from prismdbg.memory.traced_step import Border, TracedStep, traced_step
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 

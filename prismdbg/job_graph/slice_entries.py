@@ -15,7 +15,7 @@ from prismdbg.graph.node import Node
 from prismdbg.graph.slice import GraphSlice
 from prismdbg.job_graph.interval_layout import laid_out, put_together
 from prismdbg.job_graph.slice_channels import Channels
-from prismdbg.memory.stretches import BETWEEN, Changed, Item, Ran, TracedStep, Waited
+from prismdbg.memory.traced_step import BETWEEN, Changed, Item, Ran, TracedStep, Waited
 from prismdbg.simulate.cluster.transfer import OPS
 from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, Entries, Provenance
 from prismdbg.simulate.graph.entry_writer import FREE_NAME, EntryWriter

@@ -18,13 +18,13 @@ from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
+from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
-from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
 from prismdbg.log.columns import read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
 
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.frame import Frame as Frame
 from prismdbg.model.frame import place_of, source_of
 from prismdbg.model.moment import Moment
@@ -149,7 +149,7 @@ class Collective:
     source_rank: int = -1
     payload: PayloadRef | None = None
     synthesized: bool = False  # answered by assumption, not by real peers
-    made: str = made_up.NOT_KNOWN  # and how, one of `made_up.WAYS`
+    made: str = synthesis.NOT_KNOWN  # and how, one of `synthesis.WAYS`
     failure: Failure | None = None
     stream: int = 0  # of its tensors' device; 0 is the default one, and a CPU's
     # filled by the record of its wait, where that is known
@@ -174,7 +174,7 @@ class Collective:
     @property
     def can_be_made_again(self) -> bool:
         """What it received follows from what it sent: no payload is needed to answer it as it was."""
-        return self.synthesized and self.made not in made_up.FROM_OTHERS
+        return self.synthesized and self.made not in synthesis.FROM_OTHERS
 
     @property
     def duration_ns(self) -> int | None:

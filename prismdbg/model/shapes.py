@@ -1,6 +1,6 @@
-"""JSON values from elsewhere against the typed dicts that say what they must be: the one check behind every border.
+"""JSON values from elsewhere against the typed dicts that say what they must be: the one check that every reader calls.
 
-A border calls `check` once; behind it the value has that type. The border decides which error a `ShapeError` becomes.
+A reader calls `check` once; after it the value has that type. The reader decides which error a `ShapeError` becomes.
 """
 
 from __future__ import annotations

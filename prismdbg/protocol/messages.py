@@ -244,7 +244,7 @@ class Hit(TypedDict):
     collective: Annotated[Call, _is_shown]
 
 
-class StopFailed(TypedDict):
+class BreakpointFailed(TypedDict):
     moment: MomentText
     stop: int
     error: str
@@ -265,7 +265,7 @@ EVENTS: Mapping[str, Any] = {
     "exception": Raised,
     "finished": Finished,
     "hit": Hit,
-    "stop_failed": StopFailed,
+    "stop_failed": BreakpointFailed,
     "note": Note,
 }
 

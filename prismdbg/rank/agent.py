@@ -19,7 +19,7 @@ from typing import Any
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
-from prismdbg.rank.tile_permission import TilePermission
+from prismdbg.rank.amx_permission import AmxPermission
 
 Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
@@ -44,7 +44,7 @@ class Agent:
         self._ended = ended
         self.verbs: dict[str, Verb] = {"hello": lambda _: Hello().to_json()}
         self._clients: dict[int, tuple[Connection, threading.Lock]] = {}
-        self._tiles = TilePermission()
+        self._tiles = AmxPermission()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.set_inheritable(False)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -70,7 +70,7 @@ def _record(config: RankConfig) -> None:
 
 
 def _serve(recording: Any, path: Path) -> None:
-    from prismdbg.rank.production import serve
+    from prismdbg.rank.recording_verbs import serve
 
     serve(recording, path)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import stop_text
 from prismdbg.render.console import columns, size
 from prismdbg.render.value_text import number, value_text
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.line import VERBS, Verb
-from prismdbg.session.stops import StopSpec
 from prismdbg.session.watches import Watched
 
 TOP = 12
@@ -31,9 +31,9 @@ def answer_text(answer: Answer) -> str:
             return stop_text.peers_text(answer.peers)
         case answers.Info():
             return _info(answer)
-        case answers.StopTable():
+        case answers.BreakpointTable():
             return _stops(answer)
-        case answers.StopSet():
+        case answers.BreakpointSet():
             return f"breakpoint {answer.stop.number}: {_stop(answer.stop)}" + (" is deleted" if answer.gone else "")
         case answers.WatchTable():
             return (
@@ -73,10 +73,10 @@ def watched_text(watched: Watched) -> str:
 def memory_text(answer: answers.Memory) -> str:
     from prismdbg.memory.curve import Curve, curve
     from prismdbg.memory.difference import Difference
-    from prismdbg.memory.ends import ends_of
     from prismdbg.memory.grouping import By, grouped
     from prismdbg.memory.live import Live
     from prismdbg.memory.peak import Peak
+    from prismdbg.memory.trace_end import trace_end
     from prismdbg.render import memory_text as text  # numpy, only where it is asked for
 
     match answer.answer:
@@ -84,7 +84,7 @@ def memory_text(answer: answers.Memory) -> str:
             return text.live_text(live, answer.moment, grouped(live, By(answer.by))[:TOP])
         case Peak() as peak:
             trace = peak.live.trace
-            ends = ends_of(trace, stands=answer.moment)
+            ends = trace_end(trace, stands=answer.moment)
             return text.peak_text(trace, peak, grouped(peak.live, By(answer.by))[:TOP], ends)
         case Difference() as difference:
             return text.difference_text(difference, By(answer.by), TOP)
@@ -102,7 +102,7 @@ def _info(answer: answers.Info) -> str:
     return stop_text.info_text(answer.stop, answer.tally, answer.visited)
 
 
-def _stop(stop: StopSpec) -> str:
+def _stop(stop: BreakpointSpec) -> str:
     notes = [stop.title]
     notes += ["once"] if stop.once else []
     notes += ["logpoint"] if stop.log_only else []
@@ -110,7 +110,7 @@ def _stop(stop: StopSpec) -> str:
     return ", ".join(notes)
 
 
-def _stops(answer: answers.StopTable) -> str:
+def _stops(answer: answers.BreakpointTable) -> str:
     if not answer.stops:
         return "no breakpoints: break WHAT (help break)"
     rows = [[str(stop.number), str(answer.hits.get(stop.number, 0)), _stop(stop)] for stop in answer.stops]

@@ -9,14 +9,14 @@ from typing import Any
 from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import Curve
 from prismdbg.memory.difference import Difference
-from prismdbg.memory.ends import Ends
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live
 from prismdbg.memory.peak import Peak
 from prismdbg.memory.refused import Refusal, refusals
 from prismdbg.memory.trace import Block, MemoryTrace
-from prismdbg.model.counted import counted
+from prismdbg.memory.trace_end import TraceEnd
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 BESIDE_CURVE = 12  # columns of the sizes beside it
@@ -52,7 +52,7 @@ def curve_text(curve: Curve) -> str:
 
 
 def peak_text(
-    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: Ends, backend: BackendModel | None = None
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: TraceEnd, backend: BackendModel | None = None
 ) -> str:
     rows = [("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}")]
     if peak.allocation is not None:
@@ -84,7 +84,7 @@ def difference_text(difference: Difference, by: By, top: int) -> str:
 
 
 def peak_json(
-    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: Ends, backend: BackendModel | None = None
+    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: TraceEnd, backend: BackendModel | None = None
 ) -> dict[str, Any]:
     return {
         "peak_bytes": peak.size_bytes,
@@ -149,7 +149,7 @@ def _shares(live: Live, backend_bytes: int, *, is_least: bool, counts_backend: b
     return rows
 
 
-def _ends(ends: Ends) -> list[tuple[str, str]]:
+def _ends(ends: TraceEnd) -> list[tuple[str, str]]:
     """One moment has one sum: what `memory --until`, `memory --at` and the debugger say of it, too."""
     rows = []
     if ends.at_b is not None and ends.stands != ends.b:

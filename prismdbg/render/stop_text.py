@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
 from prismdbg.model.collective import Frame
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import ON_THE_WAY, StopReason
+from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns, size
+from prismdbg.session.divergence_text import headline
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
+    BreakpointFailed,
     CheckpointMade,
     Departed,
     EndOfLog,
@@ -24,13 +26,11 @@ from prismdbg.session.notices import (
     Progress,
     Said,
     StateCompared,
-    StopFailed,
     Stopped,
     Synthesized,
     Unlike,
 )
-from prismdbg.session.standing import Standing
-from prismdbg.session.story import headline
+from prismdbg.session.outside_collective import OutsideCollective
 
 Json = dict[str, Any]
 
@@ -136,7 +136,7 @@ def notice_text(notice: Notice) -> str:
             return finished_text(notice)
         case Hit():
             return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
-        case StopFailed():
+        case BreakpointFailed():
             name = stop_name(notice.stop, notice.title)
             return f"{notice.moment} {name}; its condition cannot be evaluated, the rank continues: {notice.error}"
         case Unlike():
@@ -184,7 +184,7 @@ def where_text(frames: Sequence[Frame], chosen: int) -> str:
     return "\n".join(lines)
 
 
-def standing_text(standing: Standing) -> str:
+def standing_text(standing: OutsideCollective) -> str:
     """Of a rank that was captured at no collective: where, and what can be done."""
     stack = [where_text(standing.frames, own_frame(standing.frames))] if standing.frames else []
     return "\n".join([standing.text, *stack, standing.hint])

@@ -14,8 +14,8 @@ from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
 from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
-from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.own_python import OwnPython, own_python
+from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import GIVEN, RANK, Bind, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import (
@@ -73,7 +73,7 @@ class DockerRuntime:
         place = ContainerPlace(engine, container)
         try:
             engine.put(container, _rank_layer(spec, [bind.target for bind in options["binds"]]))
-            lifeline = Lifeline(spec.control, owner=_user(spec))
+            lifeline = ParentDeathFifo(spec.control, owner=_user(spec))
             status = StatusSocket(spec.control, _user(spec)) if spec.engine is None else None
         except BaseException:
             place.remove()

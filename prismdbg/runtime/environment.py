@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import json_border, rank_path
-from prismdbg.capsule.json_border import Count, Fields, Word
+from prismdbg.capsule import checked_json, rank_path
+from prismdbg.capsule.checked_json import Count, Fields, Word
 from prismdbg.capsule.limits import MAX_NAME_BYTES
 from prismdbg.errors import FacilityError
 
@@ -153,7 +153,7 @@ def _check(fields: Fields, folder: str, entry: Any) -> None:
     if not 4 <= len(entry) <= len(kinds):
         fields.fail("folders", f"contain an entry of {len(entry)} values in {folder[:80]!r}")
     for kind, value in zip(kinds, entry, strict=False):
-        json_border.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
+        checked_json.checked(kind, value, f"{fields.where}: folders: {folder[:80]!r}")
     name, mode = entry[:2]
     path = f"{folder}/{name}"
     if "/" in name or mode > 0o7777:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from prismdbg.errors import RuntimeFailure, WaitTimeout
 from prismdbg.runtime.foreign_files import MAX_LOG_BYTES, read_regular
-from prismdbg.runtime.lifeline import Lifeline
 from prismdbg.runtime.limits import reached
+from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import ReplaySpec
 from prismdbg.runtime.starter_spec import RESTORE_LOG, STARTER_LOG, Progress, read_progress
 from prismdbg.runtime.status_socket import StatusSocket
@@ -36,7 +36,9 @@ class Place(Protocol):
 class StartedRank:
     """`RunningRank` for every place that has a starter in it."""
 
-    def __init__(self, spec: ReplaySpec, place: Place, lifeline: Lifeline, status: StatusSocket | None = None) -> None:
+    def __init__(
+        self, spec: ReplaySpec, place: Place, lifeline: ParentDeathFifo, status: StatusSocket | None = None
+    ) -> None:
         """status: of a starter that does not write its own."""
         self._spec = spec
         self._status = status

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from prismdbg.runtime.cgroup import Group, group_name, make_group
-from prismdbg.runtime.lifeline import Lifeline
+from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import Bind, LaidFile, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import SPEC, Isolation, starter_command, starter_file, write_spec
@@ -69,7 +69,7 @@ def start_process(
 
 def _started(spec: ReplaySpec, kind: str, group: Group | None) -> StartedRank:
     command = starter_command([sys.executable], starter_file(), spec.control / SPEC)
-    lifeline = Lifeline(spec.control)
+    lifeline = ParentDeathFifo(spec.control)
     try:
         process = subprocess.Popen(
             command if group is None else group.command(command),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-from prismdbg.model.stops import StopKind
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.script.language import END, BackTo, Forbid, GoBack, Script, StopAt, When
 from prismdbg.script.place import Place
-from prismdbg.session.stop_line import LABELS
+from prismdbg.session.breakpoint_line import LABELS
 
-_SPEAK_FOR_THEMSELVES = (StopKind.EXCEPTION, StopKind.NAN, StopKind.DIVERGENCE)
+_SPEAK_FOR_THEMSELVES = (BreakpointKind.EXCEPTION, BreakpointKind.NAN, BreakpointKind.DIVERGENCE)
 
 
 def check(script: Script) -> None:
@@ -42,19 +42,19 @@ def check(script: Script) -> None:
 
 
 def _check_stop(stop: StopAt) -> None:
-    wrong: dict[StopKind, Callable[[], str]] = {
-        StopKind.PEER: lambda: "" if stop.peer is not None else "`on: peer` needs the key peer",
-        StopKind.CHANGE: lambda: "" if stop.value is not None else "`on: change` needs the key value",
+    wrong: dict[BreakpointKind, Callable[[], str]] = {
+        BreakpointKind.PEER: lambda: "" if stop.peer is not None else "`on: peer` needs the key peer",
+        BreakpointKind.CHANGE: lambda: "" if stop.value is not None else "`on: change` needs the key value",
     }
     if problem := wrong.get(stop.on, lambda: "")():
         raise stop.place.complaint(problem)
-    if stop.op and stop.on is StopKind.COLLECTIVE and stop.op not in LABELS:
+    if stop.op and stop.on is BreakpointKind.COLLECTIVE and stop.op not in LABELS:
         near = difflib.get_close_matches(stop.op, LABELS, 1)
         hint = f"did you mean {near[0]}?" if near else f"collectives: {', '.join(LABELS)}"
         raise stop.place.complaint(f"unknown collective {stop.op!r}", hint=hint)
-    if stop.peer is not None and stop.on is not StopKind.PEER:
+    if stop.peer is not None and stop.on is not BreakpointKind.PEER:
         raise stop.place.complaint("the key peer belongs to `on: peer`")
-    if stop.value is not None and stop.on is not StopKind.CHANGE:
+    if stop.value is not None and stop.on is not BreakpointKind.CHANGE:
         raise stop.place.complaint("the key value belongs to `on: change`")
 
 
@@ -77,7 +77,7 @@ def _check_forbidden(forbidden: Forbid) -> None:
         raise forbidden.place.complaint(
             f"`on: {forbidden.on}` needs the key when", hint="add when, or leave the entry out"
         )
-    if forbidden.on in (StopKind.PEER, StopKind.CHANGE):
+    if forbidden.on in (BreakpointKind.PEER, BreakpointKind.CHANGE):
         raise forbidden.place.complaint(
             f"{forbidden.on} cannot be forbidden", hint="use `on: collective` with a condition"
         )

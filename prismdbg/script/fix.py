@@ -15,8 +15,8 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.jobs.replay.verdict import MAY_DIE, Recorded, died_of, may_die_again
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending
+from prismdbg.session.divergence_text import headline
 from prismdbg.session.notices import Departed, ProgramRaised
-from prismdbg.session.story import headline
 
 
 class Judgement(StrEnum):

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Annotated
 
 from prismdbg.expr.parser import Expression
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind
 from prismdbg.script.place import Place
 
 END = "end"
@@ -79,7 +79,7 @@ class StopAt:
 
     place: Place
     name: Annotated[Name, "what `at` refers to"]
-    on: Annotated[StopKind, "the event that it waits for"] = StopKind.COLLECTIVE
+    on: Annotated[BreakpointKind, "the event that it waits for"] = BreakpointKind.COLLECTIVE
     op: Annotated[str, "the operator's name: all_reduce"] = ""
     group: Annotated[str, "the group's name or title: world, dp"] = ""
     seq: Annotated[Count | None, "the sequence number within the group"] = None
@@ -132,7 +132,7 @@ class Forbid:
     """What must never happen. It is looked for at every event of its kind."""
 
     place: Place
-    on: Annotated[StopKind, "the kind of event"] = StopKind.COLLECTIVE
+    on: Annotated[BreakpointKind, "the kind of event"] = BreakpointKind.COLLECTIVE
     when: Annotated[Expression | None, "the condition; optional for exception and nan"] = None
     name: Annotated[str, "its name in reports; default: the condition"] = ""
 

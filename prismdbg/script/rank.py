@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.driver import Interrupted
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.protocol.client import NotWaitedFor
 from prismdbg.script.findings import Past
 from prismdbg.script.language import BackTo, GoBack
 from prismdbg.session.answers import Allocated, Originated, Phase, Wrote
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.session import Ask
-from prismdbg.session.stops import StopSpec
 
 Json = dict[str, Any]
 AGAIN_S = 0.5
@@ -51,7 +51,7 @@ class Rank(Protocol):
     def begin(self, *, traced: bool) -> Stand:
         """`traced`: what happens between collectives is followed from here on."""
 
-    def add_stop(self, spec: StopSpec) -> int:
+    def add_stop(self, spec: BreakpointSpec) -> int:
         """Its number, by which a stand names it."""
 
     def go(self, until: Moment | None) -> Stand:
@@ -80,8 +80,8 @@ class DebuggedRank:
             self._debugger.do("trace on")
         return self._stand()
 
-    def add_stop(self, spec: StopSpec) -> int:
-        return self._debugger.session.stops.add(spec).number
+    def add_stop(self, spec: BreakpointSpec) -> int:
+        return self._debugger.session.breakpoints.add(spec).number
 
     def go(self, until: Moment | None) -> Stand:
         with self._bounded():

@@ -11,20 +11,27 @@ from dataclasses import dataclass
 
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.expr.parser import Expression
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind
+from prismdbg.script.breakpoints import forbidding, spec_of
 from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Json, Outcome, RecordedValue
 from prismdbg.script.language import END, GoBack, Record, Script, When
 from prismdbg.script.operands import operands
 from prismdbg.script.rank import Rank, Stand
-from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Phase
-from prismdbg.session.stops import StopSpec, asks_for_memory
+from prismdbg.session.breakpoints import BreakpointSpec, asks_for_memory
 
 END_OF_LOG, DIVERGED, EXCEPTION = "end of the log", "diverged", "exception"
-_SHOWN = {StopKind.NAN: ("input", "out"), StopKind.EXCEPTION: ("exception",), StopKind.DIVERGENCE: ("input",)}
-_ALWAYS_STOPS = {EXCEPTION: StopKind.EXCEPTION, DIVERGED: StopKind.DIVERGENCE}  # by reason, not by a stop's number
+_SHOWN = {
+    BreakpointKind.NAN: ("input", "out"),
+    BreakpointKind.EXCEPTION: ("exception",),
+    BreakpointKind.DIVERGENCE: ("input",),
+}
+_ALWAYS_STOPS = {
+    EXCEPTION: BreakpointKind.EXCEPTION,
+    DIVERGED: BreakpointKind.DIVERGENCE,
+}  # by reason, not by a stop's number
 MAX_RECORDS_BYTES = 64 << 20
 Due = Callable[[When], bool]
 
@@ -36,7 +43,7 @@ class _Check:
     expression: Expression | None
     at: When | None
     finding: Finding
-    on: StopKind = StopKind.COLLECTIVE
+    on: BreakpointKind = BreakpointKind.COLLECTIVE
 
 
 class Runner:
@@ -60,7 +67,7 @@ class Runner:
         self._expects = [_Check(entry.that, entry.at, next(found)) for entry in script.expect]
         self._forbids = [_Check(entry.when, None, next(found), entry.on) for entry in script.forbid]
         self._stops: dict[int, str | _Check] = {}
-        self._specs: dict[int, StopSpec] = {}
+        self._specs: dict[int, BreakpointSpec] = {}
         self._left_bytes = MAX_RECORDS_BYTES
 
     def run(self) -> None:
@@ -104,7 +111,7 @@ class Runner:
         values = [entry.that for entry in self._script.expect] + [entry.value for entry in self._script.record]
         return any(moment.op for moment in self._targets()) or any(asks_for_memory(value) for value in values)
 
-    def _add(self, spec: StopSpec, entry: str | _Check) -> None:
+    def _add(self, spec: BreakpointSpec, entry: str | _Check) -> None:
         number = self._rank.add_stop(spec)
         self._stops[number], self._specs[number] = entry, spec
 

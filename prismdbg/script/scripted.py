@@ -13,24 +13,24 @@ from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.replay import compare
+from prismdbg.jobs.replay.bounded_messages import Received
 from prismdbg.jobs.replay.compare import Verdict, judge
-from prismdbg.jobs.replay.heard import Received
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind
+from prismdbg.script.breakpoints import forbidding, spec_of
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.language import Assume, Script
 from prismdbg.script.rank import DebuggedRank, refuse_outside
 from prismdbg.script.runner import Runner
-from prismdbg.script.stops import forbidding, spec_of
 from prismdbg.session import notices
+from prismdbg.session.breakpoint_check import check, check_value, doubt
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
-from prismdbg.session.stop_check import check, check_value, doubt
-from prismdbg.session.stops import StopSpec
 
 END_BOUND_S = 10.0
 
@@ -77,7 +77,7 @@ class Listener:
                     verdict.tally, verdict.exit_code = notice.tally, notice.code
             case notices.Hit() if notice.stop == self.nan_stop:
                 self.first_nan = self.first_nan or notice.moment
-            case notices.StopFailed() if self.runner is not None:
+            case notices.BreakpointFailed() if self.runner is not None:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():
                 verdict.said.add(notice.text)
@@ -126,7 +126,7 @@ def check_names(script: Script, known: Known) -> None:
         record.place.guard(check_value, record.value, known)
 
 
-def _check_stop(spec: StopSpec, known: Known) -> None:
+def _check_stop(spec: BreakpointSpec, known: Known) -> None:
     check(spec, known)
     if text := doubt(spec, known):
         raise UsageError(text)
@@ -155,11 +155,11 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     debugger = debug(
         travel,
         listener,
-        settings=Settings(images=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
+        settings=Settings(checkpoints=False, bound_s=max(deadline_s - time.monotonic(), 1.0) + 60.0),
         how_it_ended=lambda: _how_it_ended(travel, listener),
     )
     recorded = debugger.session.recorded
-    listener.nan_stop = debugger.session.stops.add(StopSpec(kind=StopKind.NAN, log_only=True)).number
+    listener.nan_stop = debugger.session.breakpoints.add(BreakpointSpec(kind=BreakpointKind.NAN, log_only=True)).number
     capsule = request.capsule
     rank, end, affected = DebuggedRank(debugger, deadline_s), capsule.manifest.moment_b, _Affected(debugger, listener)
     listener.runner = Runner(rank, script, end, result.findings, affected.look)

@@ -8,10 +8,10 @@ from typing import Any
 
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.line import Verb
 from prismdbg.session.notices import Finished, Stopped
-from prismdbg.session.stops import StopSpec
 from prismdbg.session.watches import Watched
 
 Json = dict[str, Any]
@@ -79,18 +79,18 @@ class Info:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopTable:
+class BreakpointTable:
     """`hits` by number. `said`: what was done, where something was changed."""
 
-    stops: tuple[StopSpec, ...]
+    stops: tuple[BreakpointSpec, ...]
     hits: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopSet:
+class BreakpointSet:
     """A stop was made or changed; removed where `gone`."""
 
-    stop: StopSpec
+    stop: BreakpointSpec
     gone: bool = False
 
 
@@ -101,7 +101,7 @@ class WatchTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTable:
-    """`here`: the moment now. `why_none`: why no images can be taken, where they cannot."""
+    """`here`: the moment now. `why_none`: why no checkpoints can be taken, where they cannot."""
 
     checkpoints: tuple[Checkpoint, ...]
     here: Moment
@@ -212,8 +212,8 @@ Answer = (
     | Names
     | Peers
     | Info
-    | StopTable
-    | StopSet
+    | BreakpointTable
+    | BreakpointSet
     | WatchTable
     | CheckpointTable
     | Wrote

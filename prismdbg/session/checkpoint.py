@@ -1,4 +1,4 @@
-"""A place in a replay that one can return to at once: an image of the rank was taken there."""
+"""A place in a replay that one can return to at once: a checkpoint of the rank was taken there."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.errors import UsageError
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 
 Json = dict[str, Any]
 
@@ -136,7 +136,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopFailed:
+class BreakpointFailed:
     """A stop's condition could not be evaluated; told once, the rank went on. `title`: as of a hit."""
 
     moment: Moment
@@ -173,7 +173,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMade:
-    """An image of the rank was taken. `asked`: by a person, not by the spacing."""
+    """A checkpoint of the rank was taken. `asked`: by a person, not by the spacing."""
 
     number: int
     moment: Moment
@@ -208,7 +208,7 @@ Notice = (
     | ProgramRaised
     | Finished
     | Hit
-    | StopFailed
+    | BreakpointFailed
     | Unlike
     | Lost
     | Progress
@@ -263,7 +263,7 @@ def _parse(event: Json) -> Notice:
         case "hit":
             return Hit(moment=moment, stop=int(event["stop"]), collective=dict(event["collective"]))
         case "stop_failed":
-            return StopFailed(moment=moment, stop=int(event["stop"]), error=str(event["error"]))
+            return BreakpointFailed(moment=moment, stop=int(event["stop"]), error=str(event["error"]))
         case "note":
             return Said(str(event["text"]))
         case other:

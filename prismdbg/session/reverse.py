@@ -1,4 +1,4 @@
-"""Going back, planned: from which image, how far forward, and whether stops are noted on the way."""
+"""Going back, planned: from which checkpoint, how far forward, and whether stops are noted on the way."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def nearest(checkpoints: Sequence[Checkpoint], moment: Moment) -> Checkpoint:
 
 
 def way_to(checkpoints: Sequence[Checkpoint], moment: Moment) -> Leg:
-    """To a moment, from an image at or before it."""
+    """To a moment, from a checkpoint at or before it."""
     start = nearest(checkpoints, moment)
     there = start.number != 0 and start.moment == moment
     return Leg(checkpoint=start.number, until=None if there else moment)
 
 
 def windows(checkpoints: Sequence[Checkpoint], here: Moment, first: Moment | None = None) -> list[Leg]:
-    """The runs that look for something before `here`, the latest first: each from an image to the next one's moment.
+    """The runs that look for something before `here`, the latest first: each from a checkpoint to the next's moment.
 
-    What happens at an image's own moment belongs to the window that ends there. `first`: nothing earlier matters.
+    What happens at a checkpoint's own moment belongs to the window that ends there. `first`: nothing earlier matters.
     """
     earlier = sorted((c for c in checkpoints if c.number == 0 or c.moment < here), key=_order)
     ends = [c.moment for c in earlier[1:]] + [here]
@@ -48,7 +48,7 @@ def windows(checkpoints: Sequence[Checkpoint], here: Moment, first: Moment | Non
 def to_drop(
     checkpoints: Sequence[Checkpoint], at_s: dict[int, float], keep: frozenset[int], most: int, most_bytes: int
 ) -> int | None:
-    """The image that is missed least where there are too many or they take too much: the one between the closest
+    """The checkpoint that is missed least where there are too many or they take too much: the one between the closest
     neighbours in running time. None where nothing is to be dropped. `keep`: those that a person asked for."""
     kept = sorted(checkpoints, key=_order)
     if len(kept) - 1 <= most and sum(c.size_bytes for c in kept) <= most_bytes:

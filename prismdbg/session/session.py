@@ -8,25 +8,25 @@ from typing import Any
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
+from prismdbg.model.breakpoints import AT_NO_EVENT, ON_THE_WAY, StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import AT_NO_EVENT, ON_THE_WAY, StopReason
 from prismdbg.session.answers import Phase
+from prismdbg.session.breakpoints import BreakpointList
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.notices import (
+    BreakpointFailed,
     Departed,
     Diverged,
     Finished,
     Hit,
     Notice,
     ProgramRaised,
-    StopFailed,
     Stopped,
     parse_stop,
 )
+from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.session.places import Places
-from prismdbg.session.standing import Standing
-from prismdbg.session.stops import StopList
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
 
@@ -50,7 +50,7 @@ class Session:
     """One rank, one replay. Front ends hand it every notice and every stack, and send what it gives them."""
 
     def __init__(
-        self, end_record: int | None = None, recorded: Sequence[Moment] = (), standing: Standing | None = None
+        self, end_record: int | None = None, recorded: Sequence[Moment] = (), standing: OutsideCollective | None = None
     ) -> None:
         """`end_record`: the last record that belongs to the capsule, where that is not the log's last.
         `recorded`: the moments of the capsule's collectives, where a front end has them. `standing`: where the rank
@@ -74,7 +74,7 @@ class Session:
         self.raised: ProgramRaised | None = None
         self.finished: Finished | None = None
         self.lost_because = ""
-        self.stops = StopList()
+        self.breakpoints = BreakpointList()
         self.watches = WatchList()
         self.places = Places()
         self.ever_diverged = False
@@ -83,7 +83,7 @@ class Session:
         self._last_stop = 0
 
     @property
-    def astray(self) -> Standing | None:
+    def astray(self) -> OutsideCollective | None:
         """Of a rank that was captured at no collective and has come to none."""
         return self._standing if not self._came and self.phase in (Phase.RUNNING, Phase.STOPPED) else None
 
@@ -97,13 +97,13 @@ class Session:
         match notice:
             case Stopped():
                 return self._with_titles(notice, notice.stops)
-            case Hit() | StopFailed():
-                return replace(notice, title=self.stops.titles([notice.stop])[0])
+            case Hit() | BreakpointFailed():
+                return replace(notice, title=self.breakpoints.titles([notice.stop])[0])
             case _:
                 return notice
 
     def _with_titles(self, stop: Stopped, numbers: tuple[int, ...], **changes: Any) -> Stopped:
-        return replace(stop, stops=numbers, titles=self.stops.titles(numbers), **changes)
+        return replace(stop, stops=numbers, titles=self.breakpoints.titles(numbers), **changes)
 
     def notice(self, notice: Notice) -> bool:
         """Takes in what the rank tells; False for what is known already."""
@@ -114,10 +114,10 @@ class Session:
                 return False
             case Stopped():
                 self._stopped(notice)
-                self.stops.stopped(notice.stops, notice.ignored)
+                self.breakpoints.stopped(notice.stops, notice.ignored)
             case Hit():
-                self.stops.hit(notice.stop)
-            case StopFailed():
+                self.breakpoints.hit(notice.stop)
+            case BreakpointFailed():
                 return self._newly_failed(notice)
             case Diverged():
                 known = self.divergence is not None and self.divergence.moment == notice.moment
@@ -140,7 +140,7 @@ class Session:
         self.frames, self.frame, self._came = (), 0, stop.reason != StopReason.PARKED
         self.last, self.stopped_times = stop, self.stopped_times + 1
 
-    def _newly_failed(self, notice: StopFailed) -> bool:
+    def _newly_failed(self, notice: BreakpointFailed) -> bool:
         failed = notice.stop, notice.error[:MAX_ERROR]
         known = failed in self._failed or len(self._failed) >= MAX_ERRORS
         if not known:
@@ -168,7 +168,7 @@ class Session:
         those whose hit this place is, where they were noted on a way back."""
         stop = self.stop
         if stop is not None and stop.reason in ON_THE_WAY and (stops or self.verb):
-            self.stops.stopped(stops, {})
+            self.breakpoints.stopped(stops, {})
             reason = StopReason.STOP if stops or stop.stops else self.verb
             self.last = self._with_titles(stop, stops or stop.stops, reason=reason)
         return self.stop

@@ -25,7 +25,7 @@ from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
-from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.capture import rank_package
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import InstalledFile, of_files
@@ -163,7 +163,7 @@ def _capsule(path: Path, manifest: Manifest, traps: Traps) -> Path:
         library = next(file.path for file in traps.installed if file.path.endswith("library.so"))
         writer.add_json(layout.ENVIRONMENT, of_files(traps.installed, extra=[library]).to_json())
         writer.add_tree(layout.MEMORY, _trace(scratch / "memory"))
-        writer.add_bytes(layout.RANK_HALF, rank_half.pack(_small_package(scratch / "prismdbg")))
+        writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(_small_package(scratch / "prismdbg")))
         if manifest.origin is Origin.IMAGE:
             writer.add_checkpoint(write_images(scratch / "images", work))
         writer.finish(_manifest(manifest))

@@ -44,7 +44,7 @@ class SimulatedRank:
     steps: int = 4
     per_step: int = 3
     spaced: int = 0
-    images: bool = True
+    can_save: bool = True
     weather: str = "fair"
     parked: bool = False
     behind: int = 0
@@ -114,7 +114,7 @@ class SimulatedRank:
         return tuple(sorted(found, key=lambda kept: (kept.moment, kept.number)))
 
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
-        if not self.images:
+        if not self.can_save:
             raise FacilityError("no criu here")
         assert moment == self._moment(self.place.at)
         number = number or self._next

@@ -19,7 +19,7 @@ import pytest
 import zstandard
 from tiny_log import FLOATS, TinyLog
 
-from prismdbg.capsule import json_border, layout, limits
+from prismdbg.capsule import checked_json, layout, limits
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import LogReader, read_log
 from prismdbg.capsule.rank_json import RankJson
@@ -28,7 +28,7 @@ from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.emulate.external_donors import write_external
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.columns import read_columns
 from prismdbg.log.rank_log import columns_of
@@ -337,7 +337,7 @@ def test_a_member_that_is_nearly_all_hole(tmp_path: Path) -> None:
     data = sparse_package(tmp_path)
     assert len(data) < 200
     with pytest.raises(CapsuleError, match="neither a regular file nor a folder"):
-        rank_half.unpack(data, tmp_path / "out")
+        rank_package.unpack(data, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -379,7 +379,7 @@ def test_json_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to("/dev/zero")
     for name in ("pipe.json", "link.json"):
         with pytest.raises(CapsuleError, match="not a regular file"):
-            json_border.read(tmp_path / name)
+            checked_json.read(tmp_path / name)
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device"])
@@ -413,9 +413,9 @@ def test_what_is_no_plain_file_holds_no_command(
 
 def test_the_typed_border_takes_what_a_rank_writes() -> None:
     whole = rank_json(Path("/work"))
-    assert json_border.checked(RankJson, whole, "rank.json") is whole
-    json_border.checked(RankJson, {**whole, "of_a_newer_version": [1]}, "rank.json")
-    json_border.checked(RankJson, {**whole, "cwd": os.fsdecode(b"/caf\xe9")}, "rank.json")
+    assert checked_json.checked(RankJson, whole, "rank.json") is whole
+    checked_json.checked(RankJson, {**whole, "of_a_newer_version": [1]}, "rank.json")
+    checked_json.checked(RankJson, {**whole, "cwd": os.fsdecode(b"/caf\xe9")}, "rank.json")
 
 
 @pytest.mark.criu

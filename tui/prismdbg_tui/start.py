@@ -98,14 +98,14 @@ def live_rank(request: ReplayRequest, bound_s: float = 600.0, at: Moment | None 
     from prismdbg.debugger.debugger import debug as debug_capsule
     from prismdbg.debugger.driver import Settings, Tell
     from prismdbg.debugger.time_travel import open_travel
-    from prismdbg.session.stop_line import stop_at_once
+    from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.live import LiveRank
 
     def debugger(travel: Travel, tell: Tell) -> Debugger:
         settings = Settings(bound_s=bound_s)
         return debug_capsule(travel, tell, settings=settings, how_it_ended=lambda: _how_it_ended(travel))
 
-    first = (*stop_at_once(request.capsule.manifest.incident.kind), *((f"goto {at}",) if at else ()))
+    first = (*first_breakpoints(request.capsule.manifest.incident.kind), *((f"goto {at}",) if at else ()))
     return LiveRank(lambda say: open_travel(request, say), debugger, first, _trace)
 
 

@@ -9,9 +9,9 @@ import click
 
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.jobs.replay.build import build_image
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.jobs.storage.sealed import Keys
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 

@@ -10,25 +10,25 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
+from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.terminal.lines_of_rank import by_lines
-from prismdbg.cli.terminal.passing_line import PassingLine
+from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import PROMPT
 from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
 from prismdbg.debugger.time_travel import open_travel
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files as by_path
 from prismdbg.jobs.replay.span import require_inside
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened, read_manifest
-from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.runtime.limits import Asked
+from prismdbg.session.breakpoint_line import first_breakpoints
 from prismdbg.session.line import VERBS
-from prismdbg.session.stop_line import stop_at_once
 
 
 @click.command()
@@ -93,7 +93,7 @@ def command(
 def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
     """Commands are typed at a terminal, or come from a pipe."""
     typed = sys.stdin.isatty()
-    passing = PassingLine(sys.stdout, wanted=typed)
+    passing = ProgressLine(sys.stdout, wanted=typed)
 
     def say(text: str) -> None:
         passing.clear()
@@ -105,7 +105,7 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         for note in manifest.notes if manifest.emulated else ():
             console.say(note)
         lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), bound_s)
-        first = [*stop_at_once(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
+        first = [*first_breakpoints(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 

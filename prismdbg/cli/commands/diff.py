@@ -13,10 +13,10 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Difference, Side, TensorDifference, compare
 from prismdbg.errors import UsageError
-from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Collective
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.render import console
 

@@ -19,11 +19,11 @@ from prismdbg.emulate.pacing import pace
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.jobs.storage.classes_file import FILE_NAME
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.simulate.graph.class_finder import RankClasses
-from prismdbg.simulate.graph.usual import SLIGHTLY
+from prismdbg.simulate.graph.typical_iteration import SLIGHTLY
 
 MOST_ROWS = 40
 

@@ -16,7 +16,7 @@ from prismdbg.cli.options import output_file, what_if_options
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
 from prismdbg.jobs.storage.pass_errors import with_passes
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.cluster.cluster import ClusterModel, example

@@ -16,8 +16,8 @@ from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.job_graph.captured_rank import CapturedRequest, captured_graph, with_captured
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.render import console
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.job_graph import JobGraph

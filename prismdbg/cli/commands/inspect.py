@@ -8,15 +8,15 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule import layout
-from prismdbg.capsule.json_border import parse
+from prismdbg.capsule.checked_json import parse
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.cli.options.archive_keys import archive_keys
-from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
-from prismdbg.diagnosis.standing import standing_lines
+from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
+from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.jobs.capture.secret_search import report, to_json
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened, read_manifest, read_part
-from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.render import console
 
 UNSEARCHED_SHOWN = 20
@@ -98,7 +98,7 @@ def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, st
     if data is None:
         return []
     taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))
-    return [("stacks", "\n".join(standing_lines(taken.ranks)))]
+    return [("stacks", "\n".join(position_lines(taken.ranks)))]
 
 
 def _origin(manifest: Manifest) -> str:

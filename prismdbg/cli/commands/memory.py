@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.capsule_or_run import capsule_at
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
@@ -18,17 +18,17 @@ from prismdbg.jobs.replay.compare import require_inside
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.verdict import Outcome
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
-from prismdbg.memory.ends import ends_of
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.memory.trace_end import trace_end
 from prismdbg.model.moment import Moment
 from prismdbg.render import console, memory_text
 from prismdbg.runtime.limits import Asked
@@ -181,7 +181,7 @@ def _show_live(trace: MemoryTrace, at: Moment, shown: _Shown) -> None:
 
 
 def _show_peak(read: _Found, highest: Peak, backend: BackendModel | None, shown: _Shown) -> None:
-    ends = ends_of(read.trace, b=read.b, stands=read.stands)
+    ends = trace_end(read.trace, b=read.b, stands=read.stands)
     show = memory_text.peak_json if shown.as_json else memory_text.peak_text
     shown.print(show(read.trace, highest, shown.groups(highest.live), ends, backend))
 

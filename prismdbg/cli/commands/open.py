@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
-from prismdbg.cli.options.of_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment
 from prismdbg.cli.options.place_options import PORT, WEB
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import is_job, job_view
 from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 

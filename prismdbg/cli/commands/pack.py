@@ -14,9 +14,9 @@ from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.secret_search import report
 from prismdbg.jobs.capture.share import masked, require_shareable
+from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys, signature_path
 from prismdbg.jobs.storage.pack import Seal, opened, pack
-from prismdbg.jobs.storage.sealed import ENCRYPTED_SUFFIX, Keys, signature_path
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 

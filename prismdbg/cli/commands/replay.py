@@ -12,8 +12,8 @@ import click
 
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
-from prismdbg.cli.options.of_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
@@ -21,14 +21,14 @@ from prismdbg.cli.options.replay_chosen import Chosen, judged
 from prismdbg.jobs.replay.compare import Verdict, require_inside, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.verdict import Outcome
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.jobs.storage.sealed import Keys
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.render.stop_text import source_lines
 from prismdbg.runtime.limits import Asked
-from prismdbg.session.story import render_story
+from prismdbg.session.divergence_text import render_divergence
 
 _CODES = {
     Outcome.IDENTICAL: ExitCode.OK,
@@ -230,7 +230,7 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         for line in output[-OUTPUT_SHOWN_BYTES:].splitlines():
             console.say(f"  | {line}")
     if verdict.story is not None:
-        console.emit(render_story(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
+        console.emit(render_divergence(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:
         console.emit(verdict.summary)
     if verdict.outcome in (Outcome.IDENTICAL, Outcome.INCONCLUSIVE):

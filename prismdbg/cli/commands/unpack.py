@@ -10,10 +10,10 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import size
+from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys
 from prismdbg.jobs.storage.archive_reader import Limits
 from prismdbg.jobs.storage.pack import read_manifest, unpack
-from prismdbg.jobs.storage.sealed import ENCRYPTED_SUFFIX, Keys
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 

@@ -9,10 +9,10 @@ import click
 from prismdbg.capsule.verify import Finding, Severity
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.jobs.storage.verify_parts import all_findings
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "note"}

@@ -13,7 +13,7 @@ from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.evidence import gather
-from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.render import console
 
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}

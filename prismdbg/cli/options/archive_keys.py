@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.render import console
 
 _IDENTITY = click.option(

@@ -13,7 +13,7 @@ from prismdbg.cli.options.param_types import share
 from prismdbg.emulate.pacing import PaceRequest
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.jobs.storage.pass_errors import Passed
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.simulate.cluster import cluster_file

@@ -13,7 +13,7 @@ from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files
 from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
-from prismdbg.jobs.storage.sealed import NO_KEYS, Keys
+from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.runtime.limits import USUAL, Asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from prismdbg.cli.terminal.passing_line import PassingLine
 from prismdbg.cli.terminal.program import LiveProgram
+from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import Tell, run_repl
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.time_travel import Travel
@@ -20,7 +20,7 @@ def by_lines(
     echo: bool,
     patient: bool = False,
     strict: bool = False,
-    passing: PassingLine | None = None,
+    passing: ProgressLine | None = None,
 ) -> int:
     """The line debugger on stdout; its exit code."""
     program = LiveProgram(travel)

@@ -10,17 +10,17 @@ from types import FrameType
 from typing import Any, TextIO
 
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.terminal.passing_line import PassingLine
 from prismdbg.cli.terminal.program import Program, Unseen
+from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import Defect, PrismError, WaitTimeout
-from prismdbg.model.stops import StopReason
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.render import answer_text, stop_text
 from prismdbg.render.console import plain
 from prismdbg.session import answers, notices
+from prismdbg.session.divergence_text import render_divergence
 from prismdbg.session.line import Verb, parse_line
 from prismdbg.session.session import Phase
-from prismdbg.session.story import render_story
 from prismdbg.session.watches import Watched
 
 PROMPT = "(prismdbg) "
@@ -38,7 +38,7 @@ def run_repl(
     echo: bool = False,
     patient: bool = False,
     strict: bool = False,
-    passing: PassingLine | None = None,
+    passing: ProgressLine | None = None,
 ) -> int:
     """Debugs until `quit` or the end of `lines`; then the replay is ended. Gives an exit code.
 
@@ -68,9 +68,9 @@ class Repl:
         program: Program,
         *,
         patient: bool,
-        passing: PassingLine | None = None,
+        passing: ProgressLine | None = None,
     ) -> None:
-        self._passing = passing or PassingLine(output, wanted=False)
+        self._passing = passing or ProgressLine(output, wanted=False)
         self._program = program
         self._output = output
         self._patient = patient
@@ -195,7 +195,7 @@ class Repl:
             session_source: dict[str, Any] = self.debugger.source(around=2)
             source = list(stop_text.source_lines(session_source)) if session.frames else []
         if stop.reason == StopReason.DIVERGED and session.divergence is not None:
-            self.show(render_story(session.divergence.story, source))
+            self.show(render_divergence(session.divergence.story, source))
         else:
             self.show("\n".join([stop_text.stop_line(stop, beginning=answer.beginning, asked=self._asked), *source]))
         for watched in answer.watched:

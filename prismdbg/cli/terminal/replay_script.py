@@ -12,8 +12,8 @@ from prismdbg.errors import PrismError
 from prismdbg.jobs.replay.source_overlay import Overlay
 from prismdbg.jobs.replay.verdict import Outcome as Compared
 from prismdbg.jobs.storage.pack import opened
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.render.answer_text import answer_text
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
@@ -22,7 +22,7 @@ from prismdbg.script.junit import junit, write_junit
 from prismdbg.script.language import NO_SCRIPT
 from prismdbg.script.reader import read_file
 from prismdbg.script.scripted import Scripted, run_scripted
-from prismdbg.session.story import render_story
+from prismdbg.session.divergence_text import render_divergence
 
 MAX_NAMED = 8
 _FIX_CODES = {Judgement.GONE: ExitCode.OK, Judgement.UNKNOWN: ExitCode.INCONCLUSIVE}
@@ -163,7 +163,7 @@ def show(result: Scripted, capsule: Path) -> None:
         console.say(note)
     verdict = result.verdict
     if verdict is not None and verdict.story is not None:
-        console.say(render_story(verdict.story))
+        console.say(render_divergence(verdict.story))
     elif verdict is not None:
         console.say(verdict.summary)
     for note in verdict.notes if verdict is not None else ():

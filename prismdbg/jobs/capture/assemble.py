@@ -30,7 +30,7 @@ from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile
 from prismdbg.errors import CapsuleError, NotReplayable
-from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
@@ -101,7 +101,7 @@ def assemble(parts: Ingredients) -> Capsule:
         payloads = _add_payloads(writer, parts.folder, recorded.span)
         _add_stacks(writer, parts)
         writer.add_json(layout.ENVIRONMENT, environment.to_json())
-        writer.add_bytes(layout.RANK_HALF, rank_half.pack(parts.run.inject / "prismdbg"))
+        writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         left_out = _add_memory(writer, parts, recorded)

@@ -30,8 +30,8 @@ from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.protocol.client import AgentClient
 from prismdbg.settings.rank_config import RankConfig
 

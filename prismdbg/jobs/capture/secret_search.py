@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
@@ -157,7 +157,7 @@ def report(capsule: Capsule) -> Report:
 def recorded(capsule: Capsule) -> Iterator[Finding]:
     """What was said when the capsule was made; of a capsule without that, names alone."""
     if layout.SECRETS in capsule.manifest.files:
-        fields = json_border.read(capsule.path / layout.SECRETS)
+        fields = checked_json.read(capsule.path / layout.SECRETS)
         for entry in fields.objects("findings"):
             state = entry.text("state")
             if state not in tuple(State):

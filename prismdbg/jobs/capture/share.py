@@ -17,7 +17,7 @@ from prismdbg.capsule.files import Place, RankFile, add_index, read_files
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.secret_search import Finding, Hit, Report, State, to_json
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 SHOWN = 20
 

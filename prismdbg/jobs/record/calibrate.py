@@ -18,11 +18,11 @@ from typing import Any
 
 import psutil
 
-from prismdbg.capsule import json_border
+from prismdbg.capsule import checked_json
 from prismdbg.checkpoint.bounded import Finished, run_bounded
 from prismdbg.errors import FacilityError, UsageError, WaitTimeout
 from prismdbg.jobs.capture.capture import Say
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster import cluster_text
 from prismdbg.simulate.cluster.calibration import Calibrated, Sample, calibrate_model
@@ -158,7 +158,7 @@ def calibrate(request: CalibrateRequest, say: Say) -> Measurement | None:
         ended = _ended(request, plan)
         if request.node_rank and not ended.returncode:
             return None
-        found = json_border.read(result) if result.exists() else None
+        found = checked_json.read(result) if result.exists() else None
     if found is None or found.has("error") or ended.returncode:
         raise _failure(found, ended)
     return _measurement(request, found, time.monotonic() - began)
@@ -214,7 +214,7 @@ def _environment() -> dict[str, str]:
 _OF_THE_LAUNCHER = re.compile(r"[IWE]\d{4} \d\d:\d\d:")  # how torch's own log begins a line
 
 
-def _failure(found: json_border.Fields | None, ended: Finished) -> FacilityError:
+def _failure(found: checked_json.Fields | None, ended: Finished) -> FacilityError:
     if found is not None and found.has("error"):
         return FacilityError(f"collectives cannot be measured: {found.text('error')}", hint=found.text("hint"))
     said, _, _ = ended.output.partition("failed (exitcode")  # then torchrun reports at length
@@ -228,7 +228,7 @@ def _failure(found: json_border.Fields | None, ended: Finished) -> FacilityError
     )
 
 
-def _measurement(request: CalibrateRequest, found: json_border.Fields, taken_s: float) -> Measurement:
+def _measurement(request: CalibrateRequest, found: checked_json.Fields, taken_s: float) -> Measurement:
     per_node = found.integer("per_node", least=1)
     samples = [_sample(case, per_node) for case in found.objects("cases")]
     if not samples:
@@ -249,7 +249,7 @@ def _measurement(request: CalibrateRequest, found: json_border.Fields, taken_s: 
     )
 
 
-def _sample(case: json_border.Fields, per_node: int) -> Sample:
+def _sample(case: checked_json.Fields, per_node: int) -> Sample:
     nodes = [rank // per_node for rank in case.integers("ranks")]
     where = Geometry(
         members=len(nodes),

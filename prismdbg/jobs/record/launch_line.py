@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import UsageError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 _FLAGS = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
 _MODULES = {"torch.distributed.run", "torch.distributed.launch"}

@@ -43,8 +43,8 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
 from prismdbg.log.folding import fold, span_kept_s
-from prismdbg.model.counted import counted
 from prismdbg.model.durations import duration
+from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2

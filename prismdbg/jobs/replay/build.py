@@ -9,7 +9,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.environment import Environment

@@ -12,19 +12,19 @@ from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, st
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
 from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
-from prismdbg.jobs.replay.heard import Received, Said, Shown
 from prismdbg.jobs.replay.replay import LiveReplay, Say, redacted_arguments
 from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.jobs.replay.verdict import AT_END, End, Outcome, Recorded, Seen, decide, ended_by
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.protocol.wire import InvalidMessage, Message
 from prismdbg.session.causes import not_hidden
+from prismdbg.session.divergence_text import causes_lines
 from prismdbg.session.frames import frames_of, own_frame
-from prismdbg.session.story import causes_lines
 
 SOURCE_BOUND_S = 10.0
 MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20

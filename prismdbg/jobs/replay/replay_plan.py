@@ -21,7 +21,7 @@ from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
-from prismdbg.jobs.capture import rank_half
+from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.capture.rank_paths import written_into
 from prismdbg.jobs.injection import cache_dir, make_inject_folder
 from prismdbg.jobs.replay.later_files import LaterFiles, later_files
@@ -127,7 +127,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         binds=(
             Bind(source=own.path, target=bind_target(str(socket.parent), trusted), read_only=False),
             # the change over imports modules that the recorded rank had no need of, of the version that it has
-            Bind(source=_rank_half(capsule, session), target=bind_target(f"{inject}/prismdbg", trusted)),
+            Bind(source=_rank_package(capsule, session), target=bind_target(f"{inject}/prismdbg", trusted)),
             *_native(bind_target(f"{inject}/native", trusted)),
         ),
         files=laid,
@@ -220,11 +220,11 @@ def _limits(request: ReplayRequest, session: Path) -> Limits:
     return request.limits.over(usual(max(image_bytes, request.capsule.rank().get("peak_bytes", 0)), session))
 
 
-def _rank_half(capsule: Capsule, session: Path) -> Path:
-    if layout.RANK_HALF not in capsule.manifest.files:
+def _rank_package(capsule: Capsule, session: Path) -> Path:
+    if layout.RANK_PACKAGE not in capsule.manifest.files:
         raise CapsuleError("the capsule lacks the part of prismdbg that runs in the rank", hint="capture it again")
     folder = session / GIVEN / "recorder"
-    rank_half.unpack((capsule.path / layout.RANK_HALF).read_bytes(), folder)
+    rank_package.unpack((capsule.path / layout.RANK_PACKAGE).read_bytes(), folder)
     return folder
 
 

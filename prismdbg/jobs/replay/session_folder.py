@@ -28,7 +28,7 @@ def session_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def image_folder() -> Iterator[Path]:
+def checkpoint_folder() -> Iterator[Path]:
     """For images of a rank, which are as large as its memory: on a disk, where a session may lie in memory."""
     with _locked_folder(images_base()) as folder:
         yield folder

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.secrets import REDACTED
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 MAY_DIE = (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY)
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Fields
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
@@ -43,7 +43,7 @@ def read_classes(run: RunFolder, mesh: Mesh) -> RankClasses | None:
     path = run.path / FILE_NAME
     if not path.is_file():
         return None
-    fields = json_border.read(path)
+    fields = checked_json.read(path)
     version = fields.integer("format")
     if version != FORMAT:
         raise CapsuleError(f"{path} has format {version}; this version reads {FORMAT}", hint="use a newer prismdbg")

@@ -18,7 +18,7 @@ from prismdbg.capsule.walk import entries
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.runtime import foreign_files
 
 DEPTH = 3  # how far below the given folder runs and capsules are looked for

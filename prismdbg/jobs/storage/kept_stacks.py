@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prismdbg.capsule import json_border
+from prismdbg.capsule import checked_json
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
@@ -21,7 +21,7 @@ def keep_stacks(run: RunFolder, taken: JobStacks) -> None:
 def last_stacks(run: RunFolder, attempt: int) -> JobStacks | None:
     """The newest of that attempt. `CapsuleError` where they are damaged."""
     for path in sorted(run.stacks.glob("*.json"), reverse=True) if run.stacks.is_dir() else ():
-        taken = JobStacks.from_fields(json_border.read(path, limit_bytes=MAX_BYTES))
+        taken = JobStacks.from_fields(checked_json.read(path, limit_bytes=MAX_BYTES))
         if taken.attempt == attempt:
             return taken
     return None

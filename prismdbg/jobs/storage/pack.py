@@ -18,13 +18,13 @@ from typing import BinaryIO
 
 import zstandard
 
-from prismdbg.capsule import json_border, layout, transfer
+from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import lock, partial_folder, partial_name
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
+from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
-from prismdbg.jobs.storage.sealed import NO_KEYS, Keys, plain, sign, signature_path, write_sealed
 
 LEVEL = 3
 
@@ -62,7 +62,7 @@ def pack(source: Path, target: Path, progress: Progress = no_progress, seal: Sea
         with transfer.create(partial) as out:
             lock(out.fileno())
             if seal.recipients:
-                write_sealed(out, lambda stream: _write_compressed(stream, capsule, progress), seal.recipients)
+                write_encrypted(out, lambda stream: _write_compressed(stream, capsule, progress), seal.recipients)
             else:
                 _write_compressed(out, capsule, progress)
             out.flush()
@@ -141,7 +141,7 @@ def read_part(path: Path, name: str, limit_bytes: int, keys: Keys = NO_KEYS) -> 
     """One small file of the capsule at `path`, a folder or packed; None where the capsule has none of that name."""
     if path.is_dir() or not path.exists():
         there = name in Capsule.open(path).manifest.files
-        return json_border.read_bytes(path / name, limit_bytes=limit_bytes) if there else None
+        return checked_json.read_bytes(path / name, limit_bytes=limit_bytes) if there else None
     with plain(path, keys) as file, ArchiveReader(file, path, Limits()) as archive:
         entry = archive.manifest()[0].files.get(name)
         if entry is None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prismdbg.capsule import json_border
+from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import Fidelity, SignedError
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.rank_parts import ITERATION
@@ -70,7 +70,7 @@ def read_passes(run: Path) -> Passed | None:
     path = run / FILE_NAME
     if not path.is_file():
         return None
-    held = json_border.read(path)
+    held = checked_json.read(path)
     passes = held.objects("passes")
     if not passes:
         return None
@@ -94,7 +94,7 @@ def with_passes(timeline: Timeline, run: Path, *, is_as_it_ran: bool = True) -> 
     return replace(timeline, fidelity=passed.told(timeline.fidelity, is_as_it_ran=is_as_it_ran))
 
 
-def _errors(each: json_border.Fields) -> dict[str, float]:
+def _errors(each: checked_json.Fields) -> dict[str, float]:
     """By component, as shares of the emulated iteration."""
     emulated_ns = each.integer("emulated_ns")
     if not emulated_ns:

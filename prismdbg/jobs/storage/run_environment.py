@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from prismdbg.capsule import json_border
+from prismdbg.capsule import checked_json
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.jobs.storage.ranks_alive import is_alive
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
@@ -16,7 +16,7 @@ from prismdbg.runtime.environment_scan import scan
 def environment_of(run: RunFolder, folder: Path) -> Environment:
     """Kept in the run folder by whoever asks first; a live rank shows what it has mapped, too."""
     if run.environment.exists():
-        return Environment.from_json(json_border.read(run.environment))
+        return Environment.from_json(checked_json.read(run.environment))
     rank = read_json(folder / "rank.json")
     required(cast(RankJson, rank), "executable", "prefix", "base_prefix", "sys_path")
     pid = rank.get("pid", 0)

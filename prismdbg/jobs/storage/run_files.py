@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from prismdbg.capsule.json_border import Count, MomentText, Word, checked
+from prismdbg.capsule.checked_json import Count, MomentText, Word, checked
 from prismdbg.capsule.log_reader import ATTEMPT
 from prismdbg.capsule.rank_json import RankJson
 from prismdbg.errors import CapsuleError

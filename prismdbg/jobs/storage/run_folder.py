@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import prismdbg
-from prismdbg.capsule import json_border
+from prismdbg.capsule import checked_json
 from prismdbg.capsule.log_reader import iter_logs
 from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
@@ -149,9 +149,9 @@ def read_json(path: Path) -> dict[str, Any]:
     this name holds."""
     if not path.is_symlink() and not path.exists():
         return {}
-    fields = json_border.read(path)
+    fields = checked_json.read(path)
     kind = KINDS.get(path.name)
-    return fields.value if kind is None else json_border.checked(kind, fields.value, str(path))
+    return fields.value if kind is None else checked_json.checked(kind, fields.value, str(path))
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

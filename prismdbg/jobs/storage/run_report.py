@@ -18,7 +18,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_whole
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
 

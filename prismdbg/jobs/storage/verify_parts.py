@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import Finding, Severity, findings
 from prismdbg.checkpoint import choice
@@ -36,7 +36,7 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
     for name, read in _READERS.items():
         if name in capsule.manifest.files:
             try:
-                read(json_border.read(capsule.path / name))
+                read(checked_json.read(capsule.path / name))
             except CapsuleError as error:
                 yield Finding(Severity.FATAL, name, str(error))
 

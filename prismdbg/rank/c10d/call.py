@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from prismdbg.capsule.log_format import STREAM
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.ops import FROM_ROOT, OPS, TO_ROOT, Movement, OpSpec
@@ -59,7 +59,7 @@ class Call:
         self.root = int(self._argument(spec.root, -1))
         self.tag = int(self._argument(spec.tag, 0))
         self.synthesized = False  # whether the answer was assumed
-        self.made = made_up.NOT_KNOWN  # and how
+        self.made = synthesis.NOT_KNOWN  # and how
         self.is_async = bool(self._argument(spec.async_op, spec.async_op is not None))
 
     def _argument(self, position: int | None, default: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from prismdbg.model.mixing import GOLDEN, LENGTH, MASK, mix64
+from prismdbg.model.fingerprint_arithmetic import GOLDEN, LENGTH, MASK, mix64
 
 BLOCK_WORDS = 4096
 

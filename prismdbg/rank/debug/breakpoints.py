@@ -13,9 +13,9 @@ from typing import Any
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
+from prismdbg.model.breakpoints import AT_A_COLLECTIVE, BreakpointKind
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import AT_A_COLLECTIVE, StopKind
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
 from prismdbg.rank.debug.digest import digest_of
@@ -39,7 +39,7 @@ class Watched:
     """One stop, compiled. `before`: the digest of its expression, as it was last seen."""
 
     number: int
-    kind: StopKind
+    kind: BreakpointKind
     spec: dict[str, Any]
     condition: Expression | None
     expression: Expression | None
@@ -52,7 +52,7 @@ class Watched:
         condition, expression = spec.get("condition"), spec.get("expression")
         return cls(
             number=int(spec.get("number", 0)),
-            kind=StopKind(spec["kind"]),
+            kind=BreakpointKind(spec["kind"]),
             spec=spec,
             condition=parse(str(condition)) if condition else None,
             expression=parse(str(expression)) if expression else None,
@@ -62,7 +62,7 @@ class Watched:
     @property
     def is_early(self) -> bool:
         """Whether it can be decided before the answer is there: its names are of the call and of what is sent."""
-        return self.kind is not StopKind.CHANGE and (
+        return self.kind is not BreakpointKind.CHANGE and (
             self.condition is None or self.condition.names <= CHEAP | MEMORY | {"input"}
         )
 
@@ -135,7 +135,7 @@ class CallView:
 
 
 @dataclass(slots=True)
-class Stops:
+class Breakpoints:
     """`fail(number, error)` is told of a condition that cannot be evaluated."""
 
     fail: Callable[[int, str], None]
@@ -143,7 +143,7 @@ class Stops:
 
     def replace(self, specs: Iterable[dict[str, Any]]) -> None:
         """The whole list anew; what a change is measured from stays."""
-        before = {old.spec.get("expression"): old.before for old in self.watched if old.kind is StopKind.CHANGE}
+        before = {old.spec.get("expression"): old.before for old in self.watched if old.kind is BreakpointKind.CHANGE}
         self.watched = [Watched.compile(spec) for spec in specs]
         for one in self.watched:
             one.before = before.get(one.spec.get("expression"), "")
@@ -159,7 +159,7 @@ class Stops:
         for one in self.watched:
             if not self._is_meant(one, view):
                 continue
-            if one.kind is StopKind.NAN and view.record is None:
+            if one.kind is BreakpointKind.NAN and view.record is None:
                 sent = fingerprint.nonfinite([t for t in view.call.sent if not t.is_sparse])
                 if not (sent and one.is_early and self.holds(one, view.cheap, view.frame)):
                     waiting.append(one)
@@ -175,11 +175,11 @@ class Stops:
         return [one for one in waiting if self._late(one, view)]
 
     def _late(self, one: Watched, view: CallView) -> bool:
-        if one.kind is StopKind.NAN and view.record is None:
+        if one.kind is BreakpointKind.NAN and view.record is None:
             tensors = [t for t in (*view.inputs, *view.call.received) if not t.is_sparse]
             if not fingerprint.nonfinite(tensors):
                 return False
-        if one.kind is StopKind.CHANGE and not self.changed(one, view.cheap, view.frame):
+        if one.kind is BreakpointKind.CHANGE and not self.changed(one, view.cheap, view.frame):
             return False
         return self.holds(one, view.cheap, view.frame)
 
@@ -203,12 +203,16 @@ class Stops:
         if spec.get("seq") not in (None, view.identity.seq):
             return False
         record = view.record
-        if one.kind is StopKind.NAN and record is not None and record.synthesized:
+        if one.kind is BreakpointKind.NAN and record is not None and record.synthesized:
             self._failed(one, UsageError("values depend on synthesized answers, so NaN is not checked"))
             return False
-        if one.kind is StopKind.NAN and record is not None and not (record.sent_nonfinite or record.received_nonfinite):
+        if (
+            one.kind is BreakpointKind.NAN
+            and record is not None
+            and not (record.sent_nonfinite or record.received_nonfinite)
+        ):
             return False
-        if one.kind is StopKind.PEER and not (call.spec.is_p2p and call.root == spec.get("peer")):
+        if one.kind is BreakpointKind.PEER and not (call.spec.is_p2p and call.root == spec.get("peer")):
             return False
         if spec.get("file") and not at_line(view.frame, str(spec["file"]), int(spec["line"])):
             return False
@@ -230,7 +234,7 @@ class Stops:
     def measure(self, lookup: Callable[[str], Any], frame: FrameType | None) -> None:
         """From here on changes count: what came before was passed, or seen by whoever stood here."""
         for one in self.watched:
-            if one.kind is StopKind.CHANGE:
+            if one.kind is BreakpointKind.CHANGE:
                 self.changed(one, lookup, frame)
 
     def holds(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
@@ -254,7 +258,7 @@ class Stops:
             one.failed = True
             self.fail(one.number, f"{error}\n{error.hint}".strip())
 
-    def of_kind(self, kind: StopKind, lookup: Callable[[str], Any], frame: FrameType | None) -> tuple[int, ...]:
+    def of_kind(self, kind: BreakpointKind, lookup: Callable[[str], Any], frame: FrameType | None) -> tuple[int, ...]:
         """Numbers of the stops of a kind at which the rank stands in any case: an exception, a divergence."""
         found = [one for one in self.watched if one.kind is kind and self.holds(one, lookup, frame)]
         return tuple(one.number for one in found)

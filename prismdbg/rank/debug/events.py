@@ -13,12 +13,12 @@ from prismdbg.errors import PrismError
 from prismdbg.expr import tree
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
+from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind, StopReason
-from prismdbg.rank.debug.breakpoints import Stops, Watched, at_line, line_of
+from prismdbg.rank.debug.breakpoints import Breakpoints, Watched, at_line, line_of
 from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Aim, Gate, Stop
-from prismdbg.rank.debug.gate import Stops as Mode
+from prismdbg.rank.debug.gate import BreakpointMode as Mode
 from prismdbg.rank.debug.scope import environment_of
 from prismdbg.rank.debug.stopping import FINISH
 from prismdbg.rank.program.frames import in_backward, is_module, modules_around, program_frame, program_line, stack_of
@@ -34,7 +34,7 @@ OURS = "c10d::"  # a collective is a stop of its own
 class Events:
     """`number`: events since the last collective, while all are told; `before`: of the stretch that ended there."""
 
-    def __init__(self, gate: Gate, stops: Stops) -> None:
+    def __init__(self, gate: Gate, stops: Breakpoints) -> None:
         self._gate = gate
         self._stops = stops
         self._writer: _Writer | None = None
@@ -71,7 +71,7 @@ class Events:
 
     @property
     def _allocations(self) -> list[Watched]:
-        return [one for one in self._stops.watched if one.kind is StopKind.ALLOCATION]
+        return [one for one in self._stops.watched if one.kind is BreakpointKind.ALLOCATION]
 
     def collective(self, label: str, moment: Moment) -> None:
         """A collective begins: events are counted anew."""

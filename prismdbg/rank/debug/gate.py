@@ -14,15 +14,15 @@ from types import FrameType
 from typing import Any
 
 from prismdbg.errors import UsageError, WaitTimeout
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg.protocol.wire import Message
 
 ASK_BOUND_S = 60.0
 MAX_NOTED = 1000
 
 
-class Stops(StrEnum):
+class BreakpointMode(StrEnum):
     """What becomes of the client's stops while the rank runs. OFF: not even an exception stops it."""
 
     OFF = "off"
@@ -62,7 +62,7 @@ class Aim:
 
     until: Moment | None = None
     count: int = 0
-    stops: Stops = Stops.OFF
+    stops: BreakpointMode = BreakpointMode.OFF
     finish: Finish | None = None
     events: dict[str, Any] | None = None
     pause_at_s: float | None = None
@@ -74,7 +74,7 @@ class Aim:
         return cls(
             until=Moment.parse(str(until)) if until else None,
             count=int(message.get("count", 0)),
-            stops=Stops(message.get("stops", Stops.OFF)),
+            stops=BreakpointMode(message.get("stops", BreakpointMode.OFF)),
             finish=Finish(module=str(finish["module"]), step=int(finish["step"])) if finish else None,
             events=message.get("events"),
             pause_at_s=_pause_at_s(message),

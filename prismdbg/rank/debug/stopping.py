@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
-from prismdbg.rank.debug.breakpoints import CallView, Stops, Watched
+from prismdbg.rank.debug.breakpoints import Breakpoints, CallView, Watched
+from prismdbg.rank.debug.gate import BreakpointMode as Mode
 from prismdbg.rank.debug.gate import Finish, Gate
-from prismdbg.rank.debug.gate import Stops as Mode
 from prismdbg.rank.program.frames import in_backward, is_module
 from prismdbg.rank.program.isolation import quiet
 
@@ -36,7 +36,7 @@ class Halts:
         self._gate = gate
         self._publish = publish
         self._moment = Moment(0)
-        self.stops = Stops(self._failed)
+        self.stops = Breakpoints(self._failed)
 
     def before(self, view: CallView) -> Halt:
         """Called before the answer, which may overwrite what is sent."""

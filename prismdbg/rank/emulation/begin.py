@@ -15,8 +15,8 @@ from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
+from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.emulation.store import StoreState
-from prismdbg.rank.emulation.turn import Turn
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import exception_hooks
@@ -45,7 +45,7 @@ def begin_emulation(config: RankConfig, serve: Serve) -> None:
 
 def _begin(config: RankConfig, serve: Serve) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
-    turn = Turn(settings.ask_fd, settings.say_fd, settings.until)
+    turn = SchedulerClient(settings.ask_fd, settings.say_fd, settings.until)
     peers = EmulatedPeers(settings, turn)
     beat = make_clock(settings, turn)
     recorder = EmulatedRecorder(peers, beat)
@@ -117,7 +117,7 @@ def _resources(recording: Recording) -> dict[str, int]:
     }
 
 
-def _install_world(settings: Emulation, peers: EmulatedPeers, turn: Turn, recording: Recording) -> None:
+def _install_world(settings: Emulation, peers: EmulatedPeers, turn: SchedulerClient, recording: Recording) -> None:
     def note(kind: str, **data: Any) -> None:
         if recording.ensure_open():  # a rendezvous comes before the first collective
             recording.note(kind, **data)

@@ -8,11 +8,11 @@ from prismdbg.model.schedule import Schedule
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.open_calls import PacedClock
 from prismdbg.rank.emulation.pace import Pace
-from prismdbg.rank.emulation.turn import Turn
+from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.settings.emulation import ClockKind, Emulation
 
 
-def make_clock(settings: Emulation, turn: Turn) -> PacedClock:
+def make_clock(settings: Emulation, turn: SchedulerClient) -> PacedClock:
     """Where the peers are not paced, the wall clock runs on."""
     wall = WallClock()
     turn.stood = wall.leave_out

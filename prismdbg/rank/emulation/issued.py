@@ -8,7 +8,7 @@ import torch
 
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation.pace import Issued
-from prismdbg.rank.emulation.turn import program_line
+from prismdbg.rank.emulation.scheduler_client import program_line
 
 
 class Facts:

@@ -14,7 +14,7 @@ from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.fingerprint import as_bytes
 from prismdbg.rank.emulation.control import is_control, object_call
 from prismdbg.rank.emulation.donors import DonorReader, DonorWriter
-from prismdbg.rank.emulation.turn import Turn
+from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.settings.donor_value import (
     DonorValue,
     collective_key,
@@ -47,7 +47,7 @@ class Outbox:
     asks for the senders' own: for everybody else noise will do.
     """
 
-    def __init__(self, settings: Emulation, turn: Turn) -> None:
+    def __init__(self, settings: Emulation, turn: SchedulerClient) -> None:
         self._settings = settings
         self._asked = frozenset(settings.asked) - {settings.rank}
         self._turn = turn

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, Movement
 from prismdbg.rank.c10d.call import Call
@@ -19,7 +19,7 @@ from prismdbg.rank.emulation import checkpoints, filling
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.kept_already import KeptAlready
 from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Outbox, ValueAddress
-from prismdbg.rank.emulation.turn import Turn
+from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.program.isolation import unseen
 from prismdbg.settings.donor_value import DonorValue
 from prismdbg.settings.emulation import Emulation, Policy
@@ -29,7 +29,7 @@ from prismdbg.settings.missing_value import MissingValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """How it was answered, one of `made_up.WAYS`.
+    """How it was answered, one of `synthesis.WAYS`.
 
     source: the sender of a receive from any. fill: to be called when it is waited for, because nobody said it yet.
     later: to be called by whoever carries it. like: mean and deviation of noise like the donor's.
@@ -59,7 +59,7 @@ class Asked:
 class EmulatedPeers:
     """`answer` is called once for every collective, on the issuing thread."""
 
-    def __init__(self, settings: Emulation, turn: Turn) -> None:
+    def __init__(self, settings: Emulation, turn: SchedulerClient) -> None:
         self._settings = settings
         self._turn = turn
         self._axes = Axes(settings.axes)
@@ -120,7 +120,7 @@ class EmulatedPeers:
         """All members do the same: what peers send may be taken to be like what this rank sends."""
         outputs, policy = asked.outputs, asked.policy
         if not outputs:
-            return Answered(how=made_up.NOTHING)
+            return Answered(how=synthesis.NOTHING)
         if policy is Policy.ZEROS:
             filling.zeros(outputs)
         elif policy is Policy.NOISE:
@@ -131,7 +131,7 @@ class EmulatedPeers:
             self._load(self._similar(asked), outputs)
         elif routed := self._recorded_routing(asked):
             self._load(routed, outputs)
-            return Answered(how=made_up.DONOR)
+            return Answered(how=synthesis.DONOR)
         else:
             return self._echo(asked)
         return Answered(how=str(policy))
@@ -146,15 +146,15 @@ class EmulatedPeers:
     def _echo(self, asked: Asked) -> Answered:
         fill = partial(filling.echo, asked.call, asked.outputs, asked.inputs)
         if asked.can_be_later and not is_control(asked.outputs):
-            return Answered(how=made_up.ECHO, later=fill)
+            return Answered(how=synthesis.ECHO, later=fill)
         fill()
         if asked.call.spec.name in OBJECT_GATHERS and is_control(asked.outputs) and object_call():
             checkpoints.accept_partial_plans()
             said = self.inbox.contributions(asked.call, asked.identity, asked.members)
             for place, data in said.items():
                 filling.pour(asked.outputs[place], data)
-            return Answered(how=made_up.ECHO_AND_DONOR if said else made_up.ECHO)
-        return Answered(how=made_up.ECHO)
+            return Answered(how=synthesis.ECHO_AND_DONOR if said else synthesis.ECHO)
+        return Answered(how=synthesis.ECHO)
 
     def _similar(self, asked: Asked) -> DonorValue:
         """A donor's value of the very size: lengths and indices of another would lead nowhere."""
@@ -169,17 +169,17 @@ class EmulatedPeers:
         call = asked.call
         letter = self.inbox.address(call, asked.identity, asked.axis)
         if not any(t.numel() for t in asked.outputs):
-            return Answered(how=made_up.NOTHING, source=letter.source)
+            return Answered(how=synthesis.NOTHING, source=letter.source)
         if call.spec.movement is Movement.SCATTER and call.root == call.rank:
             asked.outputs[0].copy_(asked.inputs[call.rank])
-            return Answered(how=made_up.OWN, source=letter.source)
+            return Answered(how=synthesis.OWN, source=letter.source)
         if self._is_lacking(asked, letter):
             if call.spec.is_p2p:
                 filling.zeros(asked.outputs)  # it may have been posted only, to be waited for after a send
                 fill = partial(self._receive, asked, letter)
-                return Answered(how=made_up.DONOR, source=letter.source, fill=fill)
+                return Answered(how=synthesis.DONOR, source=letter.source, fill=fill)
             self._receive(asked, letter)
-            return Answered(how=made_up.DONOR, source=letter.source)
+            return Answered(how=synthesis.DONOR, source=letter.source)
         return self._given_at_once(asked, letter)
 
     def _receive(self, asked: Asked, letter: ValueAddress) -> None:
@@ -212,18 +212,18 @@ class EmulatedPeers:
         outputs, policy, value, source = asked.outputs, asked.policy, self._value(asked, letter), letter.source
         if policy in (Policy.AUTO, Policy.DONOR) and value is not None and self._fits(value, outputs):
             self._load(value, outputs)
-            return Answered(how=made_up.DONOR, source=source)
+            return Answered(how=synthesis.DONOR, source=source)
         if policy is Policy.ECHO or self._held_already(asked):
             filling.echo(asked.call, outputs, [])
-            return Answered(how=made_up.ECHO, source=source)
+            return Answered(how=synthesis.ECHO, source=source)
         if policy is Policy.ZEROS:
             filling.zeros(outputs)
-            return Answered(how=made_up.ZEROS, source=source)
+            return Answered(how=synthesis.ZEROS, source=source)
         if value is None or value.mean is None or value.deviation is None:
             filling.noise(outputs, self._seed(asked))
-            return Answered(how=made_up.NOISE, source=source)
+            return Answered(how=synthesis.NOISE, source=source)
         filling.noise(outputs, self._seed(asked), value.mean, value.deviation)
-        return Answered(how=made_up.NOISE_LIKE, source=source, like=(value.mean, value.deviation))
+        return Answered(how=synthesis.NOISE_LIKE, source=source, like=(value.mean, value.deviation))
 
     def _load(self, value: DonorValue, outputs: list[torch.Tensor]) -> None:
         data = memoryview(self.inbox.load(value))

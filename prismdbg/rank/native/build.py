@@ -27,9 +27,9 @@ COMPILE_TIMEOUT_S = 600
 _BYTES_PER_COMPILER = 2 << 30
 # Sources that are compiled as one: reading torch's headers is most of the work.
 _TOGETHER = (
-    ("kernel", "call", "flight", "recording_work", "tensors"),
-    ("module", "hooks", "trace_module"),
-    ("allocator_shim", "trace_operators"),
+    ("c10d/kernel", "c10d/call", "c10d/pending_collective", "c10d/recording_work", "c10d/tensors"),
+    ("module", "c10d/hooks", "tracer/trace_module"),
+    ("tracer/allocator_shim", "tracer/trace_operators"),
 )
 _FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]
 _LIBRARIES = ["-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
@@ -40,9 +40,9 @@ def key() -> str:
     digest = hashlib.sha256()
     for part in (torch.__version__, _abi_flag(), sysconfig.get_config_var("SOABI"), platform.machine(), *_FLAGS):
         digest.update(f"{part}\0".encode())
-    for source in sorted(SOURCES.iterdir()):
+    for source in sorted(SOURCES.rglob("*")):
         if source.suffix in (".h", ".cpp"):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+            digest.update(source.relative_to(SOURCES).as_posix().encode() + b"\0" + source.read_bytes())
     return f"torch-{torch.__version__}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:16]}"
 
 
@@ -115,11 +115,11 @@ def _compile_all(compiler: str, folder: Path) -> list[Path]:
 
 def _units(folder: Path) -> list[Path]:
     """What the compiler is called for, the longest first."""
-    alone = {path.stem: path for path in sorted(SOURCES.glob("*.cpp"))}
+    alone = {path.relative_to(SOURCES).with_suffix("").as_posix(): path for path in sorted(SOURCES.rglob("*.cpp"))}
     units = []
     for names in _TOGETHER:
         sources = [alone.pop(name) for name in names if name in alone]
-        unit = folder / f"unit_{names[0]}.cpp"
+        unit = folder / f"unit_{Path(names[0]).name}.cpp"
         unit.write_text("".join(f'#include "{source}"\n' for source in sources))
         units.append(unit)
     return units + list(alone.values())

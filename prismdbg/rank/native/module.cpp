@@ -4,11 +4,11 @@
 
 #include <system_error>
 
-#include "hooks.h"
-#include "kernel.h"
-#include "state.h"
-#include "tensors.h"
-#include "trace_module.h"
+#include "c10d/hooks.h"
+#include "c10d/kernel.h"
+#include "c10d/tensors.h"
+#include "recorder/state.h"
+#include "tracer/trace_module.h"
 
 namespace prismdbg {
 namespace {

@@ -1,6 +1,6 @@
 """Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log_format.py`.
 
-A full disk is told when a segment is made. What may have to wait for a server is left to another thread (`outlet`).
+A full disk is told when a segment is made. What may have to wait for a server is left to another thread (`queue`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.dtypes import NUMBERS, UNKNOWN
-from prismdbg.rank.recording.outlet import Outlet
+from prismdbg.rank.recording.write_queue import WriteQueue
 
 RESERVE_BYTES = 1024  # at the end of a segment: the last NOTE when no other segment can be had
 
@@ -63,18 +63,18 @@ class Segment:
 
 
 class DistantSegment:
-    """As `Segment`, on a file system with a server: nothing of it is open but while the outlet's thread writes, for a
+    """As `Segment`, on a file system with a server: nothing of it is open but while the queue's thread writes, for a
     process cannot end while a server owes it the closing of a file."""
 
-    def __init__(self, outlet: Outlet, path: Path, size_bytes: int, *, existing: bool = False) -> None:
+    def __init__(self, queue: WriteQueue, path: Path, size_bytes: int, *, existing: bool = False) -> None:
         self.path = path
         self.size_bytes = size_bytes
-        self._outlet = outlet
+        self._queue = queue
         if not existing:
-            outlet.do(0, lambda: Segment(path, size_bytes).close())
+            queue.do(0, lambda: Segment(path, size_bytes).close())
 
     def write(self, at: int, head: bytes, rest: bytes) -> None:
-        self._outlet.do(len(head) + len(rest), partial(self._write, at, head, rest))
+        self._queue.do(len(head) + len(rest), partial(self._write, at, head, rest))
 
     def _write(self, at: int, head: bytes, rest: bytes) -> None:
         segment = Segment(self.path, self.size_bytes, existing=True)
@@ -111,9 +111,11 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 class LogWriter:
     """Appends records. Thread safe. Raises `OSError` when a segment cannot be made; the caller fails open."""
 
-    def __init__(self, outlet: Outlet, folder: Path, rank: int, segment_bytes: int = fmt.EVENT_SEGMENT_BYTES) -> None:
+    def __init__(
+        self, queue: WriteQueue, folder: Path, rank: int, segment_bytes: int = fmt.EVENT_SEGMENT_BYTES
+    ) -> None:
         self.folder = folder
-        self._outlet = outlet
+        self._queue = queue
         self._rank = rank
         self._segment_bytes = segment_bytes
         self._lock = threading.RLock()
@@ -209,9 +211,9 @@ class LogWriter:
 
     def _open_segment(self, index: int, size_bytes: int, *, existing: bool = False) -> Segment | DistantSegment:
         path = self.folder / fmt.event_segment(index)
-        if self._outlet.is_direct:
+        if self._queue.is_direct:
             return Segment(path, size_bytes, existing=existing)
-        return DistantSegment(self._outlet, path, size_bytes, existing=existing)
+        return DistantSegment(self._queue, path, size_bytes, existing=existing)
 
 
 def encode_tensors(metas: list[TensorMeta]) -> tuple[int, bytes]:
@@ -235,8 +237,8 @@ class PayloadWriter:
     Nothing is mapped and nothing stays open: a checkpoint holds none of it, and a full disk is an `OSError`.
     """
 
-    def __init__(self, outlet: Outlet, folder: Path, segment_bytes: int) -> None:
-        self._outlet = outlet
+    def __init__(self, queue: WriteQueue, folder: Path, segment_bytes: int) -> None:
+        self._queue = queue
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
@@ -257,10 +259,10 @@ class PayloadWriter:
             longest = min(self._segment_bytes, limit_bytes // 4) if limit_bytes else self._segment_bytes
             if self._index < 0 or start + size > longest:
                 self._index, start = self._index + 1, 0
-            if not self._outlet.is_direct:  # the program goes on to use them
+            if not self._queue.is_direct:  # the program goes on to use them
                 parts = [memoryview(bytes(part)) for part in parts]
             path = self._folder / fmt.payload_segment(self._index)
-            self._outlet.do(size, partial(_append, path, parts, start))
+            self._queue.do(size, partial(_append, path, parts, start))
             self._sizes[self._index] = -(-(start + size) // 64) * 64
             self._last_step[self._index] = step
             if limit_bytes:
@@ -281,7 +283,7 @@ class PayloadWriter:
 
     def _drop(self, index: int) -> None:
         path = self._folder / fmt.payload_segment(index)
-        self._outlet.do(0, partial(path.unlink, missing_ok=True))
+        self._queue.do(0, partial(path.unlink, missing_ok=True))
         self._sizes.pop(index, None)
         self._last_step.pop(index, None)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from prismdbg.capsule import log_format as fmt
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Failure, Frame, Identity
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.moment import Moment
@@ -27,8 +27,8 @@ from prismdbg.rank.c10d.sparse import dense_parts
 from prismdbg.rank.c10d.works import Completion, wrap
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter, encode_tensors
-from prismdbg.rank.recording.outlet import Outlet
 from prismdbg.rank.recording.recorder import Rescuer
+from prismdbg.rank.recording.write_queue import WriteQueue
 
 _OWN_FILES = (str(Path(__file__).parents[1]),)
 STACK_DEPTH = 48
@@ -40,7 +40,7 @@ class PythonRecorder:
 
     def __init__(self) -> None:
         self._counters = Counters()
-        self._outlet: Outlet | None = None
+        self._queue: WriteQueue | None = None
         self._log: LogWriter | None = None
         self._payloads: PayloadWriter | None = None
         self._mode = 0
@@ -73,9 +73,9 @@ class PythonRecorder:
         nan_check: bool,
         direct: bool,
     ) -> None:
-        self._outlet = outlet = Outlet(direct)
-        self._log = LogWriter(outlet, Path(folder), rank, event_segment_bytes)
-        self._payloads = PayloadWriter(outlet, Path(folder), payload_segment_bytes)
+        self._queue = queue = WriteQueue(direct)
+        self._log = LogWriter(queue, Path(folder), rank, event_segment_bytes)
+        self._payloads = PayloadWriter(queue, Path(folder), payload_segment_bytes)
         self._stacks, self._fingerprints, self._nan_check = stacks, fingerprints, nan_check
         if self._lost:
             self._note_lost(self._log)
@@ -112,15 +112,15 @@ class PythonRecorder:
         return sorted(self._in_flight)
 
     def close_log(self) -> None:
-        if self._log is not None and self._outlet is not None:
+        if self._log is not None and self._queue is not None:
             self._log.close()
-            self._outlet.flush()
+            self._queue.flush()
 
     def tidy(self) -> None:
         """At the end of the program: what is still to be written is."""
         try:
-            if self._outlet is not None:
-                self._outlet.flush()
+            if self._queue is not None:
+                self._queue.flush()
         except OSError as error:
             if not self._lost:
                 self._lost = f"the end of the log is not written: {error}"
@@ -271,7 +271,7 @@ class PythonRecorder:
         received = [] if failure is not None else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
-        wanted = self._window_on and call.made in made_up.FROM_OTHERS  # the rest can be made again
+        wanted = self._window_on and call.made in synthesis.FROM_OTHERS  # the rest can be made again
         if received and wanted and (place := self._keep(received)) is not None:
             segment, offset, size = place
             flags |= fmt.CompleteFlag.PAYLOAD
@@ -283,7 +283,7 @@ class PythonRecorder:
             note |= {"type": failure.type, "text": failure.text[:LONGEST_TEXT]}
             self._log.append(fmt.Kind.NOTE, json.dumps(note).encode())
         if self._log is not None:
-            made = made_up.NUMBERS[call.made]
+            made = synthesis.NUMBERS[call.made]
             body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, made, 0)
             self._log.append(fmt.Kind.COMPLETE, body)
 

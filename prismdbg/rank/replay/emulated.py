@@ -10,7 +10,7 @@ from typing import Any
 
 from prismdbg.capsule.log_events import Note
 from prismdbg.errors import CapsuleError
-from prismdbg.model import made_up
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Collective
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS
 from prismdbg.rank.c10d.call import Call
@@ -58,20 +58,20 @@ class PeersAsEmulated:
     def _fill(self, call: Call, record: Collective) -> None:
         outputs, inputs = [t.detach() for t in call.received], [t.detach() for t in call.inputs]
         match record.made:
-            case made_up.ECHO:
+            case synthesis.ECHO:
                 filling.echo(call, outputs, [] if call.spec.movement in ONLY_THE_SENDER_KNOWS else inputs)
-            case made_up.ZEROS:
+            case synthesis.ZEROS:
                 filling.zeros(outputs)
-            case made_up.NOISE:
+            case synthesis.NOISE:
                 filling.noise(outputs, self._seed(record))
-            case made_up.NOISE_LIKE:
+            case synthesis.NOISE_LIKE:
                 filling.noise(outputs, self._seed(record), *self._statistics(record))
-            case made_up.BALANCED:
+            case synthesis.BALANCED:
                 filling.balanced(outputs, inputs)
-            case made_up.OWN:
+            case synthesis.OWN:
                 outputs[0].copy_(inputs[call.rank])
             case _:
-                assert record.made == made_up.NOTHING, record.made
+                assert record.made == synthesis.NOTHING, record.made
 
     def _seed(self, record: Collective) -> int:
         return filling.seed_of(self._settings.seed, self._settings.rank, record.identity)

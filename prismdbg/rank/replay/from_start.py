@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from prismdbg.errors import PrismError
-from prismdbg.model.stops import StopReason
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world

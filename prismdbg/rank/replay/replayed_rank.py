@@ -8,14 +8,14 @@ from typing import Any
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.c10d import kernels, unknown_ops
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
-from prismdbg.rank.debug.gate import Gate, Stop, Stops
+from prismdbg.rank.debug.gate import BreakpointMode, Gate, Stop
 from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
 from prismdbg.rank.program.frames import innermost
 from prismdbg.rank.recording import state_hash
@@ -72,7 +72,7 @@ class Replaying:
     def exception(self, report: dict[str, Any], error: BaseException) -> None:
         """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""
         told = {"event": "exception", "moment": str(self.counters.moment), **report}
-        if self.gate.aim.stops is Stops.OFF:
+        if self.gate.aim.stops is BreakpointMode.OFF:
             self.agent.publish(**told)
         else:
             frame = innermost(error.__traceback__)
@@ -80,7 +80,7 @@ class Replaying:
             names = {"exception": error, "type": report["type"], "text": report["text"]}
             names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
             names |= dict.fromkeys(HELD, tracer.allocated()) if tracer.is_armed() else {}
-            numbers = self.replayer.halts.stops.of_kind(StopKind.EXCEPTION, names.__getitem__, frame)
+            numbers = self.replayer.halts.stops.of_kind(BreakpointKind.EXCEPTION, names.__getitem__, frame)
             self.gate.stop(Stop(StopReason.EXCEPTION, self.counters.moment, {}, frame, names, told, stops=numbers))
 
     def _describe(self, stop: Stop) -> dict[str, Any]:

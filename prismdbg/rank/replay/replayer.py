@@ -12,9 +12,9 @@ import torch
 from prismdbg.capsule.log_coverage import needs_payload
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopKind, StopReason
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.c10d.call import Call, Redispatch
 from prismdbg.rank.c10d.counters import Counters
@@ -284,7 +284,7 @@ class Replayer:
         names = view.names()
         event = {**event, "module": names["module"]}
         if reason == StopReason.DIVERGED:
-            stops = self.halts.stops.of_kind(StopKind.DIVERGENCE, names.__getitem__, view.frame)
+            stops = self.halts.stops.of_kind(BreakpointKind.DIVERGENCE, names.__getitem__, view.frame)
         sent = tuple(view.call.inputs)
         self._gate.stop(
             Stop(reason, view.moment, event, view.frame, names, told, answered=answered, stops=stops, sent=sent)

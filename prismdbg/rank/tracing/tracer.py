@@ -64,7 +64,7 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, fr
 
     thread: the kernel's number of the thread whose operators are counted until a collective is issued; 0: the main one.
     """
-    from prismdbg.rank.tracing.before import in_use_bytes, live_tensors
+    from prismdbg.rank.tracing.existing_tensors import in_use_bytes, live_tensors
     from prismdbg.rank.tracing.modules import CALL, ModuleNames
 
     native = _load(cache_dir)

@@ -21,11 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.simulate import quantities
-from prismdbg.simulate.cluster import yaml_border
+from prismdbg.simulate.cluster import checked_yaml
+from prismdbg.simulate.cluster.checked_yaml import Value
 from prismdbg.simulate.cluster.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
 from prismdbg.simulate.cluster.curve import Curve
 from prismdbg.simulate.cluster.transfer import OPS, SEND
-from prismdbg.simulate.cluster.yaml_border import Value
 
 _MOST_RANKS = 1 << 24
 _MOST_SLOWER = 1 << 20
@@ -43,11 +43,11 @@ _NAMES = (
 
 
 def read(path: Path) -> ClusterModel:
-    return _cluster(yaml_border.read(path))
+    return _cluster(checked_yaml.read(path))
 
 
 def parse(text: str, file: str = "cluster.yaml") -> ClusterModel:
-    return _cluster(yaml_border.parse(text, file))
+    return _cluster(checked_yaml.parse(text, file))
 
 
 def _cluster(top: Value) -> ClusterModel:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from prismdbg.errors import UsageError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.entries import Entries
 from prismdbg.simulate.graph.folding import Difference, first_difference, shape_of
 from prismdbg.simulate.graph.kinds import Kinds

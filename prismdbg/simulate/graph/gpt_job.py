@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from prismdbg.errors import UsageError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.entry_writer import EntryWriter
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from prismdbg.capsule import json_border
-from prismdbg.capsule.json_border import Fields
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_GRAPH_BYTES
 from prismdbg.errors import CapsuleError
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, DTYPES, FREE, MODELLED_NS, PROVENANCES, Entries, Kind
@@ -116,7 +116,7 @@ class _Reader:
         self._path, self._held = path, held
 
     def graph(self) -> JobGraph:
-        about = json_border.parse(self._column("about", np.uint8).tobytes(), str(self._path))
+        about = checked_json.parse(self._column("about", np.uint8).tobytes(), str(self._path))
         version = about.integer("format")
         if version != FORMAT:
             raise CapsuleError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from prismdbg.errors import UsageError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.entries import Entries
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.graph.origin import Origin, Standings

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 
 Ints = NDArray[np.int64]
 

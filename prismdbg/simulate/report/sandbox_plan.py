@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, prod
 
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.class_finder import probes
 from prismdbg.simulate.graph.mesh import Mesh
-from prismdbg.simulate.graph.usual import SLIGHTLY
+from prismdbg.simulate.graph.typical_iteration import SLIGHTLY
 
 VECTOR_BYTES = 16  # of a graph, for each rank of the world: its class, and how fast it computes
 

@@ -130,7 +130,7 @@ def _begin(settings: Settings) -> int:
 
 def _forward(capsule: Capsule, settings: Settings) -> list[Row]:
     taken: dict[str, list[float]] = {what: [] for what in (BARE, *WATCHED)}
-    with _debugged(capsule, "local", DebuggerSettings(images=False)) as (_, debugger):
+    with _debugged(capsule, "local", DebuggerSettings(checkpoints=False)) as (_, debugger):
         for _ in range(settings.replays):
             for what in taken:
                 if what != BARE:
@@ -155,7 +155,7 @@ def _larger(folder: Path, settings: Settings) -> Iterator[Row]:
         run(prismdbg(*capture), folder / "capture.txt")
     capsule = Capsule.open(path)
     taken: dict[str, list[float]] = {"trace off": [], "trace on": []}
-    with _debugged(capsule, "local", DebuggerSettings(images=False)) as (_, debugger):
+    with _debugged(capsule, "local", DebuggerSettings(checkpoints=False)) as (_, debugger):
         for _ in range(settings.replays):
             for line, seconds in taken.items():
                 debugger.do(line)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from prismdbg.capsule import json_border, layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import FacilityError
@@ -127,7 +127,7 @@ def _own_engine(folder: Path) -> Iterator[Engine | None]:
 def _cold(subject: Subject, settings: Settings, engine: Engine | None) -> list[Row]:
     if engine is None:
         return []
-    installed = Environment.from_json(json_border.read(subject.capsule.path / layout.ENVIRONMENT))
+    installed = Environment.from_json(checked_json.read(subject.capsule.path / layout.ENVIRONMENT))
     taken = []
     for _ in range(settings.cold_starts):
         engine.remove_image(environment_tag(installed))

@@ -24,7 +24,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
-from prismdbg.session.standing import Standing
+from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
@@ -158,7 +158,7 @@ def live_over(
     rank: PlayedRank,
     travel: PlayedTravel | None = None,
     first_lines: tuple[str, ...] = (),
-    standing: Standing | None = None,
+    standing: OutsideCollective | None = None,
 ) -> LiveRank:
     @contextmanager
     def opens(say: Callable[[str], None]) -> Iterator[PlayedTravel]:
@@ -167,7 +167,7 @@ def live_over(
 
     def debugs(place: PlayedTravel, tell: Callable[[Notice], object]) -> Debugger:
         ended = lambda: "its process ended with 137"  # noqa: E731
-        settings = Settings(images=False)
+        settings = Settings(checkpoints=False)
         return Debugger(
             cast(Any, place),
             tell,

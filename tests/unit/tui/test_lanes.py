@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capsules import make_capsule
+from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.cursor import CursorPosition
-from prismdbg_tui.session.stop_rows import rows_of_stop, stop_at
 from prismdbg_tui.timeline.axis import View, make_axis, whole
-from prismdbg_tui.timeline.cliques import in_order_of_use
 from prismdbg_tui.timeline.lanes_image import paint
+from prismdbg_tui.timeline.rank_sets import in_order_of_use
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.visible_range import VisibleRange
 from test_recording import varied
 
 from prismdbg.log.columns import read_columns
 from prismdbg.model.moment import Moment
-from prismdbg.session.stop_line import parse_stop
+from prismdbg.session.breakpoint_line import parse_breakpoint
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_lanes_by_group_and_by_rank(recording: Recording) -> None:
     assert [(lane.title, lane.count, lane.is_own) for lane in by_rank.all] == [
         ("rank 0", 4, True), ("rank 1", 2, False), ("rank 2", 2, False),
     ]  # fmt: skip
-    assert by_rank.rows(1, recording.cliques).tolist() == [0, 2]
-    assert by_rank.of(int(recording.cliques.of[3])) == 2
+    assert by_rank.rows(1, recording.rank_sets).tolist() == [0, 2]
+    assert by_rank.of(int(recording.rank_sets.of[3])) == 2
 
 
 def test_one_walks_over_lanes_of_either_kind(recording: Recording) -> None:
@@ -57,7 +57,7 @@ def test_what_is_longer_than_the_shortest_of_its_kind_is_waiting(recording: Reco
     columns = recording.columns
     columns.op[:2] = columns.op[0]
     columns.size_bytes[:2], columns.begun_ns[:2], columns.ended_ns[:2] = 16, [0, 1000], [100, 1400]
-    recording.cliques.of[:2] = 0
+    recording.rank_sets.of[:2] = 0
     assert recording.waited_for_others_ns[:2].tolist() == [0, 300]
 
 
@@ -98,13 +98,13 @@ def test_what_was_in_flight_behind_b_does_not_stretch_the_time_line(recording: R
     ],
 )
 def test_which_rows_a_stop_is_about(recording: Recording, text: str, rows: list[int]) -> None:
-    assert rows_of_stop(recording, parse_stop(text)).tolist() == rows
+    assert rows_of_breakpoint(recording, parse_breakpoint(text)).tolist() == rows
 
 
 def test_the_stop_on_just_this_collective(recording: Recording) -> None:
-    stops = (parse_stop("all_reduce"), parse_stop("1.2"), parse_stop("1 if bytes > 3"))
-    assert stop_at(recording, stops, 3) == stops[1]
-    assert stop_at(recording, stops, 0) is None
+    stops = (parse_breakpoint("all_reduce"), parse_breakpoint("1.2"), parse_breakpoint("1 if bytes > 3"))
+    assert breakpoint_at(recording, stops, 3) == stops[1]
+    assert breakpoint_at(recording, stops, 0) is None
 
 
 def test_a_moment_between_collectives_is_at_the_one_before(recording: Recording) -> None:

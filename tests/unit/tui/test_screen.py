@@ -10,8 +10,8 @@ import pytest
 from played import PlayedRank, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.arrangement import PANES
 from prismdbg_tui.session.views import Phase, SourceView
+from prismdbg_tui.session.visible_panes import PANES
 from textual.pilot import Pilot
 
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]

@@ -17,7 +17,7 @@ from textual.widgets import Input
 from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStacks, ThreadStack
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.session.standing import Standing
+from prismdbg.session.outside_collective import OutsideCollective
 
 
 def asked(rank: PlayedRank, verb: str) -> list[dict[str, object]]:
@@ -273,7 +273,7 @@ def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stan
     rank = PlayedRank([stopped("0.1", 2)])
     rank.answers["progress"] = lambda _: {"moment": "0.1", "stopped": "parked", "number": 1, "tally": {}}
     capsule = small_capsule(tmp_path)
-    live = live_over(capsule, rank, standing=Standing(rank=1, frames=(load, main)))
+    live = live_over(capsule, rank, standing=OutsideCollective(rank=1, frames=(load, main)))
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.frames == (load, main), pilot)

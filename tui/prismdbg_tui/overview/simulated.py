@@ -13,8 +13,8 @@ from prismdbg.simulate.engine.prepared_cohort import PreparedCohort
 from prismdbg.simulate.engine.timeline import Timeline, amount_at
 from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.mesh import Ints
-from prismdbg_tui.timeline.cliques import find_cliques
-from prismdbg_tui.timeline.families import COMPUTE, FAMILIES, family_of
+from prismdbg_tui.timeline.op_families import COMPUTE, FAMILIES, family_of
+from prismdbg_tui.timeline.rank_sets import find_rank_sets
 from prismdbg_tui.timeline.recording import Recording
 
 _COMPUTE_LANE = "computes"
@@ -45,7 +45,7 @@ class SimulatedRecording(Recording):
         )
         self._lines: list[str] = [entries.texts[number] for number in entries.line[rows].tolist()]
         groups = {name: Group(name=name, ranks=(), desc=name) for name in lanes}
-        self.cliques = find_cliques(self.columns, groups, rank)
+        self.rank_sets = find_rank_sets(self.columns, groups, rank)
         compute = FAMILIES.index(COMPUTE)
         family = np.array([0, *(family_of(_joined(text)) for text in entries.texts)], dtype=np.int64)
         self.family = np.where(talks, family[self.columns.op], compute)

@@ -8,10 +8,10 @@ from prismdbg.errors import UsageError
 from prismdbg_tui.memory.treemap_walk import Side
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import BY_NAME, unavailable
-from prismdbg_tui.session.arrangement import behind, panes
+from prismdbg_tui.session.breakpoint_rows import breakpoint_at
 from prismdbg_tui.session.messages import Asked, Purpose
-from prismdbg_tui.session.stop_rows import stop_at
 from prismdbg_tui.session.views import Phase
+from prismdbg_tui.session.visible_panes import behind, panes
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
@@ -55,12 +55,12 @@ class ActionHandlers:
         self._app.interrupt()
 
     def restart(self) -> None:
-        """Where the rank is gone the cursor may be anywhere: then it is the latest image of all."""
-        images = self._app.state.checkpoints
+        """Where the rank is gone the cursor may be anywhere: then it is the latest checkpoint of all."""
+        checkpoints = self._app.state.checkpoints
         if self._app.state.phase is not Phase.LOST:
             moment = self._position.moment
-            images = tuple(image for image in images if image.moment <= moment)
-        number = max((image.moment, image.number) for image in images)[1] if images else 0
+            checkpoints = tuple(checkpoint for checkpoint in checkpoints if checkpoint.moment <= moment)
+        number = max((checkpoint.moment, checkpoint.number) for checkpoint in checkpoints)[1] if checkpoints else 0
         self._app.type_line(f"restart {number}")
 
     def memory(self) -> None:
@@ -174,12 +174,12 @@ class ActionHandlers:
     def breakpoint(self) -> None:
         """Set, or taken away where one is."""
         position = self._position
-        known = stop_at(position.recording, self._app.state.stops, position.cursor)
+        known = breakpoint_at(position.recording, self._app.state.stops, position.cursor)
         self._app.type_line(f"break {position.moment}" if known is None else f"delete {known.number}")
 
     def condition(self) -> None:
         position = self._position
-        known = stop_at(position.recording, self._app.state.stops, position.cursor)
+        known = breakpoint_at(position.recording, self._app.state.stops, position.cursor)
         self._app.condition_of = known.number if known is not None else None
         self._app.panes.prompt.ask(Purpose.CONDITION)
 

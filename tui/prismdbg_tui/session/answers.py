@@ -34,7 +34,7 @@ def notice(found: notices.Notice) -> str:
 
 
 def is_bad(found: notices.Notice) -> bool:
-    bad = notices.ProgramRaised | notices.Unlike | notices.StopFailed
+    bad = notices.ProgramRaised | notices.Unlike | notices.BreakpointFailed
     return isinstance(found, bad) or (isinstance(found, notices.StateCompared) and not found.equal)
 
 

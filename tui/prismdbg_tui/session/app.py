@@ -19,10 +19,9 @@ from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import THEMES
 from prismdbg_tui.session import actions, answers, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
-from prismdbg_tui.session.arrangement import PANES
-from prismdbg_tui.session.conversation import moment_of
 from prismdbg_tui.session.cursor import CursorPosition
 from prismdbg_tui.session.cursor_views import CursorViews
+from prismdbg_tui.session.debugger_messages import moment_of
 from prismdbg_tui.session.facts import facts
 from prismdbg_tui.session.layout import Layout
 from prismdbg_tui.session.live import Live
@@ -31,6 +30,7 @@ from prismdbg_tui.session.palette import Actions
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.session.visible_panes import PANES
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.key_bar import KeyBar
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
-from prismdbg_tui.timeline.cliques import Lanes
+from prismdbg_tui.timeline.rank_sets import Lanes
 from prismdbg_tui.timeline.recording import Recording
 
 Ints = NDArray[np.int64]
@@ -59,7 +59,7 @@ class CursorPosition:
         """The rows of the chosen lane, and its title; None for all of them."""
         if self.lane < 0:
             return None, ""
-        return self.lanes.rows(self.lane, self.recording.cliques), self.lanes.all[self.lane].title
+        return self.lanes.rows(self.lane, self.recording.rank_sets), self.lanes.all[self.lane].title
 
     def change_lanes(self) -> None:
         self.by_rank, self.lane = not self.by_rank, -1

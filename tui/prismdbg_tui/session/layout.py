@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prismdbg_tui.session.arrangement import Arrangement, Room, arrange, room, timeline_height
 from prismdbg_tui.session.panes import Panes
+from prismdbg_tui.session.visible_panes import Room, VisiblePanes, arrange, room, timeline_height
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
@@ -15,22 +15,22 @@ class Layout:
     def __init__(self, app: PrismApp, panes: Panes) -> None:
         self._app = app
         self._panes = panes
-        self._arrangement = Arrangement()
+        self._visible_panes = VisiblePanes()
         self._came_from = ""  # where a command was begun
 
     @property
     def pane(self) -> str:
         """The chosen one."""
-        return self._arrangement.pane
+        return self._visible_panes.pane
 
     def focused(self, pane: str) -> None:
         """Somebody went there by mouse."""
-        self._arrangement = self._arrangement.choosing(pane)
+        self._visible_panes = self._visible_panes.choosing(pane)
         self._panes.tabs.show(pane)
 
     def choose(self, pane: str) -> None:
         self._came_from = ""
-        self._arrangement = self._arrangement.choosing(pane)
+        self._visible_panes = self._visible_panes.choosing(pane)
         self.apply()
         self._app.screen.set_focus(self._panes.focus_of(pane))
 
@@ -46,19 +46,19 @@ class Layout:
         self.choose(self._came_from or "collectives")
 
     def maximise(self) -> None:
-        self._arrangement = self._arrangement.maximising()
+        self._visible_panes = self._visible_panes.maximising()
         self.apply()
 
     def apply(self) -> None:
         width, height = self._app.size
         size = room(width, height)
-        shown = self._arrangement.seen(size, live=self._app.live is not None)
+        shown = self._visible_panes.seen(size, live=self._app.live is not None)
         screen = self._app.screen_stack[0]
-        screen.set_class(size is Room.NARROW and not self._arrangement.maximised, "-narrow")
+        screen.set_class(size is Room.NARROW and not self._visible_panes.maximised, "-narrow")
         screen.set_class(size is Room.AMPLE, "-ample")
         hidden = not self._panes.memory.display
         arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
         self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
-        self._panes.tabs.show(self._arrangement.pane)
+        self._panes.tabs.show(self._visible_panes.pane)
         if hidden and self._panes.memory.display:
             self._app.views.look_at_memory()

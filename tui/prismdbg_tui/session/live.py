@@ -16,7 +16,7 @@ from textual.message import Message
 from prismdbg.errors import PrismError
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.trace_place import TracePlace
-from prismdbg_tui.session.conversation import Conversation
+from prismdbg_tui.session.debugger_messages import DebuggerMessages
 from prismdbg_tui.session.messages import Failed, LiveEnded, Said, StateChanged
 from prismdbg_tui.session.output_tail import Output, OutputTail
 from prismdbg_tui.session.views import Phase, State
@@ -44,7 +44,7 @@ class Place(Protocol):
 
 Opens = Callable[[Say], "AbstractContextManager[Any]"]
 Debugs = Callable[[Any, Callable[["Notice"], object]], "Debugger"]
-Command = Callable[[Conversation], None]
+Command = Callable[[DebuggerMessages], None]
 
 
 class Live(Protocol):
@@ -87,7 +87,7 @@ class LiveRank:
         self._thread = threading.Thread(target=self._run, name="prismdbg-live", daemon=True)
         self._tell: Tell = lambda _: None
         self._debugger: Debugger | None = None
-        self._conversation: Conversation | None = None
+        self._messages: DebuggerMessages | None = None
         self._state = State(phase=Phase.STARTING, since_s=time.monotonic(), doing="starting the replay")
 
     def start(self, tell: Tell) -> None:
@@ -95,10 +95,10 @@ class LiveRank:
         self._thread.start()
 
     def type_line(self, text: str) -> None:
-        self._commands.put(lambda conversation: conversation.line(text))
+        self._commands.put(lambda messages: messages.line(text))
 
     def choose_frame(self, by: int) -> None:
-        self._commands.put(lambda conversation: conversation.choose_frame(by))
+        self._commands.put(lambda messages: messages.choose_frame(by))
 
     def pause(self) -> None:
         """What was typed ahead is dropped; the rank stops at its next collective; a start is given up."""
@@ -143,7 +143,7 @@ class LiveRank:
     def _progress(self, text: str) -> None:
         if self._closing.is_set():
             raise _Cancelled("cancelled")
-        if self._conversation is None:
+        if self._messages is None:
             self._state = replace(self._state, doing=text)
             self._tell(StateChanged(self._state))
         self._tell(Said(text, "event"))
@@ -156,36 +156,36 @@ class LiveRank:
         state = replace(
             self._state, phase=Phase.RUNNING, runtime=place.runtime, first_record=place.first_record, doing=""
         )
-        debugger = self._debugs(place, lambda notice: conversation.notice(notice))
-        conversation = Conversation(
+        debugger = self._debugs(place, lambda notice: messages.notice(notice))
+        messages = DebuggerMessages(
             debugger, self._tell, state, lambda: place.checkpoints, lambda: self._traced(debugger)
         )
-        self._conversation, self._debugger = conversation, debugger
+        self._messages, self._debugger = messages, debugger
         tail = OutputTail(place.output)
         place.on_cut = partial(self._cut, tail)
         watched = threading.Thread(target=self._follow, args=(tail,), name="prismdbg-output", daemon=True)
         watched.start()
         try:
-            conversation.begin()
+            messages.begin()
             for line in self._first_lines:
-                conversation.line(line)
+                messages.line(line)
             while not self._closing.is_set():
-                self._turn(debugger, conversation)
+                self._turn(debugger, messages)
         finally:
             self._closing.set()
             debugger.end()
             watched.join(LOOK_S * 20)
 
-    def _turn(self, debugger: Debugger, conversation: Conversation) -> None:
+    def _turn(self, debugger: Debugger, messages: DebuggerMessages) -> None:
         """One command, or a short wait for what the rank tells: also a stopped rank may die."""
         try:
-            command = self._commands.get_nowait() if conversation.is_alive else self._commands.get(timeout=LOOK_S)
+            command = self._commands.get_nowait() if messages.is_alive else self._commands.get(timeout=LOOK_S)
         except queue.Empty:
-            if conversation.is_alive:
+            if messages.is_alive:
                 debugger.poll(LOOK_S)
-                conversation.noticed()
+                messages.noticed()
             return
-        command(conversation)
+        command(messages)
 
     def _cut(self, tail: OutputTail, length_bytes: int) -> None:
         self._tell(tail.cut(length_bytes))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.model.stops import StopReason
 from prismdbg_tui.session.cursor import NO_ROWS, CursorPosition
 from prismdbg_tui.session.cursor_views import CursorViews
 from prismdbg_tui.session.messages import RowsFound

@@ -9,15 +9,16 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.frames import own_names
-from prismdbg.session.stops import StopSpec
 from prismdbg_tui.session import messages
-from prismdbg_tui.session.arrangement import TITLES, behind, panes
+from prismdbg_tui.session.breakpoint_rows import rows_of_breakpoint
 from prismdbg_tui.session.cursor import CursorPosition, Ints
-from prismdbg_tui.session.stop_rows import rows_of_stop
 from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.session.views import State
+from prismdbg_tui.session.visible_panes import TITLES, behind, panes
 from prismdbg_tui.timeline.recording import Recording
+from prismdbg_tui.widgets.breakpoints import Breakpoints
 from prismdbg_tui.widgets.collectives import Collectives
 from prismdbg_tui.widgets.console import Console
 from prismdbg_tui.widgets.header import Header
@@ -28,7 +29,6 @@ from prismdbg_tui.widgets.peers import Peers
 from prismdbg_tui.widgets.prompt import Prompt
 from prismdbg_tui.widgets.source import Source
 from prismdbg_tui.widgets.stack import Stack
-from prismdbg_tui.widgets.stops import Stops
 from prismdbg_tui.widgets.tabs import Tabs
 from prismdbg_tui.widgets.timeline import Timeline
 from prismdbg_tui.widgets.values import Values
@@ -39,12 +39,12 @@ class Panes:
         self.header = Header(name, manifest)
         self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory()
         self.source, self.stack, self.values = Source(), Stack(), Values()
-        self.peers, self.stops = Peers(), Stops()
+        self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
         self.keys = KeyBar(keys, live=live)
         self._there = panes(live=live)
-        self._stop_rows: dict[StopSpec, Ints] = {}
+        self._stop_rows: dict[BreakpointSpec, Ints] = {}
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -121,14 +121,14 @@ class Panes:
             self.peers.show_recorded(position.recording, position.cursor)
 
     def show_session(self, state: State, position: CursorPosition, verdicts: Verdicts) -> None:
-        """Stops, images and verdicts, wherever the cursor is."""
+        """Breakpoints, checkpoints and verdicts, wherever the cursor is."""
         recording = position.recording
         for stop in state.stops:
             if stop not in self._stop_rows:
-                self._stop_rows[stop] = rows_of_stop(recording, stop)
+                self._stop_rows[stop] = rows_of_breakpoint(recording, stop)
         stops = sorted({int(row) for stop in state.stops for row in self._stop_rows[stop]})
-        images = tuple(position.row_at(image.moment) for image in state.checkpoints)
-        self.timeline.mark(images, tuple(stops))
+        checkpoints = tuple(position.row_at(checkpoint.moment) for checkpoint in state.checkpoints)
+        self.timeline.mark(checkpoints, tuple(stops))
         self.collectives.judge(verdicts, frozenset(stops))
         self.stops.show(state)
 

@@ -75,8 +75,8 @@ def _text(recording: Recording, word: str) -> Bools:
     ops = [code for code, label in recording.labels.items() if word in label]
     groups = [
         number
-        for number, group in enumerate(recording.cliques.groups)
+        for number, group in enumerate(recording.rank_sets.groups)
         if word in group.title.lower() or word in group.desc.lower()
     ]
     stacks = [int(stack) for stack in np.unique(columns.stack) if word in recording.source_of_stack(int(stack)).lower()]
-    return np.isin(columns.op, ops) | np.isin(recording.cliques.group_of, groups) | np.isin(columns.stack, stacks)
+    return np.isin(columns.op, ops) | np.isin(recording.rank_sets.group_of, groups) | np.isin(columns.stack, stacks)

@@ -10,8 +10,8 @@ from prismdbg.errors import Divergence, RankLost
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.answers import Differs
+from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
-from prismdbg.session.stops import StopSpec
 from prismdbg.session.trace_place import TracePlace
 from prismdbg.session.watches import Watched
 
@@ -77,7 +77,7 @@ class State:
     first_record: int = 0
     diverged: frozenset[Moment] = frozenset()
     synthesized: frozenset[Moment] = frozenset()
-    stops: tuple[StopSpec, ...] = ()
+    stops: tuple[BreakpointSpec, ...] = ()
     hits: dict[int, int] = field(default_factory=dict)
     hit_here: tuple[int, ...] = ()
     why: str = ""

@@ -11,8 +11,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from prismdbg_tui.drawing.colors import faded, readable
-from prismdbg_tui.timeline.families import FAMILIES, NONFINITE
 from prismdbg_tui.timeline.lanes_image import LanesImage
+from prismdbg_tui.timeline.op_families import FAMILIES, NONFINITE
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 WAITING = "▒"

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.timeline.axis import Axis, View
-from prismdbg_tui.timeline.cliques import Lanes
-from prismdbg_tui.timeline.families import FAMILIES
+from prismdbg_tui.timeline.op_families import FAMILIES
+from prismdbg_tui.timeline.rank_sets import Lanes
 from prismdbg_tui.timeline.recording import Recording
 
 MAX_LABELLED = 400
@@ -42,26 +42,26 @@ class LanesImage:
 
 
 def paint(recording: Recording, lanes: Lanes, axis: Axis, view: View, width: int) -> LanesImage:
-    cliques = len(recording.cliques.all)
+    rank_sets = len(recording.rank_sets.all)
     part = axis.rows(view.start, view.start + view.span)
     scale = width / view.span
     begin = np.clip((axis.begin[part] - view.start) * scale, 0, width)
     end = np.clip((axis.end[part] - view.start) * scale, 0, width)
-    clique = recording.cliques.of[part]
-    shares = lanes.shares(cliques)
-    row = clique * _F + recording.family[part]
-    covered = shares @ _coverage(row, begin, end, cliques * _F, width).reshape(cliques, _F * width)
+    rank_set = recording.rank_sets.of[part]
+    shares = lanes.shares(rank_sets)
+    row = rank_set * _F + recording.family[part]
+    covered = shares @ _coverage(row, begin, end, rank_sets * _F, width).reshape(rank_sets, _F * width)
     never_ended = np.flatnonzero(recording.columns.ended_ns[part] < 0)
     if lanes.by_rank and len(never_ended):  # whether others ever came to it, our log does not know
         rows = (row[never_ended], begin[never_ended], end[never_ended])
-        ours_alone = _coverage(*rows, cliques * _F, width).reshape(cliques, _F * width)
+        ours_alone = _coverage(*rows, rank_sets * _F, width).reshape(rank_sets, _F * width)
         covered -= (1.0 - _known(lanes)) * (shares @ ours_alone)
     by_family = covered.reshape(len(lanes), _F, width)
-    waited = np.zeros((cliques, width))
+    waited = np.zeros((rank_sets, width))
     if axis.by_time and part.stop - part.start <= MOST_HATCHED:
         beyond = np.clip((axis.begin[part] + recording.waited_for_others_ns[part] - view.start) * scale, begin, end)
         long = np.flatnonzero(beyond - begin > 0)
-        waited = _coverage(clique[long], begin[long], beyond[long], cliques, width)
+        waited = _coverage(rank_set[long], begin[long], beyond[long], rank_sets, width)
     return LanesImage(
         family=by_family.argmax(axis=1),
         covered=np.clip(by_family.sum(axis=1), 0.0, 1.0),
@@ -96,11 +96,11 @@ def _coverage(row: Ints, begin: Floats, end: Floats, rows: int, width: int) -> F
 
 
 def _nonfinite(recording: Recording, axis: Axis, view: View, width: int) -> Floats:
-    found = np.zeros((len(recording.cliques.all), width))
+    found = np.zeros((len(recording.rank_sets.all), width))
     rows = recording.nonfinite
     cells = ((axis.begin[rows] - view.start) * (width / view.span)).astype(np.int64)
     seen = (cells >= 0) & (cells < width)
-    found[recording.cliques.of[rows[seen]], cells[seen]] = 1.0
+    found[recording.rank_sets.of[rows[seen]], cells[seen]] = 1.0
     return found
 
 
@@ -118,7 +118,7 @@ def _labels(
         cell, room = int(np.ceil(begin[index])), int(np.floor(end[index])) - int(np.ceil(begin[index]))
         text = _text(recording, row, room - 2, by_time=by_time)
         for number, lane in enumerate(lanes.all):
-            if int(recording.cliques.of[row]) in lane.cliques and (lane.is_own or not lanes.by_rank):
+            if int(recording.rank_sets.of[row]) in lane.rank_sets and (lane.is_own or not lanes.by_rank):
                 start = cell + (room - len(text)) // 2
                 if start > free[number]:
                     labels.append(Label(number, start, text))

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks
-from prismdbg.diagnosis.standing import standing_lines
+from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.errors import CapsuleError
 from prismdbg.log.columns import LogColumns, read_columns
 from prismdbg.model.collective import Frame, Group, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.session.frames import own_frame
-from prismdbg_tui.timeline.cliques import Lanes, find_cliques, in_order_of_use, lanes_by_group, lanes_by_rank
-from prismdbg_tui.timeline.families import family_of
+from prismdbg_tui.timeline.op_families import family_of
+from prismdbg_tui.timeline.rank_sets import Lanes, find_rank_sets, in_order_of_use, lanes_by_group, lanes_by_rank
 
 Ints = NDArray[np.int64]
 DAY_NS = 24 * 3600 * 10**9
@@ -30,7 +30,7 @@ class Recording:
         self.capsule = capsule
         self.columns = columns
         manifest = capsule.manifest
-        self.cliques = find_cliques(columns, {group.name: group for group in manifest.groups}, manifest.rank)
+        self.rank_sets = find_rank_sets(columns, {group.name: group for group in manifest.groups}, manifest.rank)
         ops, op_of = in_order_of_use(columns.op)
         families = np.array([family_of(columns.texts.get(code, "")) for code in ops], dtype=np.int64)
         self.family = families[op_of] if len(ops) else columns.op
@@ -49,15 +49,15 @@ class Recording:
         return self.labels[int(self.columns.op[row])]
 
     def group(self, row: int) -> Group:
-        return self.cliques.groups[int(self.cliques.group_of[row])]
+        return self.rank_sets.groups[int(self.rank_sets.group_of[row])]
 
     @cached_property
     def by_group(self) -> Lanes:
-        return lanes_by_group(self.cliques)
+        return lanes_by_group(self.rank_sets)
 
     @cached_property
     def by_rank(self) -> Lanes:
-        return lanes_by_rank(self.cliques, self.capsule.manifest.rank)
+        return lanes_by_rank(self.rank_sets, self.capsule.manifest.rank)
 
     def waited_ns(self, row: int) -> int | None:
         ended = int(self.columns.ended_ns[row])
@@ -89,7 +89,7 @@ class Recording:
         ended = columns.ended_ns >= 0
         took = np.where(ended, columns.ended_ns - columns.begun_ns, np.iinfo(np.int64).max)
         size = np.unique(columns.size_bytes, return_inverse=True)[1]
-        kind = (size * (len(self.cliques.all) or 1) + self.cliques.of) * (
+        kind = (size * (len(self.rank_sets.all) or 1) + self.rank_sets.of) * (
             int(columns.op.max(initial=0)) + 1
         ) + columns.op
         kinds, of = np.unique(kind, return_inverse=True)
@@ -109,7 +109,7 @@ class Recording:
     @property
     def whereabouts(self) -> tuple[str, ...]:
         """Where each rank stood at the hang, in words."""
-        return tuple(standing_lines(self.taken.ranks)) if self.taken is not None else ()
+        return tuple(position_lines(self.taken.ranks)) if self.taken is not None else ()
 
     def hang_at(self, row: int) -> HangPlace | None:
         """What is known of the job's hang, where this row is what it hung in."""

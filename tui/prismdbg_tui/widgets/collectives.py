@@ -17,7 +17,7 @@ from prismdbg_tui.drawing.colors import color, readable
 from prismdbg_tui.drawing.table_columns import Column, columns_for, fitted
 from prismdbg_tui.session.messages import CursorMoved
 from prismdbg_tui.session.verdicts import Verdicts
-from prismdbg_tui.timeline.families import FAMILIES, NONFINITE
+from prismdbg_tui.timeline.op_families import FAMILIES, NONFINITE
 from prismdbg_tui.timeline.recording import Recording
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.model.stops import ON_THE_WAY
+from prismdbg.model.breakpoints import ON_THE_WAY
 from prismdbg.session.line import Verb
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color

@@ -7,8 +7,8 @@ from textual import events
 from textual.widgets import Static
 
 from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.session.arrangement import TITLES, panes
 from prismdbg_tui.session.messages import PaneChosen
+from prismdbg_tui.session.visible_panes import TITLES, panes
 
 _SLIGHTLY = {"stops": "Breaks"}  # 80 columns hold all of them
 _SHORT = _SLIGHTLY | {"collectives": "Calls", "memory": "Mem", "console": "Cons", "output": "Out"}

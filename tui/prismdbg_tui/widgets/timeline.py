@@ -13,10 +13,10 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.messages import CursorMoved
 from prismdbg_tui.timeline.axis import View
-from prismdbg_tui.timeline.cliques import Lanes
-from prismdbg_tui.timeline.families import FAMILIES
 from prismdbg_tui.timeline.lanes_drawing import Marks, Paint, lane_cells, mark_cells, ruler_cells, segments
 from prismdbg_tui.timeline.lanes_image import LanesImage, paint
+from prismdbg_tui.timeline.op_families import FAMILIES
+from prismdbg_tui.timeline.rank_sets import Lanes
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.visible_range import VisibleRange
 
@@ -108,7 +108,7 @@ class Timeline(Widget, can_focus=True):
 
     def _lanes_of(self, row: int) -> int:
         assert self._recording is not None and self._lanes is not None
-        return self._lanes.of(int(self._recording.cliques.of[row]))
+        return self._lanes.of(int(self._recording.rank_sets.of[row]))
 
     def _show_lane(self, lane: int) -> None:
         room = max((self.size.height - 2) // self._rows_a_lane, 1)
@@ -231,7 +231,7 @@ class Timeline(Widget, can_focus=True):
             return
         cell, y = event.get_content_offset_capture(self)
         lane = self._top + (y - 1) // self._rows_a_lane
-        rows = self._lanes.rows(lane, self._recording.cliques) if 0 <= lane < self.lanes else None
+        rows = self._lanes.rows(lane, self._recording.rank_sets) if 0 <= lane < self.lanes else None
         self.post_message(CursorMoved(self._range.nearest(cell - LABEL_WIDTH, rows)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

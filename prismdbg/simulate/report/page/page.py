@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prismdbg.model.counted import counted
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import Fidelity
 from prismdbg.simulate.engine.critical_path import Part
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.entries import PROVENANCES
 from prismdbg.simulate.report import report
 from prismdbg.simulate.report.charts import duration
-from prismdbg.simulate.report.page.dress import SCRIPT, STYLE
 from prismdbg.simulate.report.page.heat_map import heat_map
 from prismdbg.simulate.report.page.markup import Markup, bar, joined, table, tag
 from prismdbg.simulate.report.page.pipeline import pipeline
+from prismdbg.simulate.report.page.style import SCRIPT, STYLE
 
 MOST_PATH_ROWS = 25
 

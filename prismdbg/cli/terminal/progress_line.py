@@ -1,0 +1,33 @@
+"""What is going on meanwhile, in a line of a terminal that gives way to whatever is said next."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TextIO
+
+from prismdbg.render.console import plain
+
+_ANEW = "\r\x1b[2K"
+
+
+class ProgressLine:
+    """Shows nothing where there is no terminal, or one that cannot take a line back."""
+
+    def __init__(self, output: TextIO, *, wanted: bool) -> None:
+        self._output = output
+        self._wanted = wanted and output.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        if self._wanted:
+            room = max(shutil.get_terminal_size().columns - 1, 1)
+            self._output.write(_ANEW + plain(text)[:room])
+            self._output.flush()
+            self._is_shown = True
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._output.write(_ANEW)
+            self._output.flush()
+            self._is_shown = False

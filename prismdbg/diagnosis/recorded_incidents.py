@@ -1,0 +1,74 @@
+"""Incidents that were seen while the job ran and that its logs, as they are now, do not tell of by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.diagnosis.stack_positions import position_lines
+from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.model.moment import Moment
+
+_TOLD_BY = {  # kinds of verdicts that tell of the same
+    IncidentKind.HANG: ("stopped",),
+    IncidentKind.NAN: ("nonfinite",),
+    IncidentKind.EXCEPTION: ("raised",),
+    IncidentKind.OUT_OF_MEMORY: ("raised",),
+    IncidentKind.LOST: ("died",),
+    IncidentKind.SLOW: ("delay", "straggler"),
+}
+_ASKED_FOR = (IncidentKind.REQUEST, IncidentKind.SIGNAL)  # nothing was wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedIncident(Verdict):
+    """`stands`: where the ranks stood, as far as their stacks were taken. attempt: of the job, from 0."""
+
+    incident: Incident
+    attempt: int
+    stands: tuple[str, ...]
+
+    kind = "incident"
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.incident.moment
+
+    @property
+    def text(self) -> str:
+        before = f" (attempt {self.attempt + 1})" if self.attempt else ""
+        return f"{self.incident.kind}{before}: {self.incident.text}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.stands
+
+    def details(self) -> dict[str, Any]:
+        return {"incident": str(self.incident.kind), "attempt": self.attempt}
+
+
+def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[RecordedIncident]:
+    """Those that no verdict tells of, and those of earlier attempts, whose logs are not looked at."""
+    told = {verdict.kind for verdict in verdicts}
+    for seen in evidence.incidents:
+        if seen.incident.kind in _ASKED_FOR:
+            continue
+        ways = _TOLD_BY.get(seen.incident.kind, ())
+        only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
+        if seen.attempt != evidence.attempt or only_one_log or not told.intersection(ways):
+            yield _recorded_incident(evidence, seen)
+
+
+def _recorded_incident(evidence: Evidence, seen: SeenIncident) -> RecordedIncident:
+    is_hang = seen.incident.kind is IncidentKind.HANG and seen.attempt == evidence.attempt
+    return RecordedIncident(
+        certainty=Certainty.CERTAIN,
+        began_wall_ns=0,  # it was told first
+        ranks=seen.ranks,
+        incident=seen.incident,
+        attempt=seen.attempt,
+        stands=tuple(position_lines(evidence.stacks)) if is_hang else (),
+    )

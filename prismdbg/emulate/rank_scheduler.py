@@ -1,0 +1,81 @@
+"""Which emulated rank runs next, so that each gets what only another one can send it. Pure: it starts nothing.
+
+One rank runs at a time. Where it lacks a value it stands, and the rank that sends it runs until it has: no further, so
+that it sees in turn what others will say before it gets there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prismdbg.errors import RankLost
+from prismdbg.settings.missing_value import MissingValue as MissingValue
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A rank stands: it has just sent the value that was asked for."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Its program came to its end."""
+
+
+Event = MissingValue | Kept | Ended
+Go = Callable[[int, str, MissingValue | None], Event]
+
+
+class RankScheduler:
+    """`go(rank, until, since)` starts the rank, or lets it go on, until it has sent that value, lacks one, or ends.
+
+    since: what somebody lacks, where that is why it runs.
+    """
+
+    def __init__(self, go: Go) -> None:
+        self._go = go
+        self._ended: set[int] = set()
+
+    def complete(self, rank: int) -> None:
+        """Until this rank's program has ended."""
+        last = ""
+        while rank not in self._ended:
+            event = self._step(rank, "", None)
+            if isinstance(event, MissingValue):
+                self._supply(event, last, (rank,))
+                last = event.key
+
+    def _supply(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
+        """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
+        if lacks.source < 0:
+            raise _lost(lacks, "the sender is unknown")
+        if lacks.key == last:
+            raise _lost(lacks, f"rank {lacks.source} sends data of another size")
+        if lacks.source in waiting:
+            raise _lost(lacks, f"rank {lacks.source} itself waits for rank {lacks.rank}")
+        last = ""
+        while lacks.source not in self._ended:
+            event = self._step(lacks.source, lacks.key, lacks)
+            if event == Kept(lacks.key):
+                return
+            if isinstance(event, MissingValue):
+                self._supply(event, last, (*waiting, lacks.source))
+                last = event.key
+        raise _lost(lacks, f"rank {lacks.source}'s program ended or passed this place without sending it")
+
+    def _step(self, rank: int, until: str, since: MissingValue | None) -> Event:
+        event = self._go(rank, until, since)
+        if isinstance(event, Ended):
+            self._ended.add(rank)
+        return event
+
+
+def _lost(lacks: MissingValue, why: str) -> RankLost:
+    made_up = "" if lacks.caller else f", or set how it is synthesized: --peers {lacks.axis}:{lacks.collective}=zeros"
+    return RankLost(
+        f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",
+        hint=f"use an earlier run that has it (--donor RUN){made_up}",
+    )

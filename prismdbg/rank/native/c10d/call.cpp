@@ -1,0 +1,101 @@
+#include "c10d/call.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+namespace prismdbg {
+namespace {
+
+// `cuda:0`; where it is issued on another stream than the device's default one: `cuda:0 stream 3`.
+std::string place_of(const c10::Device& device) {
+  if (device.is_cpu()) {
+    return "cpu";
+  }
+  const auto* known = c10::impl::hasDeviceGuardImpl(device.type()) ? c10::impl::getDeviceGuardImpl(device.type()) : nullptr;
+  const c10::StreamId stream = known == nullptr ? 0 : known->getStream(device).id();
+  return stream == 0 ? device.str() : device.str() + " stream " + std::to_string(stream);
+}
+
+}  // namespace
+
+Call::Call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments)
+    : op_(op),
+      arguments_(arguments),
+      group_(arguments[op.group].toCustomClass<c10d::ProcessGroup>()),
+      root_(static_cast<int32_t>(number(op.root, kNoPeer))) {
+  if (op.inputs >= 0) {
+    collect(arguments[op.inputs], inputs_);
+  }
+  if (op.outputs >= 0) {
+    collect(arguments[op.outputs], outputs_);
+  }
+}
+
+int64_t Call::number(int8_t position, int64_t otherwise) const {
+  return position < 0 ? otherwise : arguments_[position].toInt();
+}
+
+bool Call::is_shape_only() const {
+  if (op_.inputs < 0 && op_.outputs < 0) {
+    return arguments_[0].isTensor() && prismdbg::is_shape_only(arguments_[0].toTensor());
+  }
+  const TensorRefs& tensors = outputs_.empty() ? inputs_ : outputs_;
+  return !tensors.empty() && prismdbg::is_shape_only(*tensors[0]);
+}
+
+uint8_t Call::reduce_op() const {
+  if (op_.reduce_op < 0) {
+    return kNoReduceOp;
+  }
+  return static_cast<uint8_t>(arguments_[op_.reduce_op].toCustomClass<c10d::ReduceOp>()->op_);
+}
+
+Ticket Call::issue(Recorder& recorder) const {
+  IssuedCall issue;
+  issue.op = op_.name;
+  issue.group = group_->getGroupName();
+  issue.is_p2p = op_.is_p2p;
+  issue.is_async = op_.async_op >= 0 && arguments_[op_.async_op].toBool();
+  issue.root = root_;
+  issue.tag = static_cast<int32_t>(number(op_.tag, 0));
+  issue.timeout_ms = static_cast<int32_t>(number(op_.timeout, -1));
+  issue.reduce_op = reduce_op();
+  const TensorRefs& first = outputs_.empty() ? inputs_ : outputs_;
+  const std::string device = first.empty() ? "cpu" : place_of(first[0]->device());
+  issue.device = device;
+  thread_local std::string tensors;
+  tensors.clear();
+  issue.inputs = encode(inputs_, tensors);
+  issue.outputs = encode(outputs_, tensors);
+  issue.tensors = tensors;
+  add_fingerprint(recorder, issue);
+  return recorder.issue(issue);
+}
+
+void Call::add_fingerprint(const Recorder& recorder, IssuedCall& issue) const {
+  if (!(recorder.fingerprints() || recorder.nan_check()) || inputs_.empty() || !op_.sends(is_root())) {
+    return;
+  }
+  HostBytes sent;
+  for (const at::Tensor* tensor : inputs_) {
+    sent.add(*tensor);
+  }
+  Fingerprint fingerprint(recorder.fingerprints(), recorder.nan_check());
+  for (const Span& span : sent.spans()) {
+    fingerprint.add(span);
+  }
+  issue.has_fingerprint = recorder.fingerprints() && !sent.spans().empty();
+  issue.fingerprint = issue.has_fingerprint ? fingerprint.value() : 0;
+  issue.sent_nonfinite = fingerprint.nonfinite();
+}
+
+std::shared_ptr<PendingCollective> Call::pending(const Ticket& ticket) const {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(outputs_.size());
+  for (const at::Tensor* tensor : outputs_) {
+    outputs.push_back(*tensor);
+  }
+  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()));
+}
+
+}  // namespace prismdbg

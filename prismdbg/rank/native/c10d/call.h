@@ -1,0 +1,40 @@
+// One call of an operator as a kernel receives it: its group, tensors and arguments by name.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <memory>
+
+#include "c10d/op_table.h"
+#include "c10d/pending_collective.h"
+#include "c10d/tensors.h"
+#include "recorder/recorder.h"
+
+namespace prismdbg {
+
+class Call {
+ public:
+  Call(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments);
+
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
+  bool is_shape_only() const;
+
+  Ticket issue(Recorder& recorder) const;
+  std::shared_ptr<PendingCollective> pending(const Ticket& ticket) const;
+
+ private:
+  int64_t number(int8_t position, int64_t otherwise) const;
+  uint8_t reduce_op() const;
+  bool is_root() const { return op_.flow == Flow::all_to_all || root_ == group_->getRank(); }
+  void add_fingerprint(const Recorder& recorder, IssuedCall& issue) const;
+
+  const OpInfo& op_;
+  c10::ArrayRef<c10::IValue> arguments_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  int32_t root_;
+  TensorRefs inputs_;
+  TensorRefs outputs_;
+};
+
+}  // namespace prismdbg

@@ -1,0 +1,124 @@
+#include "c10d/hooks.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/utils/pybind.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_set>
+
+#include "process/gil.h"
+#include "recorder/json.h"
+#include "recorder/state.h"
+
+namespace prismdbg {
+namespace {
+
+// Never destroyed: Python may be gone when statics are.
+py::object& group_hook() {
+  static auto* hook = new py::object();
+  return *hook;
+}
+
+py::object& rescuer() {
+  static auto* callback = new py::object();
+  return *callback;
+}
+
+std::atomic<bool> handed_over{false};
+
+struct KnownGroups {
+  std::recursive_mutex mutex;  // the hook may itself issue a collective
+  std::unordered_set<std::string> names;
+};
+
+KnownGroups& known_groups() {
+  static auto* groups = new KnownGroups();
+  return *groups;
+}
+
+// Where Python describes no group: global ranks are known for the default group only.
+std::string described_here(const c10d::ProcessGroup& group) {
+  std::string ranks;
+  if (group.getGroupDesc() == "default_pg") {
+    for (int rank = 0; rank < group.getSize(); ++rank) {
+      ranks += (rank ? ", " : "") + std::to_string(rank);
+    }
+  }
+  return "{\"name\": " + json_string(group.getGroupName()) + ", \"ranks\": [" + ranks +
+         "], \"desc\": " + json_string(group.getGroupDesc()) +
+         ", \"backend\": " + json_string(group.getBackendName()) + "}";
+}
+
+bool described_by_python(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  if (python_is_ending()) {
+    return false;
+  }
+  const WithGil held;
+  if (!group_hook()) {
+    return false;
+  }
+  try {
+    group_hook()(group);
+    return true;
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("prismdbg: describing a process group");
+  } catch (const std::exception&) {
+  }
+  return false;
+}
+
+}  // namespace
+
+void introduce_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexcept {
+  try {
+    auto& known = known_groups();
+    const WithoutGil released;
+    const std::lock_guard<std::recursive_mutex> lock(known.mutex);
+    if (known.names.insert(group->getGroupName()).second && !described_by_python(group)) {
+      state().recorder.append(Kind::group, described_here(*group));
+    }
+  } catch (const std::exception& error) {
+    state().recorder.lose("events", error.what());
+  }
+}
+
+void set_group_hook(const py::object& callback) {
+  group_hook() = callback;
+}
+
+bool is_handed_over() {
+  return handed_over.load(std::memory_order_acquire);
+}
+
+void set_handed_over(bool value) {
+  handed_over.store(value, std::memory_order_release);
+}
+
+bool rescue(uint64_t record_id, const char* op, const std::vector<at::Tensor>& outputs, int& source) noexcept {
+  if (python_is_ending()) {
+    return false;
+  }
+  const WithGil held;
+  if (!rescuer()) {
+    return false;
+  }
+  try {
+    const py::object answer = rescuer()(record_id, op, outputs);
+    if (!py::isinstance<py::bool_>(answer) && py::isinstance<py::int_>(answer)) {
+      source = answer.cast<int>();
+      return true;
+    }
+    return answer.cast<bool>();
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("prismdbg: filling the outputs of a collective");
+  } catch (const std::exception&) {
+  }
+  return false;
+}
+
+void set_rescuer(const py::object& callback) {
+  rescuer() = callback;
+}
+
+}  // namespace prismdbg

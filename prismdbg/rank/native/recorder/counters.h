@@ -1,0 +1,54 @@
+// Where a rank is: its moment, its next record, and the sequence numbers that give collectives their identity.
+// prismdbg/rank/c10d/counters.py counts the same. Not thread safe: the recorder holds its lock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "recorder/issued_call.h"
+
+namespace prismdbg {
+
+struct Position {
+  uint32_t step = 0;
+  uint32_t collective = 0;  // within the step, the first is 1
+  uint64_t record_id = 0;
+  uint64_t sequence = 0;
+};
+
+// `next` is the number the next collective of this kind will have; `op` is empty for all but point-to-point.
+struct Sequence {
+  std::string group;
+  std::string op;
+  int32_t peer;
+  int32_t tag;
+  uint64_t next;
+};
+
+class Counters {
+ public:
+  void begin_step(uint32_t step);
+  Position issue(const IssuedCall& issue);
+
+  uint32_t step() const { return step_; }
+  uint32_t collective() const { return collective_; }
+  uint64_t issued() const { return issued_; }
+  std::vector<Sequence> sequences() const;
+
+ private:
+  struct Group {
+    uint64_t next = 0;
+    std::map<std::tuple<std::string, int32_t, int32_t>, uint64_t> p2p;
+  };
+
+  uint32_t step_ = 0;
+  uint32_t collective_ = 0;
+  uint64_t issued_ = 0;
+  std::unordered_map<std::string, Group> groups_;
+};
+
+}  // namespace prismdbg

@@ -1,0 +1,219 @@
+#include "recorder/payload_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "log/segment_supply.h"
+
+namespace prismdbg {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+constexpr size_t kSmallestSegmentBytes = size_t{1} << 20;
+constexpr auto kLongestWrite = std::chrono::seconds(10);
+
+uint64_t aligned(uint64_t offset) {
+  return (offset + kAlignment - 1) & ~(kAlignment - 1);
+}
+
+}  // namespace
+
+PayloadStore::PayloadStore(WriteQueue& queue, std::string folder, size_t segment_bytes)
+    : queue_(queue),
+      folder_(std::move(folder)),
+      most_segment_bytes_(segment_bytes),
+      spare_(folder_ + "/payload.spare") {}
+
+void PayloadStore::limit(int64_t steps, uint64_t size_bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  steps_ = steps;
+  limit_bytes_ = size_bytes;
+}
+
+void PayloadStore::keep_from(int64_t step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  keep_from_ = step;
+}
+
+// A quarter of the limit at most, or removing one segment would empty the window.
+size_t PayloadStore::segment_bytes() const {
+  const size_t quarter = limit_bytes_ ? std::max<size_t>(limit_bytes_ / 4, kSmallestSegmentBytes) : most_segment_bytes_;
+  return std::min(most_segment_bytes_, quarter);
+}
+
+std::string PayloadStore::path(uint32_t index) const {
+  return segment_path(folder_, "payload", index);
+}
+
+// A payload never spans segments; one larger than a segment has a segment to itself.
+std::unique_ptr<PayloadSlot> PayloadStore::reserve(size_t size_bytes, uint32_t step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) {
+    return reserve_in_memory(size_bytes, step);
+  }
+  if (file_ && aligned(entries_.back().used_bytes) + size_bytes > segment_bytes()) {
+    end_segment();
+  }
+  make_room(size_bytes, /*in_new_segment=*/!file_);
+  if (!file_) {
+    begin_segment(step);
+  }
+  Entry& entry = entries_.back();
+  const uint64_t offset = aligned(entry.used_bytes);
+  entry.used_bytes = offset + size_bytes;
+  entry.size_bytes = std::max(entry.size_bytes, entry.used_bytes);
+  entry.last_step = std::max(entry.last_step, step);
+  return std::make_unique<PayloadSlot>(queue_, file_, nullptr, entry.index, offset, writers_);
+}
+
+std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, uint32_t step) {
+  auto bytes = std::make_shared<std::vector<uint8_t>>();
+  bytes->reserve(size_bytes);
+  held_.push_back({next_index_, bytes});
+  entries_.push_back({next_index_, size_bytes, size_bytes, step, step});
+  return std::make_unique<PayloadSlot>(queue_, nullptr, std::move(bytes), next_index_++, 0, writers_);
+}
+
+void PayloadStore::begin_segment(uint32_t step) {
+  const uint64_t spare_bytes = spare_.size_bytes();
+  auto spare = spare_.reuse(path(next_index_));
+  const uint64_t size_bytes = spare ? spare_bytes : 0;
+  file_ = spare ? std::make_shared<PayloadFile>(PayloadFile{path(next_index_), std::move(spare)}) : new_file(next_index_);
+  entries_.push_back({next_index_, 0, size_bytes, step, step});
+  ++next_index_;
+}
+
+std::shared_ptr<PayloadFile> PayloadStore::new_file(uint32_t index) const {
+  PayloadFile file{path(index), nullptr};
+  if (queue_.is_direct()) {
+    file.opened = std::make_unique<Descriptor>(file.path, O_WRONLY | O_CREAT | O_EXCL);
+  }
+  return std::make_shared<PayloadFile>(std::move(file));
+}
+
+void PayloadStore::end_segment() {
+  if (!file_) {
+    return;
+  }
+  Entry& entry = entries_.back();
+  if (entry.size_bytes > entry.used_bytes && file_->opened) {
+    file_->opened->check();
+    if (ftruncate(file_->opened->number(), static_cast<off_t>(entry.used_bytes)) == 0) {
+      entry.size_bytes = entry.used_bytes;
+    }
+  }
+  file_ = nullptr;
+}
+
+uint64_t PayloadStore::total_bytes() const {
+  uint64_t total = spare_.size_bytes();
+  for (const Entry& entry : entries_) {
+    total += entry.size_bytes;
+  }
+  return total;
+}
+
+// Removes the oldest segments until what comes keeps the window within its limit. The segment removed last becomes
+// the spare and then the new one, so a new segment counts in full from the beginning.
+void PayloadStore::make_room(size_t payload_bytes, bool in_new_segment) {
+  if (limit_bytes_ == 0) {
+    return;
+  }
+  if (payload_bytes > limit_bytes_) {
+    throw std::system_error(EFBIG, std::generic_category(),
+                            "one payload of " + std::to_string(payload_bytes) + " bytes is larger than the window");
+  }
+  const uint64_t coming = in_new_segment ? std::max(payload_bytes, segment_bytes()) : payload_bytes + kAlignment;
+  const auto too_much = [&] {
+    return total_bytes() + coming - (in_new_segment ? spare_.size_bytes() : 0) > limit_bytes_;
+  };
+  if (!in_new_segment && too_much()) {
+    spare_.drop();
+  }
+  while (!entries_.empty() && too_much()) {
+    remove_oldest();
+  }
+}
+
+// Removing a large file takes the kernel a while, so that is done in the background thread.
+void PayloadStore::remove_oldest() {
+  if (entries_.size() == 1) {
+    end_segment();
+  }
+  const Entry entry = entries_.front();
+  entries_.pop_front();
+  removed_through_ = std::max<int64_t>(removed_through_, entry.last_step);
+  if (queue_.is_direct() && entry.size_bytes <= segment_bytes() && spare_.keep(path(entry.index), entry.size_bytes)) {
+    return;
+  }
+  const auto task = [path = path(entry.index)] { unlink(path.c_str()); };
+  if (!queue_.background().post(task)) {
+    task();
+  }
+}
+
+void PayloadStore::prune(uint32_t step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (steps_ <= 0 || closed_) {
+    return;
+  }
+  const int64_t bound = std::min<int64_t>(static_cast<int64_t>(step) - steps_, keep_from_);
+  while (!entries_.empty() && entries_.front().last_step < bound) {
+    remove_oldest();
+  }
+}
+
+void PayloadStore::wait_for_writers() const {
+  const auto deadline = std::chrono::steady_clock::now() + kLongestWrite;
+  while (writers_.load() != 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw std::system_error(EBUSY, std::generic_category(), "a payload is still being written");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+void PayloadStore::close() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  closed_ = true;
+  wait_for_writers();
+  end_segment();
+}
+
+void PayloadStore::reopen() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!closed_) {
+    return;
+  }
+  wait_for_writers();
+  for (const Held& held : held_) {
+    PayloadSlot slot(queue_, new_file(held.index), nullptr, held.index, 0, writers_);
+    slot.add(held.bytes->data(), held.bytes->size());
+    slot.flush();
+  }
+  held_.clear();
+  closed_ = false;
+}
+
+void PayloadStore::tidy() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  spare_.drop();
+  end_segment();
+}
+
+uint64_t PayloadStore::used_bytes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint64_t total = 0;
+  for (const Entry& entry : entries_) {
+    total += entry.used_bytes;
+  }
+  return total;
+}
+
+int64_t PayloadStore::oldest_step() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return entries_.empty() ? -1 : std::max<int64_t>(entries_.front().first_step, removed_through_ + 1);
+}
+
+}  // namespace prismdbg

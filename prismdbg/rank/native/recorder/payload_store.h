@@ -1,0 +1,88 @@
+// Payload segments: where the bytes a rank received go while the window is on. Those older than the window are
+// removed, or written over under another name if nobody else can see it. Reserving is under a lock, writing is not.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "log/write_queue.h"
+#include "recorder/payload_slot.h"
+#include "recorder/spare_segment.h"
+
+namespace prismdbg {
+
+class PayloadStore {
+ public:
+  PayloadStore(WriteQueue& queue, std::string folder, size_t segment_bytes);
+
+  // How many steps are kept (<= 0: all), and how many bytes (0: any number).
+  void limit(int64_t steps, uint64_t size_bytes);
+  // Payloads of `step` and later are not removed for their age.
+  void keep_from(int64_t step);
+
+  // Throws std::system_error when no file can be had, or one payload is larger than the window.
+  std::unique_ptr<PayloadSlot> reserve(size_t size_bytes, uint32_t step);
+  // Removes segments older than the window of a rank that begins `step`.
+  void prune(uint32_t step);
+
+  // Closes the open segment, after writes under way have ended. What is reserved meanwhile is kept in memory and
+  // written by `reopen`.
+  void close();
+  void reopen();
+  // At the end of the program: gives back what is on disk and not used.
+  void tidy();
+
+  uint64_t used_bytes();
+  // The oldest step whose payloads are all there; -1 where there are none.
+  int64_t oldest_step();
+
+ private:
+  struct Entry {
+    uint32_t index;
+    uint64_t used_bytes;
+    uint64_t size_bytes;  // on disk; more than used in a segment that is written over
+    uint32_t first_step;
+    uint32_t last_step;
+  };
+  struct Held {
+    uint32_t index;
+    std::shared_ptr<std::vector<uint8_t>> bytes;
+  };
+
+  // All of these with the lock held.
+  std::unique_ptr<PayloadSlot> reserve_in_memory(size_t size_bytes, uint32_t step);
+  void begin_segment(uint32_t step);
+  std::shared_ptr<PayloadFile> new_file(uint32_t index) const;
+  void end_segment();
+  void make_room(size_t payload_bytes, bool in_new_segment);
+  uint64_t total_bytes() const;
+  void remove_oldest();
+  size_t segment_bytes() const;
+  std::string path(uint32_t index) const;
+  void wait_for_writers() const;
+
+  WriteQueue& queue_;
+  std::string folder_;
+  size_t most_segment_bytes_;
+  std::atomic<int> writers_{0};
+
+  std::mutex mutex_;
+  bool closed_ = false;
+  int64_t steps_ = 0;
+  uint64_t limit_bytes_ = 0;
+  int64_t keep_from_ = std::numeric_limits<int64_t>::max();
+  uint32_t next_index_ = 0;
+  int64_t removed_through_ = -1;  // the youngest step that lost payloads
+  std::deque<Entry> entries_;     // oldest first; the last one is open while there is a file_
+  std::shared_ptr<PayloadFile> file_;
+  std::vector<Held> held_;
+  SpareSegment spare_;
+};
+
+}  // namespace prismdbg

@@ -1,0 +1,292 @@
+"""What an agent offers while the rank trains: status, park and release, window, state hash, detach; and, in a
+restored process only, the change over to virtual peers."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import UsageError
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.agent import Agent, Verb
+from prismdbg.rank.program.frames import stack_of
+from prismdbg.rank.recording.recorded_rank import Recording, start_ticks
+from prismdbg.rank.tracing import tracer
+
+WATCH_S = 0.25
+LONGEST_LEASE_S = 300.0  # whatever a client asks for
+BUSY_HINT = "try again when the other capture of this rank is done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The client for whom a rank is parked or payloads are kept. `token`: of one capture; a client may make several."""
+
+    pid: int
+    ticks: int
+    token: str
+
+    @classmethod
+    def of(cls, message: Message) -> Holder | None:
+        """None where the request names nobody."""
+        if "holder" not in message:
+            return None
+        return cls(pid=int(message["holder"]), ticks=int(message["holder_ticks"]), token=str(message.get("token", "")))
+
+    @property
+    def is_gone(self) -> bool:
+        """Opens no file: a checkpoint may be taken meanwhile, and must not find a descriptor of another process.
+
+        A dead process that nobody has waited for has no program any more.
+        """
+        try:
+            Path(f"/proc/{self.pid}/exe").readlink()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except OSError:  # another user's
+            return False
+        return False
+
+
+class Park:
+    """Holds the rank at the entry of its next collective, under a lease: a client that dies cannot hold the job.
+
+    It belongs to the client that took it. A restored process never leaves a park by itself: its start time is not the
+    one that was parked.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._lock = threading.Lock()
+        self._ticks = 0
+        self._number = 0
+        self._holder: Holder | None = None
+        self.active = False
+
+    @property
+    def is_restored_elsewhere(self) -> bool:
+        return self.active and start_ticks() != self._ticks
+
+    def take(self, lease_s: float, holder: Holder) -> None:
+        """`holder`: the client that will release; when it is gone, the rank goes on."""
+        with self._lock:
+            if self.active:
+                raise UsageError("the rank is parked already", hint=BUSY_HINT)
+            self.active, self._ticks, self._holder = True, start_ticks(), holder
+            self._recording.recorder.park(True)
+            self._number += 1
+            arguments = (self._number, time.monotonic() + lease_s, holder)
+            threading.Thread(target=self._watch, args=arguments, name="prismdbg-lease", daemon=True).start()
+
+    def require(self, holder: Holder | None) -> None:
+        """`UsageError` unless the rank is parked, and for this client where it says who it is."""
+        if not self.active or (holder is not None and holder != self._holder):
+            raise UsageError("the rank is not parked for this client", hint="send park first; its lease may have ended")
+
+    def close_log(self) -> None:
+        """After this nothing of the log is open: a checkpoint taken now holds none of it."""
+        self._recording.note("parked")
+        self._recording.recorder.close_log()
+        tracer.close_files()
+
+    def release(self, how: str = "asked", holder: Holder | None = None) -> None:
+        """`holder`: who asks. A park that another client has taken since stays; None releases whatever there is."""
+        with self._lock:
+            if not self.active or (holder is not None and holder != self._holder) or self.is_restored_elsewhere:
+                return
+            self.active = False
+            self._recording.recorder.reopen_log()
+            tracer.reopen_files()
+            self._recording.note("released", how=how)
+            self._recording.recorder.park(False)
+
+    def _watch(self, number: int, deadline: float, holder: Holder) -> None:
+        """Until this park is over, by its client or by itself. Opens no file before that."""
+        while self.active and self._number == number:
+            if (gone := holder.is_gone) or time.monotonic() > deadline:
+                self.release("its client has ended" if gone else "the lease ended", holder)
+                return
+            time.sleep(WATCH_S)
+
+
+class Window:
+    """Payloads as `record` was told, or as a client asks, and then only as long as that client lives. While one has
+    the window, it is nobody else's to change."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._lock = threading.Lock()
+        self._ticks = start_ticks()
+        self._number = 0
+        self._holder: Holder | None = None
+
+    def set(self, on: bool, steps: int, size_bytes: int, holder: Holder | None) -> None:
+        with self._lock:
+            self._require_free(holder)
+            self._recording.recorder.window(on, steps, size_bytes)
+            self._number += 1
+            self._holder = holder
+            number = self._number
+        if holder is not None:
+            threading.Thread(target=self._watch, args=(number, holder), name="prismdbg-window", daemon=True).start()
+
+    def give_back(self, holder: Holder) -> None:
+        """As `record` was told; nothing where this client does not have it."""
+        with self._lock:
+            if holder == self._holder:
+                self._back()
+
+    def _require_free(self, holder: Holder | None) -> None:
+        if self._holder is not None and holder != self._holder and not self._holder.is_gone:
+            raise UsageError("the rank's payload window is taken", hint=BUSY_HINT)
+
+    def _back(self) -> None:
+        self._holder = None
+        self._number += 1
+        self._recording.recorder.window(*self._recording.config.payload_window)
+
+    def _watch(self, number: int, holder: Holder) -> None:
+        """Opens no file before its client is gone: another one may be taking an image."""
+        while self._number == number:
+            if holder.is_gone:
+                with self._lock, contextlib.suppress(Exception):  # the recorder may be gone
+                    if self._number == number and start_ticks() == self._ticks:  # a restored process has no client
+                        self._back()
+                return
+            time.sleep(WATCH_S)
+
+
+def _lease_s(message: Message) -> float:
+    asked = float(message.get("lease_s", 60))
+    return min(asked, LONGEST_LEASE_S) if asked > 0 else LONGEST_LEASE_S  # not a number, too
+
+
+def verbs_of(recording: Recording, agent: Agent) -> dict[str, Verb]:
+    """By name; see `docs/agent-protocol.md`."""
+    return {**_telling(recording), **_holding(recording, agent), **_keeping(recording)}
+
+
+def _telling(recording: Recording) -> dict[str, Verb]:
+    """How the rank is; and the end of its recording."""
+    recorder = recording.recorder
+
+    def status(_: Message) -> Message:
+        stats = recorder.stats()  # first: a call that is no longer on its way is in flight by now, or over
+        return {
+            "rank": recording.rank,
+            "pid": recording.pid,
+            "moment": recording.moment,
+            "recorder": recording.kind,
+            "lost": recording.lost,
+            "parked": recorder.parked(),
+            "in_flight": recorder.in_flight(),
+            **{key: value for key, value in stats.items() if key != "lost" or value},
+        }
+
+    def stacks(_: Message) -> Message:
+        """Of all threads but the recorder's own; for who may not look from outside."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
+        ours = "prismdbg-"
+        return {"threads": [{"name": n, "frames": stack_of(f)} for n, f in found.items() if not n.startswith(ours)]}
+
+    def detach(_: Message) -> Message:
+        recording.give_up("detached on request")
+        return {}
+
+    return {
+        "status": status,
+        "stacks": stacks,
+        "detach": detach,
+        "clock": lambda _: {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
+    }
+
+
+def _holding(recording: Recording, agent: Agent) -> dict[str, Verb]:
+    """While a checkpoint is taken; and what a restored process does then."""
+    park, recorder = Park(recording), recording.recorder
+
+    def take(message: Message) -> Message:
+        if (holder := Holder.of(message)) is None:
+            raise UsageError("park needs the client's process", hint="name it as `holder` and `holder_ticks`")
+        park.take(_lease_s(message), holder)
+        return {}
+
+    def close_log(message: Message) -> Message:
+        park.require(Holder.of(message))
+        stats = recorder.stats()
+        park.close_log()
+        return {
+            "step": stats["step"],
+            "collective": stats["collective"],
+            "record_id": stats["events"],
+            "in_flight": recorder.in_flight(),
+        }
+
+    def release(message: Message) -> Message:
+        park.release(holder=Holder.of(message))
+        return {}
+
+    def replay(message: Message) -> Message:
+        if not park.is_restored_elsewhere:
+            raise UsageError("this is the live rank, not a restored one", hint="restore its capsule first")
+        from prismdbg.rank.replay.restored import change_over
+
+        return change_over(recording, agent, message)
+
+    return {
+        "park": take,
+        "close_log": close_log,
+        "release": release,
+        "replay": replay,
+    }
+
+
+def _keeping(recording: Recording) -> dict[str, Verb]:
+    """What of the run is kept for a capsule."""
+    payloads, recorder = Window(recording), recording.recorder
+
+    def window(message: Message) -> Message:
+        holder = Holder.of(message)
+        if holder is not None and message.get("back"):
+            payloads.give_back(holder)
+            return {}
+        payloads.set(
+            bool(message["on"]),
+            int(message.get("steps", 0)),
+            int(message.get("size_bytes", recording.config.window_bytes)),
+            holder,
+        )
+        return {}
+
+    def keep_from(message: Message) -> Message:
+        recorder.keep_from(int(message["step"]))
+        return {}
+
+    def hash_at(message: Message) -> Message:
+        recording.hash_at.add(int(message["step"]))
+        return {}
+
+    return {
+        "window": window,
+        "keep_from": keep_from,
+        "hash_at": hash_at,
+    }
+
+
+def serve(recording: Recording, path: Path) -> None:
+    """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
+
+    def no_agent(error: Exception) -> None:
+        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
+
+    try:
+        agent = Agent(path, no_agent)
+        agent.verbs |= verbs_of(recording, agent)
+        agent.start()
+    except Exception as error:
+        no_agent(error)

@@ -1,0 +1,155 @@
+"""Where the rank is to stop: values that the session keeps and sends, numbered from 1. What is in them is evaluated in
+the rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from prismdbg.errors import UsageError
+from prismdbg.expr.parser import Expression, parse
+from prismdbg.model.breakpoints import BreakpointKind
+
+MAX_BREAKPOINTS = 100
+HELD = frozenset(["allocated", "total"])  # bytes that the program holds now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakpointSpec:
+    """Everything that is given must hold. `ignore`: hits that are still let pass; `expression`: whose change is meant.
+
+    once: gone after its first stop; log_only: its hits are told and the rank goes on.
+    """
+
+    kind: BreakpointKind
+    number: int = 0
+    op: str = ""
+    group: str = ""
+    seq: int | None = None
+    file: str = ""
+    line: int | None = None
+    module: str = ""
+    peer: int | None = None
+    condition: str = ""
+    expression: str = ""
+    ignore: int = 0
+    once: bool = False
+    log_only: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is as it always is: rank 0 and sequence 0 are said."""
+        said = {name: value for name, value in asdict(self).items() if value != _ALWAYS.get(name)}
+        return {**said, "seq": self.seq}
+
+    @property
+    def needs_trace(self) -> bool:
+        texts = (self.condition, self.expression)
+        return self.kind is BreakpointKind.ALLOCATION or any(asks_for_memory(parse(text)) for text in texts if text)
+
+    @property
+    def title(self) -> str:
+        """As one would type it."""
+        parts = [] if self.kind is BreakpointKind.COLLECTIVE else [_WORDS[self.kind]]
+        parts += [self.op] if self.op else []
+        parts += [self.expression] if self.expression else []
+        parts += [str(self.peer)] if self.peer is not None else []
+        parts += [f"on {self.group}"] if self.group else []
+        parts += [f"#{self.seq}"] if self.seq is not None else []
+        parts += [f"{self.file}:{self.line}"] if self.file else []
+        parts += [f"in {self.module}"] if self.module else []
+        parts += [f"if {self.condition}"] if self.condition else []
+        return " ".join(parts)
+
+
+_ALWAYS = {part.name: part.default for part in fields(BreakpointSpec)}
+_WORDS = {kind: str(kind) for kind in BreakpointKind}
+
+
+def asks_for_memory(expression: Expression) -> bool:
+    """Only a rank that is traced knows how much its program holds."""
+    return not expression.names.isdisjoint(HELD)
+
+
+class BreakpointList:
+    """Numbers are given once and never again."""
+
+    def __init__(self) -> None:
+        self._stops: dict[int, BreakpointSpec] = {}
+        self._next = 1
+        self._titles: dict[int, str] = {}  # also of those that are gone
+        self.hits: dict[int, int] = {}
+
+    def __iter__(self) -> Any:
+        return iter(self.all)
+
+    @property
+    def all(self) -> tuple[BreakpointSpec, ...]:
+        return tuple(self._stops.values())
+
+    @property
+    def needs_trace(self) -> bool:
+        """Whether one of them looks at what happens between collectives, or asks how much memory is held."""
+        return any(stop.needs_trace for stop in self.all)
+
+    def add(self, spec: BreakpointSpec) -> BreakpointSpec:
+        if len(self._stops) >= MAX_BREAKPOINTS:
+            raise UsageError(f"there are already {MAX_BREAKPOINTS} breakpoints", hint="delete some")
+        numbered = replace(spec, number=self._next)
+        self._next += 1
+        return self._keep(numbered)
+
+    def get(self, number: int) -> BreakpointSpec:
+        if number not in self._stops:
+            raise UsageError(f"no breakpoint number {number}", hint="type `stops` to list them")
+        return self._stops[number]
+
+    def titles(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """Of each, as one would type it, also where it is gone by now; empty for one that never was in this list."""
+        return tuple(self._titles.get(number, "") for number in numbers)
+
+    def remove(self, number: int) -> BreakpointSpec:
+        gone = self.get(number)
+        del self._stops[number]
+        return gone
+
+    def clear(self) -> None:
+        self._stops.clear()
+
+    def condition(self, number: int, text: str) -> BreakpointSpec:
+        """Another condition, read here; empty for none."""
+        if text:
+            parse(text)
+        return self._change(number, condition=text)
+
+    def ignore(self, number: int, count: int) -> BreakpointSpec:
+        return self._change(number, ignore=count)
+
+    def log_only(self, number: int) -> BreakpointSpec:
+        """Switched on, or off again."""
+        return self._change(number, log_only=not self.get(number).log_only)
+
+    def hit(self, number: int) -> None:
+        """Of a number that never was in this list nothing is counted."""
+        if number in self._titles:
+            self.hits[number] = self.hits.get(number, 0) + 1
+
+    def stopped(self, numbers: tuple[int, ...], left: dict[int, int]) -> None:
+        """The rank stands because of these; `left`: how many hits each still lets pass."""
+        for number, count in left.items():
+            if number in self._stops:
+                self._change(number, ignore=count)
+        for number in numbers:
+            self.hit(number)
+            if number in self._stops and self._stops[number].once:
+                del self._stops[number]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [stop.to_json() for stop in self.all]
+
+    def _change(self, number: int, **changes: Any) -> BreakpointSpec:
+        return self._keep(replace(self.get(number), **changes))
+
+    def _keep(self, stop: BreakpointSpec) -> BreakpointSpec:
+        self._stops[stop.number], self._titles[stop.number] = stop, stop.title
+        return stop

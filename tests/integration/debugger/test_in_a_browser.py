@@ -1,0 +1,156 @@
+"""`--web` as a browser sees it: an address with its key, nothing without it, and the screen behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import psutil
+import pytest
+from capsules import make_capsule
+from prismdbg_tui.session.views import Phase
+from spawning import Spawn
+from waiting import wait_for
+
+BOUND_S = 240.0  # the first container of an engine waits for its image to be made
+LOOKING = Phase.LOOKING.value.encode()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_browser_with_the_key_sees_the_screen(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]
+) -> None:
+    capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(capsule), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    address = said[1]
+    screen, refused = asyncio.run(visit(address))
+    assert refused == 403
+    assert b"prismdbg" in screen and LOOKING in screen
+    server.send_signal(signal.SIGINT)
+    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+    assert "Traceback" not in talk.read_text()
+
+
+def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]
+) -> None:
+    program = Path(__file__).parents[1] / "programs" / "emulated_steps.py"
+    emulate = ("emulate", "-o", str(tmp_path / "run"), "--mesh", "dp=4", "--classes", "--steps", "2")
+    emulate = (*emulate, "--", sys.executable, str(program), "2", "0")
+    subprocess.run([*prismdbg_command, *emulate], check=True, timeout=240, capture_output=True)
+    talk = tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(tmp_path / "run"), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    shown = asyncio.run(into_a_rank(said[1]))
+    assert b"simulated" in shown and LOOKING in shown
+    server.send_signal(signal.SIGINT)
+    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_screens_end_with_their_server(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], number: signal.Signals
+) -> None:
+    capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(capsule), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    screens = asyncio.run(screens_of(said[1], server, number))
+    assert screens
+    server.wait(BOUND_S)
+    wait_for(lambda: not any(screen.is_running() for screen in screens), BOUND_S, "the screen to end")
+
+
+async def screens_of(address: str, server: subprocess.Popen[str], number: int) -> list[psutil.Process]:
+    """The processes that draw the screen, seen while a page is open; the server is ended under the open page."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        shown = b""
+        async with session.ws_connect(f"ws://{urlsplit(address).netloc}/ws?width=100&height=30") as connection:
+            while LOOKING not in shown:
+                message = await connection.receive()
+                shown += message.data if isinstance(message.data, bytes) else b""
+            screens = psutil.Process(server.pid).children(recursive=True)
+            server.send_signal(number)
+            return screens
+
+
+async def into_a_rank(address: str) -> bytes:
+    """All ranks, then what `enter` leads to."""
+    origin = f"ws://{urlsplit(address).netloc}"
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        shown, page = b"", ""
+        async with session.ws_connect(f"{origin}/ws?width=100&height=30") as connection:
+            while not page:
+                message = await connection.receive()
+                if isinstance(message.data, bytes):
+                    if b"simulated" not in shown and b"simulated" in (shown := shown + message.data):
+                        await connection.send_json(["stdin", "\r"])
+                else:
+                    assert message.type is aiohttp.WSMsgType.TEXT, message
+                    kind, said = json.loads(message.data)
+                    assert kind == "open_url" and not said["new_tab"]
+                    page = said["url"]
+        async with session.ws_connect(f"{origin}{page}/ws?width=100&height=30") as connection:
+            while LOOKING not in shown:
+                message = await connection.receive()
+                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
+                shown += message.data if isinstance(message.data, bytes) else b""
+    return shown
+
+
+async def first_page(session: aiohttp.ClientSession, address: str) -> None:
+    while True:
+        try:
+            async with session.get(address) as page:
+                assert page.status == 200
+                return
+        except aiohttp.ClientConnectionError:
+            await asyncio.sleep(0.05)
+
+
+async def visit(address: str) -> tuple[bytes, int]:
+    """What the page's connection shows at first; and what a visitor without the key gets."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        base = address.partition("/?")[0]
+        while True:
+            try:
+                async with session.get(base) as stranger:
+                    refused = stranger.status
+                break
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
+        socket_address = f"ws://{urlsplit(address).netloc}/ws?width=100&height=30"
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await session.ws_connect(socket_address)
+        async with session.get(address) as page:
+            assert page.status == 200 and "textual" in await page.text()
+        shown = b""
+        async with session.ws_connect(socket_address) as connection:
+            while LOOKING not in shown:
+                message = await connection.receive()
+                if isinstance(message.data, bytes):
+                    shown += message.data
+                else:
+                    assert message.type is aiohttp.WSMsgType.TEXT, message
+        return shown, refused

@@ -1,0 +1,185 @@
+"""Files of the rank: small ones come along, large ones are known by hash, and neither is believed blindly."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from capsules import MANIFEST, RANK, make_capsule
+
+from prismdbg.capsule import checked_json, layout, transfer
+from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.files import Place, add_files, changed, content_path, read_files
+from prismdbg.capsule.manifest import FileEntry
+from prismdbg.errors import CapsuleError
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "small").write_bytes(b"small")
+    (folder / "twin").write_bytes(b"small")
+    (folder / "large").write_bytes(b"large" * 100)
+    (folder / "link").symlink_to("small")
+    return folder
+
+
+def capsule_of(path: Path, paths: list[str]) -> Capsule:
+    with CapsuleWriter(path) as writer:
+        add_files(writer, paths, small_bytes=100)
+        writer.add_json(layout.RANK, RANK)
+        return writer.finish(MANIFEST)
+
+
+def test_each_file_has_its_place(tmp_path: Path, data: Path) -> None:
+    paths = [str(data / name) for name in ("small", "twin", "large", "link", "gone", "small")]
+    capsule = capsule_of(tmp_path / "capsule", paths)
+    files = {Path(file.path).name: file for file in read_files(capsule)}
+    assert {name: file.place for name, file in files.items()} == {
+        "small": Place.INSIDE, "twin": Place.INSIDE, "link": Place.INSIDE, "large": Place.BOUND, "gone": Place.MISSING,
+    }  # fmt: skip
+    assert content_path(capsule, files["link"]).read_bytes() == b"small"
+    assert len([name for name in capsule.manifest.files if name.startswith(layout.FILES + "/")]) == 1
+    assert files["large"].size_bytes == 500
+
+
+@pytest.mark.parametrize(("now", "kept"), [(b"small, and more", True), (b"SMALL, and more", False), (b"sma", False)])
+def test_of_a_file_that_grew_since_it_was_hashed_the_beginning_is_kept(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, now: bytes, kept: bool
+) -> None:
+    before = transfer.hash_file
+
+    def hash_file(path: Path) -> FileEntry:
+        entry = before(path)
+        if path == data / "small":
+            path.write_bytes(now)
+        return entry
+
+    monkeypatch.setattr(transfer, "hash_file", hash_file)
+    if kept:
+        capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
+        (file,) = read_files(capsule)
+        assert content_path(capsule, file).read_bytes() == b"small" and file.size_bytes == 5
+    else:
+        with pytest.raises(CapsuleError, match="changed while it was copied"):
+            capsule_of(tmp_path / "capsule", [str(data / "small")])
+
+
+def rewrite(path: Path) -> None:
+    path.write_bytes(b"LARGE" * 100)
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(b"large" * 101)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(Path.touch, ""), (rewrite, "has changed"), (grow, "has 505 bytes, had 500"), (Path.unlink, "does not exist on")],
+)
+def test_a_bound_file_must_be_the_same(tmp_path: Path, data: Path, change: Callable[[Path], None], says: str) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
+    change(data / "large")
+    (file,) = read_files(capsule)
+    assert says in changed(file)
+    assert bool(says) == bool(changed(file))
+
+
+def test_a_capsule_without_files(tmp_path: Path) -> None:
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_json(layout.RANK, RANK)
+        capsule = writer.finish(MANIFEST)
+    assert read_files(capsule) == ()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"path": "relative"},
+        {"path": "/data/../../etc/passwd"},
+        {"path": "/data/./x"},
+        {"path": "/data\0x"},
+        {"path": 7},
+        {"place": "cloud"},
+        {"sha256": "0" * 64},
+        {"sha256": "../../../etc/passwd"},
+        {"mode": 0o4755},
+        {"size_bytes": -1},
+    ],
+)
+def test_a_hostile_index_is_refused(tmp_path: Path, data: Path, fields: dict[str, object]) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
+    index = checked_json.read(capsule.path / layout.FILES_INDEX).value
+    index["files"][0].update(fields)
+    (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
+    with pytest.raises(CapsuleError):
+        read_files(capsule)
+
+
+@pytest.mark.parametrize("path", ["/home/u/.ssh/id_ed25519", "/etc/shadow", "/root/.aws/credentials", "/x/.netrc"])
+def test_a_large_file_is_none_of_credentials(tmp_path: Path, data: Path, path: str) -> None:
+    """What is large is named by its hash, and shown where it is the same: no place of secrets is asked that way."""
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
+    index = checked_json.read(capsule.path / layout.FILES_INDEX).value
+    index["files"][0]["path"] = path
+    (capsule.path / layout.FILES_INDEX).write_text(json.dumps(index))
+    with pytest.raises(CapsuleError, match="a file with credentials"):
+        read_files(capsule)
+
+
+def test_a_large_file_does_not_lead_to_one_of_credentials(tmp_path: Path, data: Path) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])
+    secret = tmp_path / ".ssh" / "id_ed25519"
+    secret.parent.mkdir()
+    (data / "large").rename(secret)
+    (data / "large").symlink_to(secret)
+    (file,) = read_files(capsule)
+    assert "points to a file with credentials" in changed(file)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("fifo", "not a regular file"),
+        ("kernel", "belongs to the kernel"),
+        ("hole", "nearly all holes"),
+        ("folder", "not"),
+    ],
+)
+def test_what_would_hold_its_reader_is_not_read(tmp_path: Path, data: Path, kind: str, says: str) -> None:
+    (file,) = read_files(capsule_of(tmp_path / "capsule", [str(data / "large")]))
+    large = data / "large"
+    large.unlink()
+    if kind == "fifo":
+        os.mkfifo(large)
+    elif kind == "kernel":
+        large.symlink_to("/proc/kmsg")
+    elif kind == "folder":
+        large.mkdir()
+    else:
+        large.touch()
+        os.truncate(large, 1 << 40)
+    assert says in changed(replace(file, size_bytes=1 << 40))
+
+
+def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
+    capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
+    index = checked_json.read(capsule.path / layout.FILES_INDEX).value
+    (capsule.path / layout.FILES_INDEX).write_text(json.dumps({"files": index["files"] * 2}))
+    with pytest.raises(CapsuleError, match="twice"):
+        read_files(capsule)
+
+
+@pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/vda", "/etc/ld.so.preload", "/"])
+def test_a_path_of_the_kernel_s_is_refused_by_verify_already(tmp_path: Path, path: str) -> None:
+    from prismdbg.capsule.verify import Severity, findings
+
+    entry = {"path": path, "place": "bound", "size_bytes": 2, "sha256": "0" * 64, "mode": 0o644}
+    make_capsule(tmp_path / "capsule", files={"files": [entry]})
+    fatal = [found.text for found in findings(tmp_path / "capsule") if found.severity is Severity.FATAL]
+    assert [text for text in fatal if path in text], fatal

@@ -1,0 +1,429 @@
+"""The command line's frame: what becomes which exit code, and which stream says what."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import pytest
+from capsules import IMAGE, MANIFEST, make_capsule
+
+from prismdbg import errors
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.verify import verify
+from prismdbg.cli import main, registry
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.param_types import moment, ranks, seconds, size
+from prismdbg.jobs.storage.pack import pack
+from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
+from prismdbg.render import console
+
+
+@dataclass(frozen=True)
+class FakeEntry:
+    """A subcommand `try` that does what a test wants."""
+
+    action: Callable[[], object]
+    name: str = "try"
+
+    def load(self) -> click.Command:
+        return click.command()(self.action)
+
+
+@pytest.fixture
+def run_action(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
+    def run(action: Callable[[], object]) -> int:
+        monkeypatch.setattr(registry, "entries", lambda: {"try": FakeEntry(action)})
+        return main.run(["try"])
+
+    return run
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def action() -> None:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.PrismError("x"), ExitCode.FAILED),
+        (errors.UsageError("x"), ExitCode.USAGE),
+        (errors.CapsuleError("x"), ExitCode.BAD_CAPSULE),
+        (errors.FacilityError("x"), ExitCode.LACKING),
+        (errors.CheckpointError("x"), ExitCode.LACKING),
+        (errors.RuntimeFailure("x"), ExitCode.LACKING),
+        (errors.Divergence("x"), ExitCode.DIVERGED),
+        (errors.RankLost("x"), ExitCode.RANK_LOST),
+        (errors.WaitTimeout("x"), ExitCode.TIMEOUT),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
+        (click.Abort(), ExitCode.INTERRUPTED),
+        (click.UsageError("x"), ExitCode.USAGE),
+        (click.BadParameter("x"), ExitCode.USAGE),
+        (click.exceptions.Exit(17), 17),
+    ],
+)
+def test_every_failure_has_its_exit_code(
+    run_action: Callable[[Callable[[], object]], int], error: BaseException, code: int
+) -> None:
+    assert run_action(raising(error)) == code
+
+
+def test_every_error_of_ours_has_an_exit_code_of_the_enum() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PrismError)]
+    assert {kind.exit_code for kind in kinds} <= {*ExitCode}
+
+
+@pytest.mark.parametrize(("answer", "code"), [(None, 0), (7, 7), (ExitCode.DIVERGED, 5), ("text", 0), (-9, 137)])
+def test_a_subcommand_may_give_its_own(
+    run_action: Callable[[Callable[[], object]], int], answer: object, code: int
+) -> None:
+    assert run_action(lambda: answer) == code
+
+
+def test_an_error_says_what_and_what_to_do(
+    run_action: Callable[[Callable[[], object]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_action(raising(errors.CapsuleError("rank 3 is damaged\nat byte 12", hint="fetch it again")))
+    said = capsys.readouterr()
+    assert said.err == "error: rank 3 is damaged\n  at byte 12\n  try: fetch it again\n"
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EACCES, "error: /job/run: Permission denied\n  try: run this as the user to whom it belongs"),
+        (errno.ENOSPC, "error: /job/run: No space left on device\n  try: make room there"),
+    ],
+)
+def test_what_the_machine_refuses_is_no_defect(
+    run_action: Callable[[Callable[[], object]], int], capsys: pytest.CaptureFixture[str], number: int, said: str
+) -> None:
+    assert run_action(raising(OSError(number, os.strerror(number), "/job/run"))) == ExitCode.LACKING
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), FileNotFoundError(errno.ENOENT, "gone", "/job/run")])
+def test_a_defect_is_not_hidden(run_action: Callable[[Callable[[], object]], int], error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        run_action(raising(error))
+
+
+@pytest.mark.parametrize("arguments", [["nothing-such"], ["--nothing-such"], ["inspect"], ["list", "--size", "1"]])
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == ExitCode.USAGE
+    assert "Usage: prismdbg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay"],
+        ["replay", "capsule", "--bisect"],  # the captured program, whichever commit is checked out
+        ["replay", "capsule", "--bisec", "--source", "."],
+        ["replay", "capsule", "--bisect=yes", "--source", "."],
+        ["replay", "capsule", "--bisect", "--source", ".", "-x", "-"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--script", "nowhere.yaml"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--timeout", "soon"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--junit", "out.xml"],
+        ["replay", "capsule", "--bisect", "--source", ".", "--until", "1"],
+        ["replay", "--bisect", "--source", "."],
+        ["repaly", "capsule", "--bisect", "--source", "."],
+        ["--loud", "replay", "capsule", "--bisect", "--source", "."],
+    ],
+)
+def test_wrong_usage_is_no_verdict_of_a_commit(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`git bisect run` takes 1 to 127, but 125, for bad."""
+    code = main.run(arguments)
+    assert code == (ExitCode.NO_VERDICT if len(arguments) > 1 else ExitCode.USAGE)
+    assert "rror: " in capsys.readouterr().err
+
+
+def test_what_a_job_is_told_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["record", "--no-such-option", "--", "train.py", "--bisect"]) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.PrismError("x"), 125),
+        (errors.CapsuleError("x"), 125),
+        (errors.FacilityError("x"), 125),
+        (errors.RankLost("x"), 125),
+        (errors.WaitTimeout("x"), 125),
+        (KeyError("x"), 125),
+        (errors.UsageError("x"), 128),
+        (errors.Divergence("x"), 5),
+        (BrokenPipeError(), 128),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_ends_a_bisected_replay_is_a_verdict_or_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int
+) -> None:
+    from prismdbg.cli.terminal import replay_script
+
+    monkeypatch.setattr(replay_script, "replay_scripted", lambda _: raising(error)())
+    monkeypatch.setattr(main, "_readers_gone", lambda: [9])
+    monkeypatch.setattr(main.os, "dup2", lambda *_: None)
+    make_capsule(tmp_path / "capsule")
+    assert main.run(["replay", str(tmp_path / "capsule"), "--source", str(tmp_path), "--bisect"]) == code
+
+
+def test_a_capsule_in_which_nothing_can_happen_again_judges_no_commit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    incident = replace(MANIFEST.incident, kind=IncidentKind.REQUEST, text="asked for")
+    make_capsule(tmp_path / "capsule", replace(MANIFEST, incident=incident))
+    asked = ["replay", str(tmp_path / "capsule"), "--source", str(tmp_path)]
+    assert main.run([*asked, "--bisect"]) == ExitCode.NO_VERDICT
+    assert "every commit would be good" in capsys.readouterr().err
+    assert main.run(asked) == ExitCode.USAGE  # no file of it is the program's
+    assert "the relative path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify", "--help"], ["--version"]])
+def test_asking_for_help_is_no_failure(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == ExitCode.OK
+    assert "prismdbg" in capsys.readouterr().out
+
+
+def test_help_lists_every_command_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    main.run(["--help"])
+    listed = capsys.readouterr().out
+    files = {path.stem for path in (Path(main.__file__).parent / "commands").glob("*.py")}
+    for name, entry in registry.entries().items():
+        assert name in files
+        assert f"  {name} " in listed and entry.summary[:30] in listed
+
+
+@pytest.mark.parametrize("name", sorted(registry.entries()))
+def test_every_command_loads_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([name, "--help"]) == ExitCode.OK
+    assert f"Usage: prismdbg {name}" in capsys.readouterr().out
+
+
+def test_help_imports_nothing_heavy(child_environment: dict[str, str], prismdbg_command: tuple[str, ...]) -> None:
+    program = (
+        "import sys\nfrom prismdbg.cli import main\nassert main.run(['--help']) == 0\n"
+        "heavy = {'torch', 'numpy', 'docker', 'rich', 'textual', 'yaml', 'zstandard', 'psutil', 'google', 'requests'}\n"
+        "print('heavy:', sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [prismdbg_command[0], "-c", program]
+    ran = subprocess.run(command, env=child_environment, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stderr == "heavy: []\n"
+
+
+TERMINATED_IN_A_DESTRUCTOR = """
+import os, signal, time
+from prismdbg.cli import main
+
+class Ends:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.now = [time.monotonic() for _ in range(3)]  # what a handler raises here is discarded
+
+def run(arguments):
+    Ends()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.01)
+    return 7
+
+main.run = run
+main.main()
+"""
+
+
+def test_a_termination_that_is_discarded_on_its_way_comes_again(child_environment: dict[str, str]) -> None:
+    line = [sys.executable, "-c", TERMINATED_IN_A_DESTRUCTOR]
+    ended = subprocess.run(line, env=child_environment, capture_output=True, text=True, timeout=90)
+    assert "Exception ignored in" in ended.stderr, "the test's own condition"
+    assert ended.returncode == ExitCode.TERMINATED, ended.stderr
+
+
+def test_a_reader_that_has_enough_is_no_failure(
+    tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
+) -> None:
+    make_capsule(tmp_path / "capsule")
+    shell = ["sh", "-c", '"$@" | true', "sh", *prismdbg_command, "inspect", "--json", str(tmp_path / "capsule")]
+    ran = subprocess.run(shell, env=child_environment, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stderr == ""
+
+
+def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_capsule(tmp_path / "capsule", IMAGE)
+    assert main.run(["inspect", str(tmp_path / "capsule"), "--files"]) == 0
+    said = capsys.readouterr().out
+    for text in (
+        "rank      0 of 2",
+        "incident  nan at 2.2: all_reduce in world",
+        "from      0.1 to 2.2",
+        "origin    image, contains the rank's raw memory",
+        "groups    world: 0 1 (gloo)",
+        "versions  torch 2.13.0",
+        "note      made by a test",
+        "checkpoint/pages-1.img",
+    ):
+        assert text in said
+
+
+def test_inspect_as_json_is_the_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    pack(capsule.path, tmp_path / "capsule.tar.zst")
+    for path in ("capsule", "capsule.tar.zst"):
+        assert main.run(["inspect", str(tmp_path / path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == capsule.manifest.to_json()
+
+
+def test_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    assert main.run(["verify", str(capsule.path)]) == 0
+    assert capsys.readouterr().out == "note  prismdbg/manifest.json: made by a test\n"
+    (capsule.path / "extra").write_text("x")
+    assert main.run(["verify", "--json", str(capsule.path)]) == ExitCode.BAD_CAPSULE
+    said = capsys.readouterr()
+    assert json.loads(said.out)["whole"] is False
+    assert "try: " in said.err
+
+
+def test_pack_and_unpack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    assert main.run(["pack", str(capsule.path)]) == 0
+    said = capsys.readouterr()
+    packed = tmp_path / "capsule.tar.zst"
+    assert said.out == f"{packed}\n"
+    assert "raw memory" in said.err
+    assert main.run(["unpack", str(packed), "-o", str(tmp_path / "again")]) == 0
+    verify(tmp_path / "again")
+    assert main.run(["unpack", str(packed)]) == ExitCode.USAGE  # `capsule` is there
+    assert main.run(["unpack", "--max-size", "1K", str(packed), "-o", str(tmp_path / "small")]) == ExitCode.BAD_CAPSULE
+    assert {path.name for path in tmp_path.iterdir()} == {"capsule", "capsule.tar.zst", "again"}
+
+
+def test_a_hostile_archive_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.tar.zst").write_bytes(b"not zstd at all")
+    for command in ("inspect", "verify", "unpack"):
+        assert main.run([command, str(tmp_path / "bad.tar.zst")]) == ExitCode.BAD_CAPSULE
+        assert [line[:6] for line in capsys.readouterr().err.splitlines()] == ["error:", "  try:"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.tar.zst"]
+
+
+def test_list_and_rm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(3):
+        make_capsule(tmp_path / f"c{number}", MANIFEST)
+    assert main.run(["list", "--json", str(tmp_path)]) == 0
+    assert [Path(item["path"]).name for item in json.loads(capsys.readouterr().out)] == ["c0", "c1", "c2"]
+    assert main.run(["rm", "--dry-run", "--keep", "1", str(tmp_path)]) == 0
+    assert len(list(tmp_path.iterdir())) == 3
+    assert main.run(["rm", "--keep", "2", str(tmp_path)]) == 0
+    assert main.run(["rm", str(tmp_path / "c1")]) == 0
+    assert main.run(["rm", str(tmp_path / "c1")]) == ExitCode.USAGE
+    assert [path.name for path in tmp_path.iterdir()] == ["c2"]
+    assert main.run(["list", str(tmp_path)]) == 0
+    assert "nan: all_reduce in world" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("1000", 1000), ("4GiB", 4 << 30), ("512M", 512 << 20), ("1 kb", 1000), ("2tib", 2 << 40)]
+)
+def test_sizes(text: str, wanted: int) -> None:
+    assert size(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1.5.1G", "1X", "1GG", "٣"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("0,2", (0, 2)), ("0-3", (0, 1, 2, 3)), ("5,5", (5,)), ("3, 1,", (1, 3)), ("2-2", (2,))]
+)
+def test_ranks(text: str, named: tuple[int, ...]) -> None:
+    assert ranks(text) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "contains no rank"),
+        (",", "contains no rank"),
+        ("all", "is not a list of ranks"),
+        ("-1", "is not a list of ranks"),
+        ("1-", "is not a list of ranks"),
+        ("²", "is not a list of ranks"),
+        ("٣", "is not a list of ranks"),
+        ("999999999999", "is not a list of ranks"),
+        ("3-1", "is in descending order: write 1-3"),
+        ("0-9999999", "names more than 65,536 ranks"),
+    ],
+)
+def test_what_names_no_ranks(text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        ranks(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 classes"), (1, "1 class"), (2, "2 classes"), (8192, "8,192 classes")]
+)
+def test_one_of_a_kind_is_said_as_one(number: int, text: str) -> None:
+    assert counted(number, "class", "classes") == text
+    assert counted(number, "rank") == text.replace("classes", "ranks").replace("class", "rank")
+
+
+def test_moments_on_the_command_line() -> None:
+    assert moment("12.345") == Moment(12, 345)
+    with pytest.raises(click.BadParameter, match=r"12\.345\.6"):
+        moment("later")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (355 << 20, "355.0 MiB")]
+)
+def test_sizes_for_people(number: int, text: str) -> None:
+    assert console.size(number) == text
+
+
+def test_text_of_a_capsule_may_not_steer_the_terminal() -> None:
+    assert console.plain("a\x1b[31mb\r\u202e\udcffc\td\ne") == "a\ufffd[31mb\ufffd\ufffd\ufffdc\ufffdd\ne"
+
+
+def test_a_table_cuts_nothing_and_stays_on_its_lines() -> None:
+    table = console.columns(("n", "what"), [("1", "a\nb"), ("10", "x" * 200)], right=("n",))
+    assert table.splitlines() == [" n  what", " 1  a b", "10  " + "x" * 200]
+
+
+@pytest.mark.parametrize(("text", "value"), [("30", 30), ("0.5", 0.5), ("45s", 45), ("10m", 600), ("2h", 7200), (9, 9)])
+def test_times_to_wait(text: str | float, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "0", "", "s", "1e300", "1e9h", "soon", "1 2"])
+@pytest.mark.parametrize("command", ["replay", "debug", "capture"])
+def test_what_is_no_time_to_wait_is_wrong_usage(
+    command: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--rank=0", f"-o{tmp_path}/capsule"] if command == "capture" else []
+    assert main.run([command, str(tmp_path), f"--timeout={text}", *more]) == ExitCode.USAGE
+    assert "is not a duration: write 600" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("recrod", "unknown command 'recrod'; did you mean 'record'?"), ("xyzzy", "unknown command 'xyzzy'\n")],
+)
+def test_a_mistyped_command_gets_a_suggestion(typed: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([typed, "run"]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""How far long work is, in a line that gives way to what is said next; and nothing of it in a pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from prismdbg.cli.terminal.progress_line import ProgressLine
+from prismdbg.model.moment import Moment
+from prismdbg.render.stop_text import progress_text
+from prismdbg.session.notices import Progress
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((20, 5)))
+
+
+def test_it_gives_way_and_never_fills_the_line() -> None:
+    screen = Screen()
+    line = ProgressLine(screen, wanted=True)
+    line.clear()
+    assert screen.getvalue() == ""
+    line.show("returning to 12.345, which is long")
+    line.show("there\x1b[31m")
+    line.clear()
+    line.clear()
+    parts = screen.getvalue().split("\r\x1b[2K")
+    assert parts == ["", "returning to 12.345", "there\ufffd[31m", ""]
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_cannot_take_a_line_back_shows_none(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+    monkeypatch.setenv("TERM", term)
+    screen = Screen()
+    ProgressLine(screen, wanted=True).show("running")
+    assert screen.getvalue() == ""
+
+
+def test_a_pipe_and_who_does_not_want_it_are_spared() -> None:
+    pipe, screen = io.StringIO(), Screen()
+    ProgressLine(pipe, wanted=True).show("running")
+    ProgressLine(screen, wanted=False).show("running")
+    assert pipe.getvalue() == screen.getvalue() == ""
+
+
+def test_what_it_says() -> None:
+    running = Progress(text="running", moment=Moment(12, 3), done=7, total=5)
+    assert progress_text(running) == "running, at 12.3, 5 of 5 collectives ..."
+    assert progress_text(Progress(text="returning to 12.3", moment=Moment(12, 3))) == "returning to 12.3 ..."

@@ -1,0 +1,359 @@
+"""The hang detector: it names the collective and who never came, and accuses nobody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from followed import followed
+from hypothesis import given
+from hypothesis import strategies as st
+from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
+
+from prismdbg.capsule.log_events import Completion, Event
+from prismdbg.diagnosis.hang import GAPS_REMEMBERED, NS_PER_S, Busy, HangDetector, HangReport
+from prismdbg.model.collective import Collective, State
+
+BOUND_NS = 30 * NS_PER_S
+HISTORY = GAPS_REMEMBERED
+
+
+def events_of(job: Job, rank: int) -> list[Event]:
+    """As the rank's log has them: an issue, then its completion."""
+    log = job.logs[rank]
+    events: list[Event] = list(log.groups.values())
+    timed: list[tuple[int, Event]] = [(note.time_ns, note) for note in log.notes]
+    timed += [(mark.time_ns, mark) for mark in log.steps]
+    for call in log.collectives:
+        timed.append((call.time_created_ns, replace(call, state=State.SCHEDULED, time_completed_ns=None)))
+        if call.time_completed_ns is not None:
+            timed.append((call.time_completed_ns, Completion(call)))
+    return events + [event for _, event in sorted(timed, key=lambda item: item[0])]
+
+
+def watch(job: Job) -> HangDetector:
+    detector = HangDetector(BOUND_NS)
+    for rank in job.ranks:
+        for event in followed(events_of(job, rank)):
+            detector.feed(rank, event)
+    return detector
+
+
+def after(job: Job, seconds: float) -> list[HangReport]:
+    return watch(job).due(job.now_ns + int(seconds * NS_PER_S))
+
+
+class TestWhatIsAHang:
+    def test_a_rank_that_never_came(self) -> None:
+        job = Job(4)
+        job.steps(3)
+        job.call(without={2}, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.waiting_ranks == (0, 1, 3)
+        assert report.stall.never_came == (2,)
+        assert report.ranks == (0, 2)
+        assert str(report.moment) == "3.1"
+        assert report.text == (
+            "ranks 0, 1 and 3 waited 31 s in all_reduce (group world #3, 3.1)"
+            " at /job/train.py:42 in main; rank 2 never issued it"
+        )
+
+    def test_not_before_the_bound(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+
+        assert after(job, 29) == []
+
+    def test_a_hang_is_reported_once(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+
+        assert len(detector.due(job.now_ns + 2 * BOUND_NS)) == 1
+        assert detector.due(job.now_ns + 3 * BOUND_NS) == []
+
+    def test_a_single_rank_that_waits(self) -> None:
+        job = Job(2)
+        job.point_to_point(0, 1, sent=False, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.waiting_ranks == (1,)
+        assert report.stall.never_came == (0,)
+
+    def test_everybody_came_and_nothing_completed(self) -> None:
+        job = Job(2)
+        job.call(done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.ranks == (0,)
+        assert "every known rank of the group has issued it" in report.text
+
+    def test_only_the_cause_is_reported(self) -> None:
+        (report,) = after(chain_of_waits(), 31)
+
+        assert report.stall.group.name == "right"
+        assert report.stall.never_came == (2,)
+        assert [wait.rank for wait in report.behind] == [0]
+
+    def test_a_circle_of_waits(self) -> None:
+        assert {report.stall.group.name for report in after(circle_of_waits(), 31)} == {"a", "b"}
+
+    def test_a_rank_without_a_log_is_not_accused(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = HangDetector(BOUND_NS)
+        for event in followed(events_of(job, 0)):
+            detector.feed(0, event)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.never_came == ()
+        assert report.stall.unknown == (1,)
+
+    def test_a_rank_whose_recording_ended_is_not_accused(self) -> None:
+        job = Job(2)
+        job.note(1, "lost", text="the disk is full")
+        job.call(without={1}, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.never_came == ()
+        assert report.stall.unknown == (1,)
+
+    def test_a_dead_rank_never_came_and_waits_no_more(self) -> None:
+        job = Job(3)
+        job.group("pair", (1, 2))
+        job.call(group="pair", only={1}, done=False)
+        job.call(only={0, 2}, done=False)
+        detector = watch(job)
+        detector.died(1)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.waiting_ranks == (0, 2)
+        assert report.stall.never_came == (1,)
+
+    def test_whoever_died_before_a_restart_may_hang_after_it(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = HangDetector(BOUND_NS)
+        for rank in job.ranks:
+            for event in followed(events_of(job, rank)):
+                detector.feed(rank, event, attempt=1)
+        detector.died(0, attempt=0)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.waiting_ranks == (0,)
+
+
+class TestWhatIsNone:
+    def test_while_a_rank_is_parked_nothing_is_due(self) -> None:
+        job = Job(3)
+        job.note(2, "parked")
+        job.call(without={2}, done=False)
+
+        assert after(job, 100) == []
+
+    def test_after_a_release_waits_count_from_there(self) -> None:
+        job = Job(3)
+        job.note(2, "parked")
+        job.call(without={2}, done=False)
+        job.now_ns += 2 * BOUND_NS
+        job.note(2, "released")
+
+        assert after(job, 29) == []
+        assert len(after(job, 31)) == 1
+
+    def test_a_park_stops_the_clock_and_does_not_put_it_back(self) -> None:
+        job = Job(3)
+        job.call(without={2}, done=False)
+        for rank in (0, 1):
+            job.now_ns += 10 * NS_PER_S
+            job.note(rank, "parked")
+            job.now_ns += BOUND_NS
+            job.note(rank, "released")
+
+        assert after(job, 9) == []
+        (report,) = after(job, 11)
+        assert "waited 31 s" in report.text
+
+    def test_parks_of_several_ranks_at_once_count_once(self) -> None:
+        job = Job(3)
+        job.call(without={2}, done=False)
+        for rank in (0, 1):
+            job.note(rank, "parked")
+            job.now_ns += 10 * NS_PER_S
+        for rank in (0, 1):
+            job.note(rank, "released")
+            job.now_ns += 10 * NS_PER_S
+
+        assert after(job, 19) == []
+        assert len(after(job, 21)) == 1
+
+    def test_a_rank_that_dies_while_it_is_parked_holds_nobody(self) -> None:
+        job = Job(3)
+        job.note(2, "parked")
+        job.call(without={2}, done=False)
+        detector = watch(job)
+        assert detector.due(job.now_ns + 2 * BOUND_NS) == []
+        detector.died(2)
+
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert report.stall.never_came == (2,)
+
+    def test_a_hang_is_suspected_after_half_the_bound(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+
+        assert not detector.suspects(job.now_ns + 14 * NS_PER_S)
+        assert detector.suspects(job.now_ns + 16 * NS_PER_S)
+
+    def test_a_work_that_nobody_waits_for(self) -> None:
+        """An isend that was never waited for stays open while the message arrives and training goes on."""
+        job = Job(2)
+        job.point_to_point(0, 1)
+        sent = job.logs[0].collectives[-1]
+        job.logs[0].collectives[-1] = replace(sent, state=State.SCHEDULED, time_completed_ns=None)
+
+        assert after(job, 100) == []
+
+    def test_a_receive_posted_ahead_while_the_thread_goes_on(self) -> None:
+        job = Job(2)
+        job.point_to_point(0, 1, sent=False, done=False)
+        job.now_ns += BOUND_NS
+        job.steps(1)
+
+        assert after(job, 1) == []
+
+    def test_a_rank_that_ended_waits_no_more(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        job.raises(0)
+
+        assert after(job, 100) == []
+
+    def test_a_restart_makes_the_attempt_before_forgotten(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+        again = Job(2)
+        again.steps(1)
+        for rank in again.ranks:
+            for event in followed(events_of(again, rank)):
+                detector.feed(rank, event, attempt=1)
+
+        assert detector.due(job.now_ns + 2 * BOUND_NS) == []
+
+
+@given(
+    ops=st.lists(
+        st.tuples(
+            st.sampled_from(["allreduce_", "broadcast_", "_allgather_base_", "barrier"]),
+            st.sampled_from([WORLD, "pair"]),
+        ),
+        max_size=12,
+    ),
+    late_ms=st.lists(st.integers(0, 20), min_size=3, max_size=3),
+    cut=st.data(),
+)
+def test_who_came_is_never_accused(ops: list[tuple[str, str]], late_ms: list[int], cut: st.DataObject) -> None:
+    """Whatever prefix of its log each rank has written: accused are only ranks whose log lacks the collective."""
+    job = Job(3)
+    job.group("pair", (0, 2))
+    for op, group in ops:
+        late = {rank: ms * MILLISECOND_NS for rank, ms in enumerate(late_ms)}
+        job.call(op, group, late_ns=late, root=0 if op == "broadcast_" else -1)
+    detector = HangDetector(BOUND_NS)
+    issued: dict[int, set[tuple[str, int]]] = {}
+    for rank in job.ranks:
+        events = events_of(job, rank)
+        kept = events[: cut.draw(st.integers(2, max(2, len(events))))]
+        issued[rank] = {(e.group, e.identity.seq) for e in kept if isinstance(e, Collective)}
+        for event in followed(kept):
+            detector.feed(rank, event)
+
+    for report in detector.due(job.now_ns + 10 * BOUND_NS):
+        meeting = (report.stall.key.group, report.stall.key.seq)
+        assert all(meeting not in issued[rank] for rank in report.stall.never_came)
+        assert all(meeting in issued[rank] for rank in report.stall.waiting_ranks)
+
+
+class TestAgainstTheJobsOwnPast:
+    """A machine that is starved, or a job of long steps, is slow before it hangs."""
+
+    def job(self, step_s: float, steps: int = 6) -> Job:
+        job = Job(4)
+        for _ in range(steps):
+            job.steps(1, lasting_ns=int(step_s * NS_PER_S))
+        job.call(without={2}, done=False)
+        return job
+
+    def test_a_step_that_was_as_long_before_is_no_hang(self) -> None:
+        job = self.job(step_s=25)
+        assert after(job, 31) == after(job, 70) == []
+        (report,) = after(job, 80)
+        assert report.stall.never_came == (2,)
+
+    def test_it_is_called_slow_once_and_then_a_hang(self) -> None:
+        job = self.job(step_s=25)
+        detector = watch(job)
+        at = [job.now_ns + seconds * NS_PER_S for seconds in (29, 31, 40, 80, 90)]
+        assert [len(detector.slow(now_ns)) for now_ns in at] == [0, 1, 0, 0, 0]
+        assert [len(detector.due(now_ns)) for now_ns in at] == [0, 0, 0, 1, 0]
+
+    def test_short_steps_leave_the_bound_as_it_was(self) -> None:
+        assert len(after(self.job(step_s=2), 31)) == 1
+
+    def test_what_is_long_past_no_longer_counts(self) -> None:
+        job = Job(4)
+        job.steps(1, lasting_ns=200 * NS_PER_S)
+        job.steps(HISTORY + 1)
+        job.call(without={2}, done=False)
+        assert len(after(job, 31)) == 1
+
+    @given(st.floats(min_value=0.01, max_value=1e5), st.integers(min_value=1, max_value=8))
+    def test_whatever_the_past_was_a_hang_is_told_within_ten_bounds(self, step_s: float, steps: int) -> None:
+        job = self.job(step_s, steps)
+        assert len(after(job, 10 * 30 + 1)) == 1
+
+    @given(st.lists(st.floats(min_value=0.01, max_value=200), min_size=4, max_size=12))
+    def test_no_wait_that_the_last_steps_have_had_is_a_hang(self, steps_s: list[float]) -> None:
+        job = Job(4)
+        for step_s in steps_s:
+            job.steps(1, lasting_ns=int(step_s * NS_PER_S))
+        job.call(without={2}, done=False)
+        assert after(job, min(max(steps_s), 299)) == []
+
+    def test_who_computes_or_gets_no_processor_is_given_longer(self) -> None:
+        job = self.job(step_s=1)
+        for busy in (Busy(computing=frozenset({2})), Busy(in_line=frozenset({2}))):
+            detector = watch(job)
+            assert detector.due(job.now_ns + 31 * NS_PER_S, busy) == []
+            assert len(detector.slow(job.now_ns + 31 * NS_PER_S, busy)) == 1
+            assert len(detector.due(job.now_ns + 151 * NS_PER_S, busy)) == 1
+
+    def test_who_waits_may_spin(self) -> None:
+        job = self.job(step_s=1)
+        busy = Busy(computing=frozenset({0, 1, 3}), in_line=frozenset({0, 1, 3}))
+        assert len(watch(job).due(job.now_ns + 31 * NS_PER_S, busy)) == 1
+
+    def test_where_all_came_a_starved_member_counts(self) -> None:
+        job = Job(2)
+        job.call(done=False)
+        starved, spinning = Busy(in_line=frozenset({1})), Busy(in_line=frozenset({1}), computing=frozenset({1}))
+        assert watch(job).due(job.now_ns + 31 * NS_PER_S, starved) == []
+        assert len(watch(job).due(job.now_ns + 31 * NS_PER_S, spinning)) == 1
+
+    def test_a_long_start_says_nothing_of_the_steps(self) -> None:
+        job = Job(4)
+        job.call()
+        job.now_ns += 500 * NS_PER_S
+        job.steps(3)
+        job.call(without={2}, done=False)
+        assert len(after(job, 31)) == 1

@@ -1,0 +1,596 @@
+"""`prismdbg why` from synthetic logs: each verdict, on whole and on partial evidence, and none where all is well."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
+
+from prismdbg.diagnosis.delays import Delay
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.failures import Died, Raised
+from prismdbg.diagnosis.match import MatchState
+from prismdbg.diagnosis.mismatches import Mismatch
+from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
+from prismdbg.diagnosis.stops import How, Stopped
+from prismdbg.diagnosis.stragglers import LEAST_LATENESS_NS, Straggler
+from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.model.collective import Frame, State
+
+MINUTE_NS = 60_000 * MILLISECOND_NS
+CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+
+V = TypeVar("V", bound=Verdict)
+
+
+def evidence(
+    job: Job, *, without: frozenset[int] = frozenset(), ended_after_ns: int = MINUTE_NS, **more: Any
+) -> Evidence:
+    logs = {rank: log for rank, log in job.logs.items() if rank not in without}
+    return Evidence(logs=logs, world_size=len(job.ranks), ended_wall_ns=job.now_ns + ended_after_ns, **more)
+
+
+def only(diagnosis: Diagnosis, kind: type[V]) -> V:
+    (verdict,) = (verdict for verdict in diagnosis.verdicts if isinstance(verdict, kind))
+    return verdict
+
+
+def test_of_emulated_ranks_nothing_is_said_of_values_and_of_waiting() -> None:
+    job = Job(4)
+    job.steps(5)
+    job.call(without={2}, done=False)
+    found = diagnose(evidence(job, without=frozenset({3}), emulated="dp=4"))
+    assert found.verdicts == ()
+    assert found.missing == (
+        "3 of 4 ranks of dp=4 ran, each among virtual peers: the diagnosis does not cover the others",
+        "the peers' data was synthesized: the diagnosis does not cover values or waits (see `prismdbg graph`)",
+    )
+
+
+class TestStopped:
+    def test_who_never_came_and_what_it_did_instead(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.call(without={2}, done=False)
+
+        stopped = only(diagnose(evidence(job)), Stopped)
+
+        assert stopped.certainty is Certainty.CERTAIN
+        assert stopped.ranks == (2, 0, 1, 3)
+        assert stopped.text == "ranks 0, 1 and 3 wait in all_reduce, group world #5, 5.1 for 60.0 s; rank 2 never came"
+        assert stopped.absent[0].how is How.ELSEWHERE
+        assert stopped.lines[0] == (
+            "rank 2 never came: its log shows no error; its last call: "
+            "rank 2 at 4.1: all_reduce(float32[4], SUM) completed at /job/train.py:42 in main"
+        )
+
+    def test_a_rank_that_ended_by_itself(self) -> None:
+        job = Job(2)
+        job.steps(2)
+        job.note(1, "exit", code=0)
+        job.call(without={1}, done=False)
+
+        stopped = only(diagnose(evidence(job, ended_after_ns=0)), Stopped)
+
+        assert stopped.certainty is Certainty.CERTAIN
+        assert (stopped.absent[0].how, stopped.absent[0].did) == (
+            How.EXITED,
+            "it ended by itself with exit code 0",
+        )
+
+    def test_failed_collectives_count_as_waits(self) -> None:
+        """After a timeout nothing is open any more: the ranks gave up."""
+        job = Job(3)
+        job.steps(1)
+        job.call(without={2}, done=False)
+        for rank in (0, 1):
+            record = job.logs[rank].collectives[-1]
+            gave_up_ns = record.time_created_ns + MINUTE_NS
+            job.logs[rank].collectives[-1] = replace(record, state=State.FAILED, time_completed_ns=gave_up_ns)
+
+        stopped = only(diagnose(evidence(job, ended_after_ns=2 * MINUTE_NS)), Stopped)
+
+        assert stopped.text.startswith("ranks 0 and 1 timed out in all_reduce, group world #1, 1.1 for 60.0 s")
+
+    def test_only_the_cause_of_a_chain(self) -> None:
+        stopped = only(diagnose(evidence(chain_of_waits())), Stopped)
+
+        assert stopped.stall.group.name == "right"
+        assert stopped.ranks == (2, 1)
+        assert stopped.behind == (0,)
+
+    def test_both_of_a_circle(self) -> None:
+        stops = diagnose(evidence(circle_of_waits())).verdicts
+
+        assert {stop.absent[0].how for stop in stops if isinstance(stop, Stopped)} == {How.WAITS_ELSEWHERE}
+        assert len(stops) == 2
+
+    def test_a_message_that_was_never_sent(self) -> None:
+        job = Job(2)
+        job.point_to_point(0, 1)
+        job.point_to_point(0, 1, sent=False, done=False)
+
+        stopped = only(diagnose(evidence(job)), Stopped)
+
+        assert stopped.ranks == (0, 1)
+        assert "group world 0 to 1 tag 0 #1" in stopped.text
+
+    def test_the_end_of_a_job_is_no_hang(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.call(without={2}, done=False)
+
+        stopped = only(diagnose(evidence(job, ended_after_ns=2 * MILLISECOND_NS)), Stopped)
+
+        assert stopped.certainty is Certainty.HINT
+        assert "this may only be the state at the end of the job" in stopped.lines[-1]
+
+    def test_while_the_job_runs_a_short_wait_is_nothing(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.call(without={2}, done=False)
+
+        assert diagnose(evidence(job, ended_after_ns=MILLISECOND_NS, is_running=True)).verdicts == ()
+
+
+class TestPartialEvidence:
+    def test_a_missing_log_is_said_and_not_accused(self) -> None:
+        job = Job(4)
+        job.steps(2)
+        job.call(without={2}, done=False)
+
+        diagnosis = diagnose(evidence(job, without=frozenset({2})))
+
+        stopped = only(diagnosis, Stopped)
+        assert stopped.absent == ()
+        assert stopped.stall.unknown == (2,)
+        assert stopped.certainty is not Certainty.CERTAIN
+        assert diagnosis.missing == ("no log of rank 2: not recorded, or it issued no collective",)
+
+    def test_a_log_that_breaks_off_is_not_held_to_what_it_lacks(self) -> None:
+        job = Job(2)
+        job.steps(2)
+        job.logs[1].collectives.pop()
+        job.call(without={1}, done=False)
+
+        diagnosis = diagnose(evidence(job, damaged={1: "offset 512"}))
+
+        assert only(diagnosis, Stopped).stall.never_came == ()
+        assert diagnosis.missing == ("the log of rank 1 breaks off: offset 512",)
+
+    def test_a_log_without_its_beginning(self) -> None:
+        job = Job(2)
+        job.steps(3)
+        del job.logs[0].collectives[:2]
+
+        assert diagnose(evidence(job)).missing == ("the log of rank 0 begins after 2 collectives",)
+
+    def test_nothing_at_all(self) -> None:
+        diagnosis = diagnose(Evidence(logs={}, damaged={0: "it is empty"}))
+
+        assert diagnosis.verdicts == ()
+        assert diagnosis.missing[0] == "the log of rank 0 cannot be read: it is empty"
+
+
+class TestFailures:
+    def test_the_exception_that_was_first_and_those_that_followed(self) -> None:
+        job = Job(3)
+        job.steps(4)
+        job.raises(1, "UnicodeDecodeError", "bad byte\nmore")
+        job.call(without={1}, done=False)
+        job.raises(0, "RuntimeError", CLOSED)
+        job.raises(2, "RuntimeError", CLOSED)
+
+        diagnosis = diagnose(evidence(job, ended_after_ns=0))
+
+        raised = only(diagnosis, Raised)
+        assert raised.certainty is Certainty.CERTAIN
+        assert raised.text == "rank 1 raised UnicodeDecodeError: bad byte at 4.0"
+        assert raised.followers == (0, 2)
+        assert str(raised.moment) == "4.0"
+        assert raised.lines[0] == "Traceback (most recent call last):"
+        stopped = only(diagnosis, Stopped)
+        assert stopped.absent[0].how is How.RAISED
+        assert diagnosis.verdicts[0] is raised  # the cause first
+
+    def test_a_paragraph_is_not_said_in_a_sentence(self) -> None:
+        """torch tells in one line what was asked for, what is left, what to read; it stands whole in the traceback."""
+        job = Job(2)
+        job.steps(3)
+        job.raises(1, "OutOfMemoryError", "out of memory: you tried to allocate 512 bytes. " + "All is in use. " * 40)
+        job.call(without={1}, done=False)
+
+        diagnosis = diagnose(evidence(job, ended_after_ns=0))
+
+        said = only(diagnosis, Raised).text
+        assert said.startswith("rank 1 raised OutOfMemoryError: out of memory: you tried to allocate 512 bytes.")
+        assert said.endswith(" ... at 3.0") and len(said) < 220
+        assert len(only(diagnosis, Stopped).absent[0].did) < 220
+
+    def test_all_gave_up_inside_a_collective(self) -> None:
+        job = Job(3)
+        job.call(without={2}, done=False)
+        job.raises(1, "RuntimeError", "Timed out waiting")
+        job.raises(0, "RuntimeError", "Timed out waiting")
+
+        raised = only(diagnose(evidence(job, silent=frozenset({2}))), Raised)
+
+        assert raised.certainty is Certainty.LIKELY
+        assert raised.ranks == (1,)
+        assert raised.inside is not None
+
+    def test_a_rank_that_was_killed(self) -> None:
+        job = Job(3)
+        job.steps(2)
+        job.call(without={2}, done=False)
+        job.raises(0, "RuntimeError", CLOSED)
+
+        diagnosis = diagnose(evidence(job, silent=frozenset({2})))
+
+        died = only(diagnosis, Died)
+        assert died.ranks == (2,)
+        assert died.certainty is Certainty.LIKELY
+        assert died.followers == (0,)
+        assert only(diagnosis, Stopped).absent[0].how is How.DIED
+
+    def test_a_rank_that_was_seen_to_die_first(self) -> None:
+        job = Job(3)
+        job.steps(2)
+        job.call(without={2}, done=False)
+
+        diagnosis = diagnose(evidence(job, silent=frozenset({0, 1, 2}), died_first=2))
+
+        assert only(diagnosis, Died).certainty is Certainty.CERTAIN
+        assert diagnosis.missing == ("ranks 0 and 1 ended without an error message: ended by the launcher, or killed",)
+
+
+class TestNonfinite:
+    def test_who_sent_it_and_who_only_received_it(self) -> None:
+        job = Job(4)
+        job.steps(3)
+        stack = (Frame("/x/site-packages/torch/distributed/distributed_c10d.py", 1, "f"), Frame("t.py", 9, "main"))
+        job.call(sends_nan={2}, receives_nan=job.ranks, frames=stack)
+        job.call(sends_nan=job.ranks, receives_nan=job.ranks)
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert nan.certainty is Certainty.CERTAIN
+        assert nan.birth is Birth.SENT
+        assert nan.text == "rank 2 sent the first NaN or Inf: all_reduce, group world #3, 3.1 at t.py:9 in main"
+        assert [call.rank for call in nan.received] == [0, 1, 3]
+        assert nan.others == ()
+
+    def test_nothing_is_concluded_from_what_stands_on_a_made_up_answer(self) -> None:
+        """Rank 2 sends a NaN after peers that were not there had answered it; rank 1 sent one before."""
+        job = Job(3)
+        job.steps(2)
+        job.call(sends_nan={2})
+        for log in (job.logs[2], job.logs[0]):
+            log.collectives[0] = replace(log.collectives[0], synthesized=True, received_nonfinite=True)
+        assert not [v for v in diagnose(evidence(job)).verdicts if isinstance(v, FirstNonfinite)]
+
+        job.call(sends_nan={1})
+        assert only(diagnose(evidence(job)), FirstNonfinite).ranks[0] == 1
+
+    def test_the_earliest_of_several(self) -> None:
+        job = Job(3)
+        job.steps(1)
+        job.call(sends_nan={1})
+        job.steps(1)
+        job.call(sends_nan={0})
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert nan.ranks == (1, 0)
+        assert nan.certainty is Certainty.CERTAIN
+
+    def test_several_in_one_step_are_not_told_apart(self) -> None:
+        job = Job(3)
+        job.call(sends_nan={0, 1, 2}, receives_nan=job.ranks)
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert nan.certainty is Certainty.LIKELY
+        assert {call.rank for call in nan.others} == {1, 2}
+
+    def test_it_came_from_the_rank_without_a_log(self) -> None:
+        job = Job(3)
+        job.steps(1)
+        job.call(sends_nan={2}, receives_nan=job.ranks)
+        job.call(sends_nan=job.ranks, receives_nan=job.ranks)
+
+        nan = only(diagnose(evidence(job, without=frozenset({2}))), FirstNonfinite)
+
+        assert nan.birth is Birth.UNSEEN
+        assert nan.ranks == (2,)
+        assert nan.certainty is Certainty.CERTAIN
+
+    def test_finite_values_whose_sum_is_not(self) -> None:
+        job = Job(2)
+        job.call(receives_nan=job.ranks)
+
+        assert only(diagnose(evidence(job)), FirstNonfinite).birth is Birth.REDUCED
+
+    def test_a_pruned_log_leaves_a_doubt(self) -> None:
+        job = Job(2)
+        job.steps(2)
+        job.call(sends_nan={0})
+        del job.logs[1].collectives[:1]
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert nan.certainty is Certainty.LIKELY
+        assert nan.suspects == (1,)
+
+
+class TestMismatches:
+    def mismatch(self, job: Job) -> Mismatch:
+        return only(diagnose(evidence(job)), Mismatch)
+
+    def test_another_collective(self) -> None:
+        job = Job(3)
+        job.steps(1)
+        job.call(only={0, 2}, done=False)
+        job.call("_allgather_base_", only={1}, done=False)
+
+        mismatch = self.mismatch(job)
+
+        assert mismatch.state is MatchState.COLLECTIVE_TYPE_MISMATCH
+        assert mismatch.ranks == (1,)
+        assert [call.rank for call in mismatch.calls] == [1, 0, 2]
+        assert mismatch.text == (
+            "rank 1 issued a different call in group world #1: "
+            "all_gather_into_tensor instead of all_reduce (COLLECTIVE_TYPE_MISMATCH)"
+        )
+
+    @pytest.mark.parametrize(
+        ("tensors", "state", "difference"),
+        [
+            (Tensors(shape=(5,)), MatchState.SIZE_OR_SYNTAX_MISMATCH, "input elements 5 instead of 4"),
+            (Tensors(dtype="float16"), MatchState.COLLECTIVE_DTYPE_MISMATCH, "float16 instead of float32"),
+        ],
+    )
+    def test_other_tensors(self, tensors: Tensors, state: MatchState, difference: str) -> None:
+        job = Job(3)
+        job.call(without={1})
+        job.call(only={1}, tensors=tensors)
+
+        mismatch = self.mismatch(job)
+
+        assert (mismatch.state, mismatch.difference, mismatch.ranks) == (state, difference, (1,))
+
+    def test_another_root(self) -> None:
+        job = Job(3)
+        job.call("broadcast_", root=0, without={2})
+        job.call("broadcast_", root=1, only={2})
+
+        assert self.mismatch(job).difference == "root 1 instead of 0"
+
+    def test_two_ranks_disagree_and_nobody_is_blamed(self) -> None:
+        job = Job(2)
+        job.call(only={0})
+        job.call("barrier", only={1})
+
+        mismatch = self.mismatch(job)
+
+        assert not mismatch.has_majority
+        assert mismatch.text.startswith("the ranks do not agree in group world #0")
+        assert set(mismatch.ranks) == {0, 1}
+
+    def test_a_call_that_was_left_out(self) -> None:
+        job = Job(3)
+        job.steps(1)
+        job.call(without={1})
+        for n in range(5):
+            job.call(tensors=Tensors(shape=(10 + n,)))
+
+        mismatch = self.mismatch(job)
+
+        assert mismatch.key.seq == 1
+        assert mismatch.shift == 1
+        assert mismatch.later == 4
+        assert "rank 1 seems to have skipped a call: later calls match again" in mismatch.lines
+
+    def test_a_call_too_many(self) -> None:
+        job = Job(3)
+        job.call(only={1})
+        for n in range(5):
+            job.call(tensors=Tensors(shape=(10 + n,)))
+
+        assert self.mismatch(job).shift == -1
+
+    def test_shapes_of_as_many_elements_match(self) -> None:
+        job = Job(2)
+        job.call(only={0}, tensors=Tensors(shape=(2, 2)))
+        job.call(only={1}, tensors=Tensors(shape=(4,)))
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    @pytest.mark.parametrize(
+        ("op", "sides"),
+        [
+            ("alltoall_base_", ("inputs", "outputs")),
+            ("alltoall_", ("inputs", "outputs")),
+            ("scatter_", ("inputs",)),
+            ("gather_", ("outputs",)),
+            ("allgather_", ("inputs",)),
+            ("reduce_scatter_", ("outputs",)),
+        ],
+    )
+    def test_what_may_differ_from_rank_to_rank_is_no_mismatch(self, op: str, sides: tuple[str, ...]) -> None:
+        job = Job(2)
+        job.call(op)
+        (record,) = job.logs[1].collectives
+        other: dict[str, Any] = dict.fromkeys(sides, Tensors(shape=(9,)).metas)
+        job.logs[1].collectives[0] = replace(record, **other)
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+
+class TestStragglers:
+    def test_the_rank_for_which_the_others_wait(self) -> None:
+        job = Job(4)
+        for _ in range(10):
+            job.call(late_ns={3: 5 * MILLISECOND_NS})
+
+        straggler = only(diagnose(evidence(job)), Straggler)
+
+        assert straggler.ranks == (3,)
+        assert straggler.text == "rank 3 came last in 10 of 10 collectives of group world, by 5.0 ms: 85% of the time"
+        assert straggler.certainty is Certainty.HINT
+
+    def test_clocks_of_other_machines_do_not_matter(self) -> None:
+        job = Job(4)
+        for _ in range(10):
+            job.call(late_ns={3: 5 * MILLISECOND_NS})
+        job.logs[3].wall_offset_ns = -MINUTE_NS
+        for i, call in enumerate(job.logs[3].collectives):
+            shifted = replace(
+                call, time_created_ns=call.time_created_ns + 7, time_completed_ns=(call.time_completed_ns or 0) + 7
+            )
+            job.logs[3].collectives[i] = shifted
+
+        assert only(diagnose(evidence(job)), Straggler).ranks == (3,)
+
+    def test_turns_are_not_stragglers(self) -> None:
+        job = Job(4)
+        for n in range(12):
+            job.call(late_ns={n % 4: 5 * MILLISECOND_NS})
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_little_of_the_time_is_none(self) -> None:
+        job = Job(4)
+        for _ in range(10):
+            job.call(late_ns={3: 5 * MILLISECOND_NS})
+            job.now_ns += 100 * MILLISECOND_NS
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_waits_for_a_rank_that_was_parked_are_none(self) -> None:
+        job = Job(4)
+        for _ in range(20):
+            job.note(3, "parked")
+            job.note(3, "released")
+            job.call(late_ns={3: 50 * MILLISECOND_NS})
+            job.steps(1)
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+
+class TestDelays:
+    def slowed(self, rank: int = 2, delays: int = 6) -> Job:
+        """Three collectives a step; the rank is late to the first of each in the last steps."""
+        job = Job(4)
+        job.call(late_ns={1: 900 * MILLISECOND_NS})  # somebody started later
+        for step in range(20):
+            late = {rank: 200 * MILLISECOND_NS} if step >= 20 - delays else {step % 4: MILLISECOND_NS // 4}
+            job.call(late_ns=late)
+            job.call(late_ns={step % 4: MILLISECOND_NS // 8})
+            job.steps(1)
+        return job
+
+    def test_a_job_that_got_slow(self) -> None:
+        delay = only(diagnose(evidence(self.slowed())), Delay)
+
+        assert (delay.ranks, delay.times, delay.certainty) == ((2,), 6, Certainty.LIKELY)
+        assert (
+            delay.text == "the others waited for rank 2 in 6 collectives of group world, from 14.1 on: 1.2 s of 1.3 s"
+        )
+        assert delay.lines[0].startswith("it first came late to: rank 2 at 14.1: ")
+        assert delay.lines[1].startswith("its delay begins after: rank 2 at 13.3: ")
+        json.dumps(delay.to_json())
+
+    def test_one_late_start_is_none(self) -> None:
+        assert diagnose(evidence(self.slowed(delays=0))).verdicts == ()
+        assert diagnose(evidence(self.slowed(delays=1))).verdicts == ()
+
+    def test_a_checkpoint_every_few_steps_is_none(self) -> None:
+        """The rank is parked for longer than the job computes; the collective after it waits for it."""
+        job = Job(4)
+        for step in range(24):
+            parked = step % 3 == 2
+            if parked:
+                job.note(0, "parked")
+                job.now_ns += 40 * MILLISECOND_NS
+                job.note(0, "released")
+            job.call(late_ns={0: 40 * MILLISECOND_NS} if parked else {step % 4: MILLISECOND_NS // 4})
+            job.steps(1, lasting_ns=MILLISECOND_NS)
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_a_few_milliseconds_in_all_are_none(self) -> None:
+        job = Job(4)
+        for step in range(16):
+            job.call(late_ns={0: 4 * MILLISECOND_NS} if step % 4 == 3 else {step % 4: MILLISECOND_NS // 4})
+            job.steps(1, lasting_ns=MILLISECOND_NS)
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_turns_are_none(self) -> None:
+        job = Job(4)
+        for n in range(24):
+            job.call(late_ns={n % 3: 5 * MILLISECOND_NS})
+
+        assert diagnose(evidence(job)).verdicts == ()
+
+
+def test_every_verdict_can_be_written_as_json() -> None:
+    job = Job(3)
+    job.call(sends_nan={1}, receives_nan={0})
+    job.call(only={0, 1})
+    job.call("barrier", only={2})
+    job.raises(2)
+    job.call(without={2}, done=False)
+
+    data = json.loads(json.dumps(diagnose(evidence(job)).to_json()))
+
+    assert {verdict["kind"] for verdict in data["verdicts"]} == {"raised", "mismatch", "stopped", "nonfinite"}
+    assert all(verdict["text"] and verdict["ranks"] for verdict in data["verdicts"])
+
+
+OPS = (
+    "allreduce_",
+    "broadcast_",
+    "_allgather_base_",
+    "_reduce_scatter_base_",
+    "alltoall_base_",
+    "barrier",
+    "message",
+)
+JITTER_NS = st.integers(0, LEAST_LATENESS_NS - 1)  # of a rank that comes later than this it is said
+
+
+@given(
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(OPS),
+            st.sampled_from([WORLD, "pair", "trio"]),
+            st.integers(1, 9),
+            st.lists(JITTER_NS, min_size=4, max_size=4),
+        ),
+        max_size=25,
+    )
+)
+def test_nobody_is_accused_where_all_logs_match(calls: list[tuple[str, str, int, list[int]]]) -> None:
+    job = Job(4)
+    job.group("pair", (1, 3))
+    job.group("trio", (0, 2, 3), desc="mesh_tp")
+    for op, group, size, late in calls:
+        if op == "message":
+            job.point_to_point(size % 4, (size + 1) % 4)
+        else:
+            tensors = Tensors(shape=(size,))
+            job.call(op, group, tensors=tensors, root=0 if op == "broadcast_" else -1, late_ns=dict(enumerate(late)))
+    job.exits()
+
+    diagnosis = diagnose(evidence(job))
+
+    assert diagnosis.verdicts == ()
+    assert diagnosis.missing == ()

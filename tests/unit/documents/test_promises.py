@@ -1,0 +1,249 @@
+"""Every promise of `tests/promises.md` stands in its document, and what is named beside it exists; and the figures that
+documents give are those of the code and of the measurements."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from prismdbg.capsule.files import SMALL_FILE_BYTES
+from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
+from prismdbg.checkpoint import bundle
+from prismdbg.cli.commands import record as record_command
+from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
+from prismdbg.jobs.record.checkpoints import KEPT
+from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.rank.c10d.store import MANY_RANKS
+from prismdbg.runtime.limits import MARGIN_BYTES
+from prismdbg.settings.file_system import LONGEST_WAIT_S
+
+ROOT = Path(__file__).parents[3]
+TABLE = ROOT / "tests" / "promises.md"
+RESULTS = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+NATIVE = ROOT / "prismdbg" / "rank" / "native"
+Row = tuple[str, str, str]
+
+
+def plain(text: str) -> str:
+    """Without what Markdown adds: emphasis, backquotes, the target of a link, and where a line ends."""
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
+    return re.sub(r"\s+", " ", re.sub(r"[*`]", "", text))
+
+
+@cache
+def document(name: str) -> str:
+    return plain((ROOT / name).read_text())
+
+
+def rows() -> list[Row]:
+    """Document, quotation, tests."""
+    found = []
+    for section in TABLE.read_text().split("\n## ")[1:]:
+        name, _, text = section.partition("\n")
+        found += [
+            (name, *row) for row in re.findall(r"^\| (.+) \| (.+) \|$", text, re.MULTILINE) if row[0] != "promise"
+        ]
+    return found
+
+
+@cache
+def found_in(name: str) -> frozenset[str]:
+    """The names of the tests in the file of that name, also those in a class; empty where there is none."""
+    files = [path for place in ("unit", "integration") for path in (ROOT / "tests" / place).rglob(f"test_{name}.py")]
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    return frozenset(
+        node.name.removeprefix("test_")
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    )
+
+
+def not_there(cell: str) -> list[str]:
+    """Of the tests that a cell names."""
+    missing = []
+    for part in cell.split("; "):
+        file, _, names = part.partition(": ")
+        there = found_in(file)
+        missing += [file] * (not there) + [
+            f"{file}: {name}" for name in names.split(", ") if name and name not in there
+        ]
+    return missing
+
+
+def test_what_is_quoted_is_promised() -> None:
+    assert not [(name, quoted) for name, quoted, _ in rows() if plain(quoted) not in document(name)]
+
+
+def test_what_is_named_beside_it_exists() -> None:
+    assert not [(quoted, missing) for _, quoted, cell in rows() if (missing := not_there(cell))]
+
+
+def test_a_test_that_does_not_exist_is_noticed() -> None:
+    assert not_there("promises: what_is_quoted_is_promised, gone; no_such_file; layers") == [
+        "promises: gone",
+        "no_such_file",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "at_least"),
+    [
+        ("README.md", "## What is guaranteed", 4),
+        ("docs/guarantees-and-limits.md", "## Guarantees", 7),
+        ("SECURITY.md", "## What each place gives", 6),
+        ("SECURITY.md", "## Who runs what", 6),
+        ("SECURITY.md", "## What of this machine is seen", 4),
+        ("SECURITY.md", "## What is not there, and why", 3),
+    ],
+)
+def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -> None:
+    section = (ROOT / name).read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
+    points = [plain(point) for point in re.split(r"^- ", section, flags=re.MULTILINE)[1:]]
+    quotations = [plain(quoted) for document_, quoted, _ in rows() if document_ == name]
+    assert len(points) >= at_least
+    assert not [point for point in points if not any(quoted in point for quoted in quotations)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "value"),
+    [
+        ("docs/guarantees-and-limits.md", "no thread of the job waits longer than {:.0f} s", LONGEST_WAIT_S),
+        ("docs/recording.md", "another {} MiB", EVENT_SEGMENT_BYTES >> 20),
+        ("docs/recording.md", "about {:,} collectives before its start moment", CONTEXT_RECORDS),
+        ("docs/recording.md", "fewer than {} ranks", MANY_RANKS),
+        ("docs/capsules.md", "the files up to {} MiB that it read", SMALL_FILE_BYTES >> 20),
+        ("SECURITY.md", "(larger than {} MiB)", SMALL_FILE_BYTES >> 20),
+        ("SECURITY.md", "held at its peak and {} GiB", MARGIN_BYTES >> 30),
+    ],
+)
+def test_figures_are_those_of_the_code(name: str, said: str, value: float) -> None:
+    assert said.format(value) in document(name)
+
+
+def test_figures_in_other_languages_are_those_of_the_code() -> None:
+    assert KEPT == 2 and "twice per rank with --checkpoint-every" in document("docs/recording.md")
+    oldest = ".".join(map(str, bundle.OLDEST))
+    assert f"CRIU {oldest} or newer" in document("docs/recording.md")
+    bounds = re.findall(r"kLongest(?:Drain|Wait) = std::chrono::seconds\((\d+)\)", _native())
+    assert bounds == ["5", "5"] == [f"{LONGEST_WAIT_S:.0f}"] * 2
+    first = re.search(r"^FIRST, COUNT = (\w+),", (ROOT / "images/starter/user_namespace.py").read_text(), re.MULTILINE)
+    assert first is not None and f"number {int(first[1], 16)}" in document("SECURITY.md")
+
+
+def _native() -> str:
+    return "".join(path.read_text() for path in sorted(NATIVE.rglob("*.cpp")))
+
+
+@pytest.mark.parametrize(("options", "kept"), [((), 256 << 20), (("--log-bytes", "8MiB"), 8 << 20)])
+def test_a_log_has_a_budget(options: tuple[str, ...], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _asked_for(options, monkeypatch).policy.log_bytes == kept
+
+
+def test_with_window_all_nothing_of_a_log_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _asked_for(("--window", "all", "--log-bytes", "8MiB"), monkeypatch).policy.log_bytes == 0
+
+
+def _asked_for(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> RecordRequest:
+    asked: list[RecordRequest] = []
+    monkeypatch.setattr(record_command, "record", lambda request, _say: asked.append(request) or 0)
+    ran = CliRunner().invoke(record_command.command, ["-o", "RUN", *options, "--", "true"], standalone_mode=False)
+    assert ran.exception is None
+    return asked[0]
+
+
+def measured(section: str, what: str, column: int) -> str:
+    """A cell of the results: column 2 is the median, 3 the ratio."""
+    text = RESULTS.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {what} |")]
+    return row.strip("| ").split(" | ")[column].strip()
+
+
+STEPS = "Step time, modes in turn in the same processes"
+REPLAY = "Replay: first stop, speed, and what it weighs"
+DEBUGGER = "The debugger: ways back, stops and tracing"
+SCREEN = "The screen over a million collectives"
+JOB = "8,192 ranks of a GPT, end to end"
+EMULATED = "Iteration time of an emulated rank"
+
+
+@pytest.mark.parametrize(
+    ("row", "figures"),
+    [
+        ("(bare against bare: {})", [(STEPS, "bare again (the noise)", 3, 1, 3)]),
+        ("a step recorded with the default settings, .* {}", [(STEPS, "recorded, all defaults", 3, 1, 3)]),
+        ("a step with a payload window of one step, .* {}", [(STEPS, "recorded, --window 1, NaN trigger", 3, 1, 3)]),
+        (
+            "pause of the job in a capture, .* {}",
+            [("Pause of the job in a capture", "capture: pause of the job | bare `criu dump`, the command", 3, 1, 2)],
+        ),
+        (
+            "from a capsule to the first stop, .* {} s, {} s",
+            [(REPLAY, "docker: capsule to first stop", 2, 1, 1), (REPLAY, "local: capsule to first stop", 2, 1, 1)],
+        ),
+        ("a replayed step, against the recorded one .* {}", [(REPLAY, "docker: replayed step", 3, 1, 2)]),
+        ("log of a step and rank, .* {} KiB", [(REPLAY, "log, events of a step and rank", 2, 1, 1)]),
+        (
+            "back by one collective, .* {} s, {} s",
+            [(DEBUGGER, "docker: reverse-next", 2, 1, 1), (DEBUGGER, "local: reverse-next", 2, 1, 1)],
+        ),
+        ("operators and allocations traced, .* {}", [(DEBUGGER, "operators and memory traced", 3, 1, 2)]),
+        (
+            "a million collectives on the screen: .* {} s, at most {} ms",
+            [(SCREEN, "open, 1,000,000 collectives", 2, 1, 1), (SCREEN, "key: to the first", 2, 1, 0)],
+        ),
+        ("one after another, on a busy machine .* {} min", [(JOB, "8,192 ranks: emulate --classes", 2, 60, 0)]),
+        (
+            "the whole job of 8,192 ranks simulated, .* {} s, {} s",
+            [(JOB, "8,192 ranks: graph simulate", 2, 1, 1), (JOB, "65,536 ranks: graph simulate", 2, 1, 1)],
+        ),
+        ("2 ranks: emulated, against real .* {} .*", [(EMULATED, "2 ranks: emulated", 3, 1, 3)]),
+        ("2 ranks: real, against real .* {} .*", [(EMULATED, "2 ranks: real again", 3, 1, 3)]),
+        ("4 ranks: emulated, against real .* {} .*", [(EMULATED, "4 ranks: emulated", 3, 1, 3)]),
+        ("4 ranks: real, against real .* {} .*", [(EMULATED, "4 ranks: real again", 3, 1, 3)]),
+    ],
+)
+def test_figures_are_those_of_the_results(row: str, figures: list[tuple[str, str, int, float, int]]) -> None:
+    """Section, row, column, by what it is divided and with how many digits the document has it."""
+    rounded = []
+    for section, what, column, divisor, digits in figures:
+        value = float(re.split(r" ", measured(section, what, column))[0]) / divisor
+        rounded.append(f"{value:.{digits}f}")
+    page = (ROOT / "docs" / "measurements.md").read_text()
+    escaped = re.escape(row).replace(r"\.\*", ".*").replace(r"\{\}", "{}").replace(r"\ ", " ")
+    assert re.search(escaped.format(*(rf"(?<![\d.]){re.escape(text)}(?![\d.])" for text in rounded)), page), rounded
+
+
+def test_errors_of_an_emulated_iteration_are_those_of_the_results() -> None:
+    page = document("docs/measurements.md")
+    for ranks in (2, 4):
+        said = re.search(
+            rf"^- {ranks} ranks, against real in pairs: emulated mean ([\d.]+)%, max ([\d.]+)%.*"
+            r"real again mean ([\d.]+)%, max ([\d.]+)%",
+            RESULTS,
+            re.MULTILINE,
+        )
+        assert said is not None
+        mean, most, mean_again, most_again = said.groups()
+        assert re.search(rf"{ranks} ranks: emulated, against real \| [\d.]+ \| {mean} % \| {most} %", page)
+        assert re.search(rf"{ranks} ranks: real, against real \| [\d.]+ \| {mean_again} % \| {most_again} %", page)
+
+
+def test_the_readme_has_the_figures_of_the_page_of_measurements() -> None:
+    page = document("docs/measurements.md")
+    said = re.search(r"takes ([\d.]+) of a bare one \(bare against bare: ([\d.]+);", document("README.md"))
+    assert said is not None and f"(bare against bare: {said[2]}) | {said[1]} |" in page
+
+
+def test_every_section_of_the_results_names_its_command_and_commit() -> None:
+    """One was measured outside of a repository; the page of measurements says which."""
+    sections = RESULTS.split("\n## ")[1:]
+    assert sections and not [text[:60] for text in sections if "`python -m tests.bench" not in text]
+    unnamed = [
+        text.splitlines()[0] for text in sections if not re.search(r"at [0-9a-f]{7,}(-dirty)?$", text, re.MULTILINE)
+    ]
+    assert unnamed == [JOB]

@@ -1,0 +1,205 @@
+"""--rank of a RUN: which capsule that is, and what is said where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capsules import MANIFEST, make_capsule
+from tiny_log import TinyLog, write_training
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log_coverage import StartPoint, replayable_from, span_of
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import CapsuleError, RankLost, UsageError
+from prismdbg.job_graph.job_view import is_job
+from prismdbg.jobs.capture.assemble import kept_from_the_start
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of
+from prismdbg.jobs.storage.classes_file import write_classes
+from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
+from prismdbg.jobs.storage.inventory import describe
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_report import report
+from prismdbg.model import synthesis
+from prismdbg.model.moment import Moment
+from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
+from prismdbg.simulate.graph.kinds import Kinds
+from prismdbg.simulate.graph.mesh import Mesh
+
+MESH = Mesh.parse("pp=4,dp=8")
+EMULATED = {"world": 32, "mesh": {"pp": 4, "dp": 8}, "steps": 3, "peers": ["dp:=zeros"], "seed": 5}
+
+
+def run_folder(path: Path, *ranks: int, **more: Any) -> RunFolder:
+    """A run of which these ranks left a log."""
+    for rank in ranks:
+        write_training(path / "ranks" / str(rank), rank=rank).note("exit", code=0)
+        described = {"pid": 2**30, "started_ticks": 1, "argv": ["train.py"], "cwd": str(path), "world_size": 2}
+        (path / "ranks" / str(rank) / "rank.json").write_text(json.dumps(described))
+    path.mkdir(exist_ok=True)
+    (path / "run.json").write_text(json.dumps({"command": ["python", "train.py"], "started_wall_ns": 1, **more}))
+    return RunFolder(path)
+
+
+def emulated(path: Path, *ranks: int) -> EmulatedRun:
+    found = read_emulated(run_folder(path, *ranks, emulated=EMULATED))
+    assert found is not None
+    return found
+
+
+def of(path: Path, rank: int | None) -> Path:
+    return capsule_of(path, rank, lambda _: None)
+
+
+def test_a_capsule_is_itself_and_has_one_rank(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule").path
+    assert of(capsule, None) == capsule
+    with pytest.raises(UsageError, match="--rank selects"):
+        of(capsule, 0)
+
+
+def test_of_a_recorded_run_it_is_the_newest_capsule_of_the_rank(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", 0)
+    for name, rank, made in (("old", 0, 1), ("new", 0, 3), ("other", 1, 9)):
+        make_capsule(run.capsules / name, replace(MANIFEST, rank=rank, created_ns=made))
+    (run.capsules / "old.output").write_text("printed")
+    assert of(run.path, 0) == run.capsules / "new"
+    with pytest.raises(UsageError, match="more than one rank") as caught:
+        of(run.path, None)
+    assert caught.value.hint.endswith("0, 1")
+
+
+def test_of_what_was_not_kept_it_says_how_to_keep_it(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", 0)
+    (run.ranks / "0" / fmt.payload_segment(0)).unlink()
+    with pytest.raises(RankLost, match="too little data") as caught:
+        of(run.path, 0)
+    assert "--checkpoint-every" in caught.value.hint
+    with pytest.raises(UsageError, match="no data of rank 5"):
+        of(run.path, 5)
+
+
+def test_a_rank_that_did_not_run_is_said_to_and_how_it_would(tmp_path: Path) -> None:
+    world = emulated(tmp_path / "run", 0)
+    with pytest.raises(UsageError, match=r"rank 9 \(pp=1 dp=1\) did not run, only 0 did") as caught:
+        world.require_ran(9)
+    command = "prismdbg emulate -o NEW --world 32 --mesh pp=4,dp=8 --ranks 9 --steps 3 --seed 5 --peers dp:=zeros"
+    assert caught.value.hint == f"run it: {command} -- python train.py"
+    with pytest.raises(UsageError, match="rank 32"):
+        of(tmp_path / "run", 32)
+
+
+def test_who_ran_for_its_class_is_named(tmp_path: Path) -> None:
+    world = emulated(tmp_path / "run", 0, 8)
+    kinds = Kinds(mesh=MESH, begins={"pp": (0, 1, 3), "dp": (0,)})
+    classes = (
+        FoundClass(bases=(0, 24), ranks=16, checked_with=()),
+        FoundClass(bases=(8,), ranks=16, checked_with=()),
+    )
+    write_classes(world.run, RankClasses(kinds=kinds, probed=("pp",), classes=classes, ran=(0, 8)))
+    with pytest.raises(UsageError, match=r"rank 8 \(pp=1 dp=0\) ran for its class") as caught:
+        world.require_ran(17)
+    assert caught.value.hint.startswith("give --rank 8, or run this one: ")
+    standing = world.standing_in()
+    assert standing is not None and standing.reshape(4, 8)[:, 3].tolist() == [0, 8, 8, 0]
+
+
+def test_what_a_run_with_emulated_ranks_says_of_itself(tmp_path: Path) -> None:
+    run = emulated(tmp_path / "run", 0, 9).run
+    lines = report(run.path)
+    assert (
+        lines[-3]
+        == "emulated: 2 of 32 ranks of pp=4,dp=8 (0, 9), each among virtual peers; the peers' data was synthesized"
+    )
+    assert f"prismdbg debug {run.path} --rank 0" in lines[-2]
+    assert "--classes" in lines[-1] and "--alike" in lines[-1]  # nothing stands for the other 30
+    assert not any("supervisor" in line for line in lines)
+    item = describe(run.path)
+    assert item is not None and item.text == "emulated, 2 of 32 ranks: python train.py"
+    evidence = gather(run.path)
+    assert evidence.emulated == "pp=4,dp=8" and evidence.gaps == () and evidence.asked_only == ()
+    assert is_job(run.path) and not is_job(run_folder(tmp_path / "recorded", 0).path)
+
+
+def test_which_ranks_ran_and_how_their_peers_came_is_in_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = emulated(tmp_path / "run", 0, 9, 31).run
+    ranks = [{"rank": 9, "simulated_ns": 90, "emulated_ns": 100, "components": {}}]
+    write_json(
+        run.path / "passes.json",
+        {"clock": "wall", "until": 0.01, "has_converged": False, "passes": [{"number": 1, "ranks": ranks}]},
+    )
+    assert main.run(["status", str(run.path), "--json"]) == ExitCode.OK
+    said = json.loads(capsys.readouterr().out)["emulated"]
+    assert (said["world"], said["ran"], said["classes"]) == (32, [0, 9, 31], None)
+    assert (said["paced"]["clock"], said["paced"]["has_converged"]) == ("wall", False)
+    assert [error["worst"] for error in said["paced"]["errors"]] == [pytest.approx(-0.1)]
+
+    lines = report(run.path)
+    assert any("have not converged: after 1 pass rank 9's iteration, simulated less" in line for line in lines)
+    assert any(line.startswith("do not conclude: how long a step takes closer than 10.00%") for line in lines)
+
+
+def test_a_graph_of_all_ranks_is_proposed_only_where_one_can_be_made(tmp_path: Path) -> None:
+    world = emulated(tmp_path / "run", 0, 8)
+    kinds = Kinds(mesh=MESH, begins={"pp": (0, 1), "dp": (0,)})
+    classes = tuple(FoundClass(bases=(base,), ranks=16, checked_with=()) for base in (0, 8))
+    write_classes(world.run, RankClasses(kinds=kinds, probed=("pp",), classes=classes, ran=(0, 8)))
+    run = world.run.path
+    assert report(run)[-1] == f"next: prismdbg debug {run} --rank 0; all ranks: prismdbg graph build {run}"
+    TinyLog(run / "ranks" / "8.1", 8).note("exit", code=7)
+    (run / "ranks" / "8.1" / "rank.json").write_text((run / "ranks" / "8" / "rank.json").read_text())
+    assert report(run)[-2].startswith("rank 8.1 failed at 0.0: ")
+    assert report(run)[-1] == f"next: prismdbg debug {run} --rank 8"
+
+
+def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", emulated={"mesh": "pp=4"})
+    with pytest.raises(CapsuleError, match=r"run\.json: emulated: world is missing"):
+        read_emulated(run)
+
+
+def test_a_file_that_changed_since_is_found(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", 0)
+    folder, script = run.ranks / "0", tmp_path / "run" / "train.py"
+    script.write_text("print()")
+    os.utime(script, ns=(0, 0))
+    log = read_log(folder)
+    assert changed_since(log, folder) == ""
+    os.utime(script, ns=(0, 10 * (folder / "rank.json").stat().st_mtime_ns))
+    assert changed_since(log, folder) == str(script)
+
+
+def test_the_incident_is_what_ended_the_program(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path)
+    assert incident_of(read_log(tmp_path), "rank 0").kind is IncidentKind.REQUEST
+    log.note("incident", incident="oom", type="OutOfMemoryError", text="no room", moment="1.2")
+    found = incident_of(read_log(tmp_path), "rank 0")
+    assert (found.kind, found.text, str(found.moment)) == (
+        IncidentKind.OUT_OF_MEMORY,
+        "OutOfMemoryError: no room",
+        "1.2",
+    )
+
+
+def test_what_can_be_made_up_again_needs_no_payload(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path)
+    log.group("0", (0, 1), "default_pg")
+    for collective, way in enumerate((synthesis.ECHO, synthesis.DONOR, synthesis.NOISE), 1):
+        payload = bytes(16) if way == synthesis.DONOR else None
+        log.complete(log.issue(0, collective), payload, flags=fmt.CompleteFlag.SYNTHESIZED, made=synthesis.NUMBERS[way])
+    read = read_log(tmp_path)
+    assert [c.made for c in read.collectives] == ["echo", "donor", "noise"]
+    assert kept_from_the_start(read, tmp_path)
+    span = span_of(read, StartPoint(), None)
+    assert str(replayable_from(read, span, Moment(0), lambda ref: ref.segment == 0)) == "0.1"
+    assert str(replayable_from(read, span, Moment(0), lambda _: False)) == "0.3"

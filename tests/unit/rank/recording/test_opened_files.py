@@ -1,0 +1,38 @@
+"""What a replay will want to find of what was read before anybody could tell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+LAUNCHER = """
+import runpy, sys
+import settings
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+files = OpenedFiles("/nowhere")
+files.install()
+open(__file__.replace("program.py", "data")).close()
+found = []
+files.listen(lambda kind, path, _: found.append(f"{kind} {path}"))
+print("\\n".join(found))
+"""
+
+
+def test_a_launcher_and_modules_from_before_are_files_of_the_program(tmp_path: Path) -> None:
+    for name, text in (("launcher.py", LAUNCHER), ("program.py", PROGRAM), ("settings.py", ""), ("data", "")):
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "launcher.py", str(tmp_path / "program.py"), str(ROOT)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    found = done.stdout.splitlines()
+    assert {f"file {tmp_path / name}" for name in ("launcher.py", "settings.py", "data")} <= set(found)
+    assert not [line for line in found if "/lib/python" in line], "what is installed is not the program's"

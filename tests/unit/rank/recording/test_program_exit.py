@@ -1,0 +1,140 @@
+"""The exit code that a program's last hook is told, however it ends."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prismdbg.rank.recording.program_exit import ProgramExit
+
+ROOT = Path(__file__).resolve().parents[4]
+PROGRAM = """
+import sys, threading
+from prismdbg.rank.recording import exception_hooks
+
+class Witness:
+    def exception(self, report, error): pass
+    def end(self, code): print("told", code, flush=True)
+
+exception_hooks.install(Witness())
+def deep():
+    sys.exit(5)
+def main():
+    {body}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("pass", 0),
+        ("deep()", 5),
+        ("sys.exit()", 0),
+        ("sys.exit(0)", 0),
+        ("sys.exit(True)", 1),
+        ("sys.exit('what went wrong')", 1),
+        ("import argparse; argparse.ArgumentParser().parse_args(['--none'])", 2),
+        ("raise ValueError", 1),
+        ("raise KeyboardInterrupt", 130),
+        ("try: deep()\n    except SystemExit: pass", 0),
+        ("try: deep()\n    except SystemExit as e: kept = e.code", 0),
+        ("try: deep()\n    except SystemExit: sys.exit(7)", 7),
+        ("try: deep()\n    finally: print()", 5),
+        ("thread = threading.Thread(target=deep); thread.start(); thread.join()", 0),
+    ],
+)
+def test_the_code_that_is_told_is_the_code_it_ends_with(body: str, code: int) -> None:
+    program = PROGRAM.format(body=body)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode in (code, code - 132), ran.stderr  # an interrupt ends it as the signal would
+    assert ran.stdout.split() == ["told", str(code)]
+
+
+HOOKED = """
+import os, sys
+from prismdbg.rank.recording import exception_hooks
+
+class Witness:
+    def exception(self, report, error): print("noted", report["type"], report["text"], flush=True)
+    def end(self, code): print("told", code, flush=True)
+
+exception_hooks.install(Witness())
+def main():
+    {body}
+    {ending}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "ending", "said"),
+    [
+        ("sys.excepthook = lambda *error: print('mine')", "raise ValueError('x')", "noted ValueError x mine told 1"),
+        ("sys.excepthook = lambda *error: os._exit(1)", "raise ValueError('x')", "noted ValueError x"),
+        ("sys.excepthook = None", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("del sys.excepthook", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("sys.excepthook = sys.__excepthook__", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("mine = sys.excepthook; sys.excepthook = lambda *error: mine(*error)", "raise ValueError('x')",
+         "noted ValueError x told 1"),
+        ("pass", "raise ValueError('x')", "noted ValueError x told 1"),
+        ("sys.excepthook(ValueError, ValueError('a'), None)", "raise ValueError('x')",
+         "noted ValueError a noted ValueError x told 1"),
+        ("sys.excepthook(ValueError, ValueError('a'), None)", "pass", "noted ValueError a told 0"),
+        ("sys.excepthook = lambda *error: print('mine')", "raise KeyboardInterrupt", "mine told 130"),
+        ("sys.excepthook = lambda *error: print('mine')", "sys.exit(3)", "told 3"),
+    ],
+)  # fmt: skip
+def test_an_exception_is_noted_once_whoever_has_the_hook(body: str, ending: str, said: str) -> None:
+    program = HOOKED.format(body=body, ending=ending)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert " ".join(ran.stdout.split()) == said, ran.stderr
+
+
+THREADS = HOOKED.replace("import os, sys", "import os, sys, threading").replace(
+    '"noted",', '"noted in a thread" if "thread" in report else "noted",'
+)
+NOTED = "noted in a thread ValueError x"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("pass", NOTED),
+        ("threading.excepthook = lambda told: print('mine')", f"{NOTED} mine"),
+        ("threading.excepthook = lambda told: os._exit(0)", NOTED),
+        ("threading.excepthook = threading.__excepthook__", NOTED),
+        ("ours = threading.excepthook; threading.excepthook = lambda told: ours(told)", NOTED),
+        ("def mine(told):\n        print('mine', flush=True); raise KeyError\n    threading.excepthook = mine",
+         f"{NOTED} mine noted in a thread KeyError"),
+        ("threading.excepthook(threading.ExceptHookArgs([KeyError, KeyError('a'), None, None]))",
+         f"noted in a thread KeyError 'a' {NOTED}"),
+    ],
+)  # fmt: skip
+def test_an_exception_of_a_thread_is_noted_once_whoever_has_the_hook(body: str, said: str) -> None:
+    ending = (
+        "def run(): raise ValueError('x')\n    thread = threading.Thread(target=run); thread.start(); thread.join()"
+    )
+    program = THREADS.format(body=body, ending=ending)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ends = "" if "os._exit" in body else " told 0"
+    assert " ".join(ran.stdout.split()) == said + ends, ran.stderr
+
+
+@pytest.mark.parametrize("hook", ["pass", "threading.excepthook = lambda told: None"])
+def test_a_thread_that_exits_has_no_incident(hook: str) -> None:
+    ending = "thread = threading.Thread(target=sys.exit, args=(3,)); thread.start(); thread.join()"
+    program = THREADS.format(body=hook, ending=ending)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.stdout.split() == ["told", "0"], ran.stderr
+
+
+def test_to_others_it_is_a_system_exit() -> None:
+    error = ProgramExit(3)
+    assert isinstance(error, SystemExit) and error.code == 3
+    assert b"ProgramExit" not in pickle.dumps(error)
+    assert repr(error) == "SystemExit(3)"

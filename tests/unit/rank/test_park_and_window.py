@@ -1,0 +1,226 @@
+"""Whose a park and a payload window are, and that nobody opens a file to see whether their client still lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from waiting import wait_for
+
+from prismdbg.errors import UsageError, WaitTimeout
+from prismdbg.jobs.capture import capture
+from prismdbg.rank import recording_verbs
+from prismdbg.rank.recording.python_recorder import PythonRecorder
+from prismdbg.rank.recording.recorded_rank import start_ticks_of
+from prismdbg.rank.recording_verbs import Holder, Park, Window, verbs_of
+
+CONFIGURED = (False, 0, 7)
+WANTED = (True, 0, 99)
+
+
+class Recorder:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.windows: list[tuple[bool, int, int]] = []
+        self.parks: list[bool] = []
+
+    def window(self, *told: Any) -> None:
+        self.windows.append(told)
+
+    def park(self, on: bool) -> None:
+        self.parks.append(on)
+
+    def close_log(self) -> None: ...
+
+    def reopen_log(self) -> None: ...
+
+
+def recording() -> Any:
+    config = SimpleNamespace(payload_window=CONFIGURED, window_bytes=5)
+    return SimpleNamespace(recorder=Recorder(), config=config, note=lambda *_, **__: None)
+
+
+def holder(token: str, pid: int = 0) -> Holder:
+    pid = pid or os.getpid()
+    return Holder(pid=pid, ticks=start_ticks_of(pid), token=token)
+
+
+def test_a_window_that_is_taken_is_nobody_elses() -> None:
+    told = recording()
+    window = Window(told)
+    window.set(*WANTED, holder("first"))
+    with pytest.raises(UsageError, match="taken"):
+        window.set(*WANTED, holder("second"))
+    with pytest.raises(UsageError, match="taken"):
+        window.set(*CONFIGURED, None)
+    window.give_back(holder("second"))
+    assert told.recorder.windows == [WANTED]
+    window.give_back(holder("first"))
+    assert told.recorder.windows == [WANTED, CONFIGURED]
+    window.set(*WANTED, holder("second"))
+    window.give_back(holder("second"))
+
+
+def test_a_window_goes_with_its_client(dying: subprocess.Popen[str]) -> None:
+    told = recording()
+    Window(told).set(*WANTED, holder("first", dying.pid))
+    dying.kill()
+    wait_for(lambda: told.recorder.windows == [WANTED, CONFIGURED], 10, "the window to be given back")
+    dying.wait(10)  # until then it was a zombie
+
+
+def test_the_window_of_a_client_that_is_gone_can_be_taken(dying: subprocess.Popen[str]) -> None:
+    told = recording()
+    window = Window(told)
+    window.set(*WANTED, holder("first", dying.pid))
+    dying.kill()
+    wait_for(lambda: holder("first", dying.pid).is_gone, 10, "the client to be gone")
+    window.set(*WANTED, holder("second"))
+    assert told.recorder.windows[-1] == WANTED
+    window.give_back(holder("second"))
+
+
+def test_a_park_is_released_by_its_own_client_only() -> None:
+    told = recording()
+    park = Park(told)
+    park.take(60, holder("first"))
+    with pytest.raises(UsageError, match="parked already"):
+        park.take(60, holder("second"))
+    with pytest.raises(UsageError, match="not parked for this client"):
+        park.require(holder("second"))
+    park.release(holder=holder("second"))
+    assert park.active and told.recorder.parks == [True]
+    park.require(holder("first"))
+    park.release(holder=holder("first"))
+    assert not park.active and told.recorder.parks == [True, False]
+
+
+def test_a_lease_that_ends_leaves_another_clients_window_alone() -> None:
+    told = recording()
+    window, park = Window(told), Park(told)
+    window.set(*WANTED, holder("capture"))
+    park.take(0.0, holder("checkpoint"))
+    wait_for(lambda: not park.active, 10, "the lease to end")
+    assert told.recorder.windows == [WANTED]
+    window.give_back(holder("capture"))
+
+
+def test_who_watches_a_client_opens_nothing(monkeypatch: pytest.MonkeyPatch, dying: subprocess.Popen[str]) -> None:
+    """A checkpoint may be taken at any moment of it: an open descriptor would be in it."""
+    monkeypatch.setattr(recording_verbs, "WATCH_S", 0.001)
+    watchers, looks, opened = {"prismdbg-lease", "prismdbg-window"}, 0, []
+    original = Holder.is_gone.fget
+    assert original is not None
+
+    def counted(self: Holder) -> bool:
+        nonlocal looks
+        looks += 1
+        return bool(original(self))
+
+    monkeypatch.setattr(Holder, "is_gone", property(counted))
+    armed = True
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if armed and event == "open" and threading.current_thread().name in watchers:
+            opened.append(arguments)
+
+    sys.addaudithook(hook)  # stays until the process ends, and costs it nothing
+    told = recording()
+    window, park = Window(told), Park(told)
+    window.set(*WANTED, holder("one", dying.pid))
+    park.take(60, holder("one", dying.pid))
+    wait_for(lambda: looks > 200, 30, "the watchers to look")
+    armed = False
+    park.release(holder=holder("one", dying.pid))
+    window.give_back(holder("one", dying.pid))
+    assert opened == []
+
+
+@pytest.fixture
+def dying() -> Any:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait(10)
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+class Asked:
+    """An agent whose rank says, one after another, what is parked, in flight and on its way."""
+
+    def __init__(self, *answers: tuple[int, list[int], int]) -> None:
+        self._answers = list(answers)
+
+    def ask(self, verb: str) -> dict[str, Any]:
+        assert verb == "status"
+        parked, in_flight, entering = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return {"parked": parked, "in_flight": in_flight, "entering": entering}
+
+    def wait(self, park_s: float = 5.0, drain_s: float = 0.0) -> Any:
+        said: list[str] = []
+        patience = capture.Patience(park_s=park_s, drain_s=drain_s)
+        return capture._wait_parked(self, said.append, patience)  # type: ignore[arg-type]
+
+
+def test_a_dump_waits_for_who_is_on_its_way() -> None:
+    assert Asked((1, [], 1), (1, [], 1), (1, [4], 0), (1, [], 0)).wait(drain_s=5.0) == ([], True)
+
+
+def test_what_does_not_drain_is_in_flight_only_once_nobody_is_on_its_way() -> None:
+    assert Asked((1, [3], 1), (1, [3], 1), (1, [3, 4], 0)).wait() == ([3, 4], True)
+
+
+def test_a_dump_is_refused_while_somebody_is_on_its_way() -> None:
+    with pytest.raises(WaitTimeout, match="1 thread about to enter a collective"):
+        Asked((1, [], 1)).wait(park_s=0.05)
+
+
+def test_a_rank_of_an_older_version_does_not_say_who_is_on_its_way() -> None:
+    class Older(Asked):
+        def ask(self, verb: str) -> dict[str, Any]:
+            answer = super().ask(verb)
+            return {"parked": answer["parked"], "in_flight": answer["in_flight"]}
+
+    assert Older((1, [], 0)).wait() == ([], True)
+
+
+def test_the_python_recorder_counts_who_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, goes_on = PythonRecorder(), threading.Event()
+    recorder._mode = 1
+
+    def hashing(_: object) -> None:
+        assert goes_on.wait(30)
+
+    monkeypatch.setattr(recorder, "_issue", hashing)
+    call: Any = object()
+    threads = [threading.Thread(target=recorder.collective, args=(call, lambda: None)) for _ in range(2)]
+    threads[0].start()
+    wait_for(lambda: recorder.stats()["entering"] == 1, 10, "the first thread to hash")
+    recorder.park(True)
+    threads[1].start()
+    wait_for(lambda: recorder.parked() == 1, 10, "the second thread to be parked")
+    assert recorder.stats()["entering"] == 1
+    goes_on.set()
+    wait_for(lambda: recorder.stats()["entering"] == 0, 10, "the first thread to come past its record")
+    recorder.park(False)
+    for thread in threads:
+        thread.join(10)
+
+
+def test_status_asks_who_is_on_its_way_before_what_is_in_flight() -> None:
+    """In the other order a call could be in neither."""
+    asked: list[str] = []
+    told = recording()
+    told.rank, told.pid, told.moment, told.kind, told.lost = 0, 1, "1.1", "python", ""
+    for name, answer in (("stats", {"entering": 0}), ("in_flight", []), ("parked", 1)):
+        setattr(told.recorder, name, lambda name=name, answer=answer: asked.append(name) or answer)
+    agent: Any = None
+    assert verbs_of(told, agent)["status"]({})["entering"] == 0
+    assert asked.index("stats") < asked.index("in_flight")

@@ -1,0 +1,125 @@
+"""Likely causes of a divergence: what is found, what is looked for without a result, and what the source calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from prismdbg.session.causes import Facts, Unhidden, likely_causes
+from prismdbg.session.divergence_text import render_divergence
+from prismdbg.session.source_calls import Kind, SourceCall, source_calls
+
+QUIET = Facts(from_start=True, values_only=True, recorded={"number of threads": "1"}, now={"number of threads": "1"})
+
+
+def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
+    return (SourceCall("/job/train.py", 7, name, kind),)
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (replace(QUIET, changed_files=("/job/snapshot.pt",)), "files were changed after the rank read them: /job/snap"),
+        (
+            replace(QUIET, unhidden=Unhidden(unsearched=("/data",))),
+            "possible: files younger than the start moment may be visible: too many entries to search all of /data",
+        ),
+        (
+            replace(QUIET, unhidden=Unhidden(undated=("/job/out/config.yaml",))),
+            "possible: files were changed after the start moment, but keep an older time: /job/out/config.yaml",
+        ),
+        (replace(QUIET, now={"number of threads": "8"}), "the number of threads was 1 in the recorded run and is 8 in"),
+        (replace(QUIET, missing=("variable DB_PW",)), "the capsule was created without variable DB_PW"),
+        (
+            replace(QUIET, unknown_seeds=("torch",)),
+            "possible: the capsule lacks the start state of the random generators of to",
+        ),
+        (replace(QUIET, calls=call("uuid.uuid4", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid4"),
+        (replace(QUIET, calls=call("time.time", Kind.TIME)), "possible: the program reads the time, which is not"),
+        (replace(QUIET, calls=call("torch.empty", Kind.MEMORY)), "possible: a tensor is sent before all of it is writ"),
+    ],
+)
+def test_each_cause_is_found_where_its_fact_is(facts: Facts, words: str) -> None:
+    causes = likely_causes(facts)
+    (found,) = causes.found
+    assert words in found
+    assert len(causes.not_found) == 4
+
+
+def test_nothing_is_found_where_nothing_is() -> None:
+    causes = likely_causes(QUIET)
+    assert causes.found == ()
+    assert causes.not_found == (
+        "changed files", "another environment", "unseeded random numbers", "the time", "uninitialized memory",
+    )  # fmt: skip
+
+
+def test_memory_does_not_change_what_is_called() -> None:
+    assert likely_causes(replace(QUIET, values_only=False, calls=call("torch.empty", Kind.MEMORY))).found == ()
+
+
+def test_a_restored_process_goes_on_with_its_generators() -> None:
+    facts = replace(QUIET, from_start=False, unknown_seeds=("torch",), calls=call("os.urandom", Kind.ENTROPY))
+    assert likely_causes(facts).found == ()
+
+
+def test_a_rank_that_cannot_say_what_it_runs_on() -> None:
+    assert likely_causes(replace(QUIET, now={})).found == ()
+
+
+def test_many_are_counted() -> None:
+    (found,) = likely_causes(replace(QUIET, changed_files=tuple(f"/{n}" for n in range(9)))).found
+    assert found.endswith("/0, /1, /2, /3 and 5 more")
+
+
+SOURCE = """
+import time, numpy as np, os as system
+from datetime import datetime as when
+from torch import empty
+import torch.nn.functional
+import random
+
+def main():
+    a = time.time()
+    b = when.now()
+    c = system.urandom(4)
+    d = np.random.default_rng()
+    e = np.random.default_rng(3)
+    f = empty(3)
+    g = model().to_empty(device="cpu")
+    random.seed()
+    random.seed(4)
+    h = mine.time()
+    torch.empty_like(f)
+"""
+
+
+def test_calls_are_found_whatever_they_are_called_by() -> None:
+    found = source_calls({"/job/train.py": SOURCE, "/job/data.txt.py": "not python ("})
+    assert [(one.line, one.name, one.kind) for one in found] == [
+        (9, "time.time", Kind.TIME),
+        (10, "datetime.datetime.now", Kind.TIME),
+        (11, "os.urandom", Kind.ENTROPY),
+        (12, "numpy.random.default_rng", Kind.ENTROPY),
+        (14, "torch.empty", Kind.MEMORY),
+        (15, "to_empty", Kind.MEMORY),
+        (16, "random.seed", Kind.ENTROPY),
+        (19, "torch.empty_like", Kind.MEMORY),
+    ]
+
+
+def test_the_story_tells_them() -> None:
+    called: dict[str, Any] = {
+        "profiling_name": "barrier",
+        "process_group": "0",
+        "inputs": [],
+        "outputs": [],
+        "frames": [],
+    }
+    event: dict[str, Any] = {"moment": "1.1", "expected": None, "actual": called, "differences": []}
+    causes = {"found": ["the time"], "not_found": ["changed files", "another environment"]}
+    told = render_divergence({**event, "causes": causes})
+    assert "likely causes:\n  the time\nchecked and not found: changed files, another environment\n" in told
+    assert "likely causes" not in render_divergence(event)

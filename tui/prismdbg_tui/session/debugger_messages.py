@@ -1,0 +1,239 @@
+"""A debugger's answers and notices as messages: lines in, states of the screen out.
+
+Runs in the thread that owns the debugger; knows no widget.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from textual.message import Message
+
+from prismdbg.errors import Defect, PrismError, UsageError
+from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.moment import Moment
+from prismdbg.render.stop_text import standing_text
+from prismdbg.session import answers as told
+from prismdbg.session import notices
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.divergence_text import headline, render_divergence
+from prismdbg.session.frames import own_frame
+from prismdbg.session.line import Line, Verb, parse_line
+from prismdbg.session.session import Phase as SessionPhase
+from prismdbg.session.trace_place import TracePlace
+from prismdbg_tui.session import answers
+from prismdbg_tui.session.messages import Said, StateChanged
+from prismdbg_tui.session.stop_views import Debugger, StopViews, attempt
+from prismdbg_tui.session.views import Phase, SourceView, State, ValueView
+
+MAX_KEPT = 6
+MAX_MARKED = 10_000  # moments, in the timeline
+MOVES = frozenset(
+    {
+        Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP, Verb.FINISH, Verb.REVERSE_FINISH, Verb.CONTINUE,
+        Verb.REVERSE_CONTINUE, Verb.UNTIL, Verb.NEXT_STEP, Verb.GOTO, Verb.BACK, Verb.FORWARD, Verb.WHO, Verb.ORIGIN,
+        Verb.CHECKPOINT, Verb.RESTART, Verb.MEMORY,
+    }
+)  # fmt: skip
+
+
+class DebuggerMessages:
+    """`checkpoints` gives the checkpoints there are now, `trace` where the memory trace lies."""
+
+    def __init__(
+        self,
+        debugger: Debugger,
+        tell: Callable[[Message], object],
+        state: State,
+        checkpoints: Callable[[], tuple[Checkpoint, ...]] = tuple,
+        trace: Callable[[], TracePlace] = TracePlace,
+    ) -> None:
+        self._debugger = debugger
+        self._views = StopViews(debugger)
+        self._tell = tell
+        self._checkpoints = checkpoints
+        self._trace = trace
+        self.state = state
+        self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
+
+    def begin(self) -> None:
+        self._carry_out(lambda: self._answer(self._debugger.begin()))
+
+    def line(self, text: str) -> None:
+        """What goes wrong is said."""
+        self._carry_out(lambda: self._do(text))
+
+    def choose_frame(self, by: int) -> None:
+        self._carry_out(lambda: self._moved(by))
+
+    def notice(self, notice: notices.Notice) -> None:
+        """What the debugger tells on its way."""
+        match notice:
+            case notices.Stopped() | notices.Lost():
+                pass  # the answer says it, with what is looked at there
+            case notices.Progress():
+                self._show(doing=answers.progress(notice), done=notice.done, total=notice.total, moment=notice.moment)
+            case notices.Diverged():
+                self._show(diverged=_marked(self.state.diverged, notice.moment))
+            case notices.Synthesized():
+                self._show(synthesized=_marked(self.state.synthesized, notice.moment))
+                self._say(answers.notice(notice), "event")
+            case notices.StateCompared(equal=False) | notices.Unlike():
+                self._show(differs=True)
+                self._say(answers.notice(notice), "error")
+            case notices.CheckpointMade():
+                self._show(checkpoints=self._checkpoints())
+                self._say(answers.notice(notice), "event")
+            case notices.Returned():
+                self._show(moment=notice.moment)
+            case _:
+                self._say(answers.notice(notice), "error" if answers.is_bad(notice) else "event")
+
+    @property
+    def is_alive(self) -> bool:
+        return self._debugger.session.phase in (SessionPhase.RUNNING, SessionPhase.STOPPED)
+
+    def noticed(self) -> None:
+        """While nothing was asked the rank may have ended, or be gone."""
+        if (phase := _PHASES[self._debugger.session.phase]) is self.state.phase:
+            return
+        try:
+            self._arrived(phase)
+        except PrismError:
+            raise
+        except Exception as error:  # of showing it; where the rank is can always be said
+            self._wrong(Defect.of(error))
+            self._show(phase=phase, moment=self._debugger.session.moment, doing="", can_look=False)
+
+    def _carry_out(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except PrismError as error:
+            self._wrong(error)
+        except Exception as error:  # the rank is as well as before: it is not lost with a defect of ours
+            self._wrong(Defect.of(error))
+        finally:
+            self.noticed()
+
+    def _wrong(self, error: PrismError) -> None:
+        self._say(f"{error}\n  {error.hint}" if error.hint else str(error), "error")
+
+    def _do(self, text: str) -> None:
+        line = parse_line(text)
+        if line.verb in MOVES:
+            self._show(phase=Phase.RUNNING, doing=text, done=0, total=0, since_s=time.monotonic(), can_look=False)
+        self._answer(self._debugger.do(text), line)
+
+    def _answer(self, answer: told.Answer, line: Line | None = None) -> None:
+        if (line is not None and line.verb in MOVES) or isinstance(answer, told.Arrived):
+            if shown := answers.answer(answer, line.verb if line is not None else ""):
+                self._say(shown)
+            self._arrived(_PHASES[self._debugger.session.phase], answer)
+            return
+        match answer:
+            case told.Value() if not answer.only_stats:
+                self._keep(answer)
+            case told.Source():
+                self._show(**self._views.of_frame())
+            case told.WatchTable():
+                self._watched(answer)
+            case _:
+                pass
+        if shown := answers.answer(answer):
+            self._say(shown)
+        self._show(**self._of_session())
+
+    def _keep(self, value: told.Value) -> None:
+        self._kept = (value.text, *(text for text in self._kept if text != value.text))[:MAX_KEPT]
+        others = tuple(view for view in self.state.values if view.title != value.text)
+        self._show(values=(ValueView(value.text, value.value), *others))
+
+    def _watched(self, table: told.WatchTable) -> None:
+        known = {watch.number: watch for watch in self.state.watches} | {w.number: w for w in table.watched}
+        self._show(watches=tuple(known.values()))
+
+    def _moved(self, by: int) -> None:
+        self._debugger.choose_frame(by)
+        self._show(**self._views.of_frame())
+
+    def _arrived(self, phase: Phase, answer: told.Answer | None = None) -> None:
+        session = self._debugger.session
+        if phase is Phase.LOST:
+            self._show(phase=phase, lost_because=session.lost_because, can_look=False, **self._of_session())
+            self._say(f"the rank is lost: {session.lost_because}", "error")
+        elif (standing := session.astray) is not None:
+            frames = standing.frames
+            shown = {"frames": frames, "frame": own_frame(frames), "doing": "", "can_look": False}
+            self._say(standing_text(standing))
+            self._show(phase=phase, moment=session.moment, reason=standing.text, **shown, **self._of_session())
+        elif phase is Phase.STOPPED:
+            self._look(answer)
+        else:
+            reason = f"ended with {session.finished.code}" if session.finished is not None else ""
+            self._show(phase=phase, moment=session.moment, reason=reason, can_look=False, **self._of_session())
+
+    def _look(self, answer: told.Answer | None) -> None:
+        """Everything the panes show of a stop."""
+        session = self._debugger.session
+        stop = session.stop
+        looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
+        can_look = stop.reason != StopReason.PARKED
+        if can_look:
+            looked |= self._views.of_stop(self._kept, in_collective=bool(stop.collective))
+        if stop.reason == StopReason.DIVERGED and session.divergence is not None:
+            self._say(render_divergence(session.divergence.story), "error")
+            looked["story"] = headline(session.divergence.story)
+        if isinstance(answer, told.Arrived | told.Wrote | told.Allocated | told.Originated):
+            looked["watches"] = answer.watched or tuple(replace(watch, changed=None) for watch in self.state.watches)
+        self._show(
+            phase=Phase.STOPPED,
+            moment=stop.moment,
+            reason=stop.reason,
+            hit_here=stop.stops,
+            why=answers.why(stop),
+            collective=stop.collective,
+            tally=self._debugger.tally(),
+            can_look=can_look,
+            doing="",
+            **looked,
+            **self._of_session(),
+        )
+
+    def _of_session(self) -> dict[str, Any]:
+        session = self._debugger.session
+        numbers = {watch.number for watch in session.watches.all}
+        changed: dict[str, Any] = {"stops": session.breakpoints.all, "hits": dict(session.breakpoints.hits)}
+        if any(watch.number not in numbers for watch in self.state.watches):
+            changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
+        return {**changed, "checkpoints": self._checkpoints(), "trace": attempt(self._trace) or TracePlace()}
+
+    def _show(self, **changed: Any) -> None:
+        self.state = replace(self.state, **changed)
+        self._tell(StateChanged(self.state))
+
+    def _say(self, text: str, kind: str = "said") -> None:
+        self._tell(Said(text, kind))
+
+
+_PHASES = {
+    SessionPhase.RUNNING: Phase.RUNNING,
+    SessionPhase.STOPPED: Phase.STOPPED,
+    SessionPhase.FINISHED: Phase.FINISHED,
+    SessionPhase.LOST: Phase.LOST,
+}
+
+
+def _marked(marked: frozenset[Moment], moment: Moment) -> frozenset[Moment]:
+    """Of more than so many marks nobody sees each."""
+    return marked if len(marked) >= MAX_MARKED else marked | {moment}
+
+
+def moment_of(text: str) -> Moment | None:
+    """A bare moment, as one pastes it."""
+    try:
+        return Moment.parse(text) if text[:1].isdigit() else None
+    except UsageError:
+        return None
