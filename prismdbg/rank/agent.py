@@ -95,8 +95,8 @@ class Agent:
                     self._ended(error)
 
     def _accept(self) -> None:
-        """Waits in poll(2). A thread that waits in accept(2) holds the number of the next descriptor, and a program with
-        one left would have none."""
+        """Waits in poll(2). A thread that waits in accept(2) holds the number of the next descriptor, and a program
+        with one left would have none."""
         self._require_ours()
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
