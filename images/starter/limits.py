@@ -91,8 +91,8 @@ def _of_process(limits: dict[str, Any]) -> dict[int, int]:
 
 
 class Room:
-    """What is free where the rank's own folder lies. It may fill that with what no look finds: files that it has removed
-    and still holds open. Made before there is a rank."""
+    """What is free where the rank's own folder lies. It may fill that with what no look finds: files that it has
+    removed and still holds open. Made before there is a rank."""
 
     def __init__(self, folder: int, limit_bytes: int) -> None:
         """`limit_bytes`: what the rank may take there; nothing that leaves it that much is too little."""

@@ -174,7 +174,7 @@ def watch(inner: int, lifeline: int, own: int, room: Room, spec: Spec, met: Met,
         report("failed", what="the process that started this replay has ended", code=CLIENT_GONE)
         return CLIENT_GONE
     if is_full:
-        why = "the replay's folder is larger than its limit, or its disk is nearly full"
+        why = "the replay's folder is larger than its limit, or little is left on its disk"
         report("failed", what=why, code=NO_ROOM, limits=["disk"])
         return NO_ROOM
     report("failed", what=f"the replay took longer than its limit of {spec['longest_s']:g} s", code=OUT_OF_TIME)
