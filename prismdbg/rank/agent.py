@@ -21,6 +21,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
 from prismdbg.rank.tile_permission import TilePermission
+from prismdbg.settings.own_thread import start_own_thread
 
 Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
@@ -55,7 +56,7 @@ class Agent:
         self._socket.setblocking(False)
 
     def start(self) -> None:
-        threading.Thread(target=self._listen, name="prismdbg-agent", daemon=True).start()
+        start_own_thread("prismdbg-agent", self._listen)
         os.register_at_fork(after_in_child=self._let_go)
 
     def _let_go(self) -> None:
@@ -116,7 +117,7 @@ class Agent:
                 client.close()
                 continue
             try:
-                threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()
+                start_own_thread("prismdbg-client", self._serve, (client,))
             except RuntimeError:  # the process has as many threads as it may have
                 client.close()
 
