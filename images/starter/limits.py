@@ -90,6 +90,26 @@ def _of_process(limits: dict[str, Any]) -> dict[int, int]:
     return found
 
 
+class Room:
+    """What is free where the rank's own folder lies. It may fill that with what no look finds: files that it has
+    removed and still holds open. Made before there is a rank."""
+
+    def __init__(self, folder: int, limit_bytes: int) -> None:
+        """`limit_bytes`: what the rank may take there; nothing that leaves it that much is too little."""
+        self._folder = folder
+        free_bytes, files = self._free()
+        self._least_bytes = min(free_bytes // 4, max(free_bytes - limit_bytes, 0) // 2)
+        self._least_files = files // 4  # 0 where a file system counts none
+
+    def is_left(self) -> bool:
+        free_bytes, files = self._free()
+        return free_bytes >= self._least_bytes and files >= self._least_files
+
+    def _free(self) -> tuple[int, int]:
+        status = os.fstatvfs(self._folder)
+        return status.f_bavail * status.f_frsize, status.f_favail
+
+
 def used_bytes(folder: int) -> int:
     """On disk, in the rank's own folder and below. Very many files, or folders nested deep, count as more than any
     limit: nobody could look through them in time."""

@@ -29,7 +29,7 @@ import user_namespace  # noqa: E402
 from checkpoints import Checkpoints, attend, listen  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
 from engine import RestoreError  # noqa: E402
-from limits import Met, limit_restored, used_bytes  # noqa: E402
+from limits import Met, Room, limit_restored, used_bytes  # noqa: E402
 from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private_folders import hold_private, seen_by_descriptor  # noqa: E402
@@ -71,6 +71,7 @@ def main(path: str) -> int:
     try:
         met = Met(spec)
         own = os.open(spec["own"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        room = Room(own, spec["limits"]["disk_bytes"])
         spec |= {"users": users(spec)}
         if spec["users"] is not None:  # root of this machine can make no file where it is not among the owners
             os.close(os.open(Path(spec["output"]).name, OUTPUT_FLAGS, 0o600, dir_fd=own))
@@ -85,7 +86,7 @@ def main(path: str) -> int:
             os.close(lifeline)
             os.close(own)  # from a folder of the host a way leads up
             run_inner(spec, private, met, report)
-        return watch(inner, lifeline, own, spec, met, report)
+        return watch(inner, lifeline, own, room, spec, met, report)
     except (OSError, PlaceError) as error:
         report("failed", what=str(error))
         return FAILED
@@ -148,7 +149,7 @@ def nobody_holds(lifeline: int) -> bool:
         return False
 
 
-def watch(inner: int, lifeline: int, own: int, spec: Spec, met: Met, report: Reporter) -> int:
+def watch(inner: int, lifeline: int, own: int, room: Room, spec: Spec, met: Met, report: Reporter) -> int:
     """Until the inner process ends, the client goes away, we are told to end, or the time is up."""
     # Killing the first process of a PID namespace ends all of it; without one it must do that itself.
     how = signal.SIGTERM if spec["isolation"] == "none" else signal.SIGKILL
@@ -162,7 +163,7 @@ def watch(inner: int, lifeline: int, own: int, spec: Spec, met: Met, report: Rep
         if (counted := met.counted()) > told:
             report("met", limits=sorted(counted))
             told = counted
-        if is_full := used_bytes(own) > spec["limits"]["disk_bytes"]:
+        if is_full := used_bytes(own) > spec["limits"]["disk_bytes"] or not room.is_left():
             break
     if ended not in ready:
         os.kill(inner, how)
@@ -173,7 +174,8 @@ def watch(inner: int, lifeline: int, own: int, spec: Spec, met: Met, report: Rep
         report("failed", what="the process that started this replay has ended", code=CLIENT_GONE)
         return CLIENT_GONE
     if is_full:
-        report("failed", what="the replay's folder is larger than its limit", code=NO_ROOM, limits=["disk"])
+        why = "the replay's folder is larger than its limit, or little is left on its disk"
+        report("failed", what=why, code=NO_ROOM, limits=["disk"])
         return NO_ROOM
     report("failed", what=f"the replay took longer than its limit of {spec['longest_s']:g} s", code=OUT_OF_TIME)
     return OUT_OF_TIME

@@ -273,8 +273,15 @@ def _shapes(text: str) -> Iterator[Found]:
 
 def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
     """In a text a name says less than in an environment: it may be prose or source code."""
-    if len(value) < 3 or _TEMPLATE.search(value) or _PATH.fullmatch(value):
-        return False
+    return len(value) >= 3 and _tells(name, value, quoted=quoted) and not _stands_for_another(value)
+
+
+def _stands_for_another(value: str) -> bool:
+    """Asked last: it takes longest, and a text may have a pair at every other character."""
+    return _TEMPLATE.search(value) is not None or _PATH.fullmatch(value) is not None
+
+
+def _tells(name: str, value: str, *, quoted: bool) -> bool:
     if " " in value:
         return quoted and _is_passphrase(name, value)
     match strength(name):

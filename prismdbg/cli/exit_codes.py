@@ -20,4 +20,5 @@ class ExitCode(IntEnum):
     CANNOT_TELL = 125  # --bisect: `git bisect run` skips this commit
     NO_VERDICT = 128  # --bisect: wrong usage; `git bisect run` takes 1 to 127 for bad and stops here
     INTERRUPTED = INTERRUPTED
+    UNREAD = 141  # the reader of the output ended before there was a verdict; as shells say it of SIGPIPE
     TERMINATED = 143

@@ -5,9 +5,9 @@ stdout is data, stderr is talk. An error says what happened and what to do next;
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ import prismdbg
 from prismdbg.cli import registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import PrismError, quoted, suggestion
+from prismdbg.render import console
 
 
 class _HasEnough(Exception):
@@ -34,7 +35,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            if not _readers_gone():
+            if not console.readers_gone():
                 raise PrismError(f"a connection broke: {error}", hint="report this: it is a bug in prismdbg") from error
             raise _HasEnough from error
 
@@ -74,7 +75,9 @@ def cli() -> None:
     """
 
 
+_JUDGES = ("replay", "verify")  # of these, code 0 says that something holds
 _NOT_YOURS = "run this as the user to whom it belongs, or let them give you the right to it"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = {  # what this machine says no to, with what to do
     errno.EACCES: _NOT_YOURS,
     errno.EPERM: _NOT_YOURS,
@@ -92,7 +95,9 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _terminate)
     try:
-        sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        _let_go_of_outputs()
+        sys.exit(code)
     except _Terminated as arrived:
         arrived.is_here = True
         raise
@@ -113,17 +118,29 @@ def run(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except (BrokenPipeError, _HasEnough):
-        for stream in _readers_gone():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        return ExitCode.NO_VERDICT if _bisects(arguments) else ExitCode.OK
+        console.forget(console.readers_gone())
+        if _bisects(arguments):
+            return ExitCode.NO_VERDICT
+        return ExitCode.UNREAD if arguments[0] in _JUDGES else ExitCode.OK
     except OSError as error:
-        if error.filename is None or error.errno not in _REFUSED:
+        number = error.errno or 0
+        if number not in (_FULL if error.filename is None else _REFUSED):
             raise  # nobody has foreseen it
-        _say_error(f"{error.filename}: {error.strerror}", _REFUSED[error.errno])
+        with contextlib.suppress(OSError):  # it may be standard error that is full
+            _say_error(f"{error.filename or 'the output'}: {error.strerror}", _REFUSED[number])
         return _failed(ExitCode.LACKING, arguments)
     if not isinstance(answer, int):
         return ExitCode.OK
     return int(answer) if answer >= 0 else 128 - answer  # a job killed by a signal, as shells say it
+
+
+def _let_go_of_outputs() -> None:
+    """What cannot be written any more is dropped: Python would make 120 of the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            console.forget([stream.fileno()])
 
 
 def _failed(code: int, arguments: Sequence[str]) -> int:
@@ -147,14 +164,6 @@ def _have_streams() -> None:
             os.set_inheritable(descriptor, True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, mode))
-
-
-def _readers_gone() -> list[int]:
-    """Of our two outputs."""
-    poll = select.poll()
-    for stream in (1, 2):
-        poll.register(stream, 0)
-    return [stream for stream, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
 
 
 def _say_error(message: str, hint: str) -> None:

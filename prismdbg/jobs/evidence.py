@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,8 @@ def of_capsule(capsule: Capsule) -> Evidence:
 
 def _of_run(path: Path) -> Evidence:
     run = RunFolder(path.resolve())
-    folders = _last_attempt(run.rank_folders())
+    found = run.rank_folders()
+    folders = _of_one_job(_last_attempt(found), found)
     attempt = max((attempt_of(folder.name) for folder in folders), default=0)
     logs: dict[int, RankLog] = {}
     damaged: dict[int, str] = {}
@@ -179,7 +180,11 @@ def _gaps(run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrup
     """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
     if not run.run_json.exists():
         return
-    if before := max((attempt_of(folder.name) for folder in run.rank_folders()), default=0):
+    found = run.rank_folders()
+    last = _last_attempt(found)
+    if _of_one_job(last, found) != last:
+        yield "several jobs ran at the same time: only one of them is diagnosed; give each a RUN of its own"
+    elif before := max((attempt_of(folder.name) for folder in found), default=0):
         yield f"this is attempt {before + 1}: earlier attempts are not diagnosed"
     if interrupted:
         yield "the job was told to end (Ctrl-C, kill, or its scheduler): the ends of its ranks are not diagnosed"
@@ -197,6 +202,25 @@ def _last_attempt(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         attempts.setdefault(attempt_of(folder.name), []).append(folder)
     return attempts[max(attempts)] if attempts else []
+
+
+def _of_one_job(attempt: list[Path], found: Sequence[Path]) -> list[Path]:
+    """The folders of an attempt, unless jobs ran side by side (two torchruns of a script): their ranks have the same
+    numbers and took the folders as they came. Then those of the first one's job, in whatever attempt they are."""
+    if len(attempt) == len(found):
+        return attempt
+    places = {folder: _meeting_place(folder) for folder in found}
+    if len({places[folder] for folder in attempt} - {""}) < 2:
+        return attempt
+    place = next(places[folder] for folder in attempt if places[folder])
+    return list({rank_of(folder): folder for folder in found if places[folder] == place}.values())
+
+
+def _meeting_place(folder: Path) -> str:
+    """Where the ranks of its job found each other; empty where that is not known."""
+    environment = _json(folder / "rank.json").get("environment", {})
+    port = environment.get("MASTER_PORT", "")
+    return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
 def _read(folder: Path) -> tuple[RankLog | None, str]:

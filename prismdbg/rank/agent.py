@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import resource
+import select
 import socket
 import threading
 import time
@@ -20,12 +21,12 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
 from prismdbg.rank.amx_permission import AmxPermission
+from prismdbg.settings.own_thread import start_own_thread
 
 Verb = Callable[[Message], Message]
 # The process or the machine has too much open, or a client was gone before it was answered.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 _RETRY_S = 0.2
-_ACCEPT_S = 3600.0  # then it waits again
 _SPARE_FILES = 16  # that clients leave to the program
 
 
@@ -52,9 +53,10 @@ class Agent:
         self._socket.bind(str(path))
         path.chmod(0o600)
         self._socket.listen(8)
+        self._socket.setblocking(False)
 
     def start(self) -> None:
-        threading.Thread(target=self._listen, name="prismdbg-agent", daemon=True).start()
+        start_own_thread("prismdbg-agent", self._listen)
         os.register_at_fork(after_in_child=self._let_go)
 
     def _let_go(self) -> None:
@@ -62,7 +64,22 @@ class Agent:
         for connection, _ in self._clients.values():
             connection.close()
         self._clients = {}
-        self._socket.close()
+        if self._is_ours():
+            self._socket.close()
+        else:
+            self._socket.detach()
+
+    def _is_ours(self) -> bool:
+        """The program may close any descriptor, and have the number again for a file or a socket of its own. In a
+        restored process our socket has another inode, but its name."""
+        try:
+            return bool(self._socket.getsockname() == str(self.path))
+        except OSError:
+            return False
+
+    def _require_ours(self) -> None:
+        if not self._is_ours():
+            raise OSError(errno.EBADF, "the program has closed its socket")
 
     def publish(self, event: str, **data: Any) -> None:
         for connection, lock in list(self._clients.values()):
@@ -79,13 +96,17 @@ class Agent:
                     self._ended(error)
 
     def _accept(self) -> None:
-        """With a time limit Python waits in poll(2). A thread that waits in accept(2) holds the number of the next
-        descriptor, and a program with one left would have none."""
-        self._socket.settimeout(_ACCEPT_S)
+        """Waits in poll(2). A thread that waits in accept(2) holds the number of the next descriptor, and a program
+        with one left would have none."""
+        self._require_ours()
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
         while True:
+            poll.poll()
+            self._require_ours()
             try:
                 client, _ = self._socket.accept()
-            except TimeoutError:
+            except BlockingIOError:
                 continue
             except OSError as error:
                 if error.errno not in _PASSING:
@@ -96,7 +117,7 @@ class Agent:
                 client.close()
                 continue
             try:
-                threading.Thread(target=self._serve, args=(client,), name="prismdbg-client", daemon=True).start()
+                start_own_thread("prismdbg-client", self._serve, (client,))
             except RuntimeError:  # the process has as many threads as it may have
                 client.close()
 

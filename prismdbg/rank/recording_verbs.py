@@ -16,6 +16,7 @@ from prismdbg.rank.agent import Agent, Verb
 from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.recording.recorded_rank import Recording, start_ticks
 from prismdbg.rank.tracing import tracer
+from prismdbg.settings.own_thread import start_own_thread
 
 WATCH_S = 0.25
 LONGEST_LEASE_S = 300.0  # whatever a client asks for
@@ -80,7 +81,7 @@ class Park:
             self._recording.recorder.park(True)
             self._number += 1
             arguments = (self._number, time.monotonic() + lease_s, holder)
-            threading.Thread(target=self._watch, args=arguments, name="prismdbg-lease", daemon=True).start()
+            start_own_thread("prismdbg-lease", self._watch, arguments)
 
     def require(self, holder: Holder | None) -> None:
         """`UsageError` unless the rank is parked, and for this client where it says who it is."""
@@ -132,7 +133,7 @@ class Window:
             self._holder = holder
             number = self._number
         if holder is not None:
-            threading.Thread(target=self._watch, args=(number, holder), name="prismdbg-window", daemon=True).start()
+            start_own_thread("prismdbg-window", self._watch, (number, holder))
 
     def give_back(self, holder: Holder) -> None:
         """As `record` was told; nothing where this client does not have it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +32,32 @@ def say(text: str) -> None:
 def announce(text: str) -> None:
     """As `say`, marked as ours: a job or a replay that runs meanwhile writes to the same terminal."""
     say(f"prismdbg: {text}")
+
+
+@contextmanager
+def also_unread() -> Iterator[None]:
+    """For what is only told: what is left of it is dropped where its reader reads no more, and the command goes on, to
+    an exit code that is true."""
+    try:
+        yield
+    except BrokenPipeError:
+        if not (gone := readers_gone()):
+            raise
+        forget(gone)
+
+
+def readers_gone() -> list[int]:
+    """Of our two outputs."""
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    return [stream for stream, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
+
+
+def forget(streams: Sequence[int]) -> None:
+    """What is still in a buffer of theirs, and all that follows, goes nowhere."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream)
 
 
 def plain(text: str) -> str:

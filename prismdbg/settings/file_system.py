@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
-import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+
+from prismdbg.settings.own_thread import start_own_thread
 
 T = TypeVar("T")
 
@@ -44,8 +45,7 @@ def bounded(action: Callable[[], T], bound_s: float = LONGEST_WAIT_S) -> T:
         except BaseException as error:
             failed.append(error)
 
-    thread = threading.Thread(target=run, name="prismdbg-bounded", daemon=True)
-    thread.start()
+    thread = start_own_thread("prismdbg-bounded", run)
     thread.join(bound_s)
     if failed:
         raise failed[0]

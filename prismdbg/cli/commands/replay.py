@@ -172,12 +172,13 @@ def _compare(chosen: Chosen) -> int:
             place = live.runtime
         kept = _keep_output(capsule, output)
         incident = whole.manifest.incident.text
-    if chosen.as_json:
-        console.emit_json({**_json(verdict, output, place), "output_kept_at": str(kept) if kept else None})
-    else:
-        _print(verdict, output, incident)
-        if kept:
-            console.say(f"complete output: {kept}")
+    with console.also_unread():
+        if chosen.as_json:
+            console.emit_json({**_json(verdict, output, place), "output_kept_at": str(kept) if kept else None})
+        else:
+            _print(verdict, output, incident)
+            if kept:
+                console.say(f"complete output: {kept}")
     code = _CODES[verdict.outcome]
     return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
 
@@ -193,11 +194,11 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
     try:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(output)
     except OSError as error:
         console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(output)
     return kept
 
 

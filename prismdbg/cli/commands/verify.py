@@ -29,17 +29,17 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
     """
     with opened(capsule, keys) as whole:
         found = list(all_findings(whole.path))
-    if as_json:
-        console.emit_json(_json(capsule, found))
-    else:
-        for finding in found:
-            console.emit(f"{_WORDS[finding.severity]}  {finding}")
-    if wrong := _wrong(capsule, found):
-        console.say(wrong)
-        return ExitCode.BAD_CAPSULE
-    files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
-    console.say(f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay")
-    return ExitCode.OK
+    wrong = _wrong(capsule, found)
+    with console.also_unread():
+        if as_json:
+            console.emit_json(_json(capsule, found))
+        else:
+            for finding in found:
+                console.emit(f"{_WORDS[finding.severity]}  {finding}")
+        files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
+        whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay"
+        console.say(wrong or whole_capsule)
+    return ExitCode.BAD_CAPSULE if wrong else ExitCode.OK
 
 
 def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:

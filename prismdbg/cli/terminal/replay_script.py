@@ -93,10 +93,11 @@ def replay_scripted(chosen: Chosen) -> int:
     finally:
         if chosen.junit is not None:
             report(chosen.junit, result.findings, chosen.capsule, result.elapsed_s)
-    if chosen.as_json:
-        console.emit_json(to_json(result, code, overlay))
-    else:
-        show(result, chosen.capsule)
+    with console.also_unread():
+        if chosen.as_json:
+            console.emit_json(to_json(result, code, overlay))
+        else:
+            show(result, chosen.capsule)
     return code
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.capture.rank_lock import alone_with_rank
+from prismdbg.jobs.storage.own_folder import own_folder, own_folders
 from prismdbg.jobs.storage.ranks_alive import start_ticks
 
 HOMES = (Path("/run"), Path("/tmp"))  # the first one that its user may write to holds the folders
@@ -24,7 +25,7 @@ _UNKNOWN = "unknown"
 def make_socket_dir() -> Path:
     """A new one. Its maker removes it at the job's end; where that was killed, the next command does."""
     home = next((home for home in HOMES if os.access(home, os.W_OK)), HOMES[-1])
-    base = home / f"prismdbg-{os.getuid()}"
+    base = own_folder(home, _name(), 0o700)
     base.mkdir(mode=0o700, exist_ok=True)
     if base.is_symlink() or base.stat().st_uid != os.getuid():
         raise FacilityError(
@@ -38,11 +39,13 @@ def make_socket_dir() -> Path:
 
 def remove_dead_sockets() -> None:
     """What supervisors of this user that were killed have left. Whatever cannot be removed stays."""
-    for home in HOMES:
-        base = home / f"prismdbg-{os.getuid()}"
+    for base in (base for home in HOMES for base in own_folders(home, _name())):
         with contextlib.suppress(OSError):
-            if not base.is_symlink() and base.stat().st_uid == os.getuid():
-                remove_dead(base)
+            remove_dead(base)
+
+
+def _name() -> str:
+    return f"prismdbg-{os.getuid()}"
 
 
 def remove_dead(base: Path) -> None:

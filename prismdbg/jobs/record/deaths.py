@@ -79,6 +79,9 @@ class DeathWatch:
         self._dying_ns: dict[int, int] = {}
         self._dead: list[Death] = []
         self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """To look as soon as one dies, not only when somebody asks. `RuntimeError` where no thread can be had."""
         threading.Thread(target=self._run, name="prismdbg-deaths", daemon=True).start()
 
     def watch(self, name: str, pid: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -48,12 +49,23 @@ def record(request: RecordRequest, say: Say) -> int:
         if not was_there:  # else the user's own, maybe a volume
             run.path.rmdir()
         raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
+    say = if_possible(say)
     say(f"recording into {request.output}")
     supervisor = Supervisor(run, request.policy, job, say)
     try:
         return supervisor.watch(lambda: _finish(run, request.output, say))
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def if_possible(say: Say) -> Say:
+    """Whoever reads what is said may be gone, or the disk full that it is written to: no reason to leave the job."""
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(OSError):
+            say(text)
+
+    return tell
 
 
 def _empty(folder: Path) -> None:

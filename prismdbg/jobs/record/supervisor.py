@@ -97,10 +97,17 @@ class Supervisor:
     def watch(self, finish: Callable[[], None]) -> int:
         """`finish`: what is to be done in RUN when the job has ended and all of it is seen."""
         for number in FORWARDED:
-            signal.signal(number, self._forward)
+            # With nohup, say: a job that still ignores it goes on, and is watched.
+            is_ignored = signal.getsignal(number) is signal.SIG_IGN
+            signal.signal(number, self._pass_on if is_ignored else self._forward)
         signal.signal(signal.SIGUSR1, self._on_signal)
         follower = Thread(target=self._follow, args=(finish,), name="prismdbg-supervisor", daemon=True)
-        follower.start()
+        try:
+            self._deaths.begin()
+            follower.start()
+        except RuntimeError as error:
+            self._say(f"the job is not watched, so no incident of it is seen: {error}")
+            return _as_shells_say(self._job.wait())
         code = self._job.wait()
         self._ended.set()
         try:
@@ -110,7 +117,7 @@ class Supervisor:
             self._only_writes = False
         except _NotWaitedFor:
             self._say(f"interrupted: the last events of the job may be missing in {self._run.path}")
-        return code if code >= 0 else 128 - code
+        return _as_shells_say(code)
 
     def _say_it_writes(self) -> None:
         if sys.stderr.isatty():  # a log of the job is as it was
@@ -141,6 +148,9 @@ class Supervisor:
         if not self._told_to_end:
             self._interrupted = {"signal": number, "wall_ns": wall_ns()}
         self._told_to_end = True
+        self._pass_on(number, _frame)
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         if number != signal.SIGINT or not _terminal_signals_us():
             self._job.send_signal(number)
 
@@ -383,6 +393,10 @@ class Supervisor:
                 self._freeze(entry, wanted_now(self._run.ranks / name, incident))
             else:
                 self._capture_live(entry, rank_of(self._run.ranks / name), incident)
+
+
+def _as_shells_say(code: int) -> int:
+    return code if code >= 0 else 128 - code
 
 
 def _terminal_signals_us() -> bool:

@@ -15,14 +15,17 @@ from pathlib import Path
 
 from prismdbg.capsule.partial import is_abandoned, lock
 from prismdbg.errors import FacilityError
+from prismdbg.jobs.storage.own_folder import own_folder
 from prismdbg.runtime.foreign_files import open_folder, remove
+
+_PASSED_THROUGH = 0o711  # by a rank that is another user
 
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
-    if images_base().is_dir():
-        with _alone(images_base()):  # large, so not only the next one who takes images removes them
-            _remove_abandoned(images_base())
+    if (images := images_base()).is_dir():
+        with _alone(images):  # large, so not only the next one who takes images removes them
+            _remove_abandoned(images)
     with _locked_folder(sessions_base()) as session:
         yield session
 
@@ -36,7 +39,7 @@ def checkpoint_folder() -> Iterator[Path]:
 
 @contextmanager
 def _locked_folder(base: Path) -> Iterator[Path]:
-    base.mkdir(mode=0o711, parents=True, exist_ok=True)  # a rank that is another user passes through
+    base.mkdir(mode=_PASSED_THROUGH, parents=True, exist_ok=True)
     with _alone(base):
         _remove_abandoned(base)
         folder = Path(tempfile.mkdtemp(dir=base))
@@ -52,11 +55,11 @@ def _locked_folder(base: Path) -> Iterator[Path]:
 def sessions_base() -> Path:
     """Short: an agent's socket path ends at 108 bytes."""
     home = "/run" if os.access("/run", os.W_OK) else "/tmp"
-    return Path(home) / f"prismdbg-replays-{os.getuid()}"
+    return own_folder(Path(home), f"prismdbg-replays-{os.getuid()}", _PASSED_THROUGH)
 
 
 def images_base() -> Path:
-    return Path("/var/tmp") / f"prismdbg-images-{os.getuid()}"
+    return own_folder(Path("/var/tmp"), f"prismdbg-images-{os.getuid()}", _PASSED_THROUGH)
 
 
 def _remove_abandoned(base: Path) -> None:

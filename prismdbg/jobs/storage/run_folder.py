@@ -91,6 +91,11 @@ class RunFolder:
         """Makes it, for its owner alone. `UsageError` where something is there already, for nothing recorded is ever
         overwritten, and where it cannot be made."""
         run = cls(path.resolve())
+        if os.pathsep in str(run.path):
+            raise UsageError(
+                f"{run.path} contains a colon, which separates the folders that Python looks into (PYTHONPATH)",
+                hint="choose a folder without one: the recorder is loaded from there",
+            )
         try:
             if run.path.exists() and not run.path.is_dir():
                 raise UsageError(f"{path} is a file", hint="choose a new folder")

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -21,6 +21,10 @@ from prismdbg.capsule.secrets import known_values, redact_text
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.recording.program_exit import ExitCode
 
+# Of an exception as it is noted: a record of the log has 2 MiB, JSON makes up to six bytes of a character, and the
+# program ends only when the text has been searched for secrets.
+MOST_TEXT, MOST_LINES, MOST_LINE = 32 << 10, 250, 1000
+_MOST_SEARCHED = 2 * MOST_TEXT  # what a secret is told by may stand behind what is kept of it
 OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
 
 
@@ -33,15 +37,28 @@ class Witness(Protocol):
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """`incident`, type, text and traceback lines of an exception, innermost frame last; without secrets."""
+    """`incident`, type, text and traceback lines of an exception, innermost frame last; bounded, no secrets."""
     kind, text = meant(type(error).__qualname__, str(error))
     known = known_values(os.environ, sys.orig_argv)
     return {
         "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
         "type": kind,
-        "text": redact_text(text, known),
-        "traceback": [redact_text(line, known) for line in traceback.format_exception(error)],
+        "text": _bounded(text, MOST_TEXT, known),
+        "traceback": _traceback(error, known),
     }
+
+
+def _traceback(error: BaseException, known: Iterable[str]) -> list[str]:
+    """The newest lines; the last one of them may hold the whole text."""
+    *lines, last = traceback.format_exception(error, limit=-MOST_LINES)[-MOST_LINES:]
+    return [*(_bounded(line, MOST_LINE, known) for line in lines), _bounded(last, MOST_TEXT, known)]
+
+
+def _bounded(text: str, most: int, known: Iterable[str]) -> str:
+    shown = redact_text(text[:_MOST_SEARCHED], known)
+    if len(text) <= _MOST_SEARCHED and len(shown) <= most:
+        return shown
+    return f"{shown[:most]}... (of {len(text)} characters)"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

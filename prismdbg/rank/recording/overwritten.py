@@ -1,8 +1,8 @@
 """Keeps what a file was when the program read it, where the program is about to write to it: a replay from the start
 reads it again.
 
-Small files only, once for each path, and only where the run lies on a disk of this machine: a job never waits for a
-server. Whatever fails ends it, and the program goes on.
+Small files only, once for each path, only where the run lies on a disk of this machine, for a job never waits for a
+server, and only while the program holds no lock of fcntl(2). Whatever fails ends it, and the program goes on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Overwritten:
             return
         self._seen.add(path)
         try:
-            if not is_credential(path):  # a capsule names those by their hash
+            if not is_credential(path) and not _holds_locks():  # a capsule names those by their hash
                 self._keep(path)
         except Exception:  # a full disk, say: there is nothing to say it to
             self._is_on = False
@@ -81,6 +81,13 @@ class Overwritten:
             os.close(out)
             with contextlib.suppress(OSError):
                 os.unlink(partial)
+
+
+def _holds_locks() -> bool:
+    """Whether this process has locked any part of a file by fcntl(2): it loses all its locks of a file with the first
+    descriptor of it that it closes, ours too."""
+    held = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    return any(words[1:2] == ["POSIX"] and str(os.getpid()) in words for words in held)
 
 
 def watch_torch_save(about_to_write: Any) -> None:

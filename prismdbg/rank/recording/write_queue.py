@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from prismdbg.settings import file_system
+from prismdbg.settings.own_thread import start_own_thread
 
 _MOST_WAITING_BYTES = 64 << 20
 _TASK_BYTES = 1 << 10  # what a task itself takes, about
@@ -48,8 +49,7 @@ class WriteQueue:
             self._waiting_bytes += size_bytes
             self._tasks.append((size_bytes, task))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="prismdbg-keeper", daemon=True)
-                self._thread.start()
+                self._thread = start_own_thread("prismdbg-keeper", self._run)
             self._changed.notify_all()
 
     def flush(self) -> None:

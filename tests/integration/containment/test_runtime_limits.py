@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from counting import ask
+from counting import ask, program_spec, short_folder
 from runtime_places import Case
 
 from prismdbg.runtime.limits import LimitReached, Limits
+from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.spec import RANK, ReplaySpec, RunningRank
 
@@ -47,6 +49,16 @@ import os
 for number in range(64):
     with open(f"{folder}/{number}", "wb") as file:
         file.write(bytes(4 << 20))
+"""
+HIDDEN_FILES = """
+import os, sys
+sys.held = held = []
+for number in range(3):
+    held.append(open(f"{folder}/{number}", "wb"))
+    os.unlink(f"{folder}/{number}")
+    for _ in range(48):
+        held[-1].write(bytes(1 << 20))
+    held[-1].flush()
 """
 
 
@@ -123,6 +135,28 @@ def test_its_folder_holds_only_so_much(small: Small) -> None:
     with pytest.raises(LimitReached, match="limit of disk: 64MiB") as reached:
         rank.wait(30)
     assert "--limit-disk" in reached.value.hint
+
+
+def test_what_it_has_removed_and_still_holds_fills_no_disk() -> None:
+    """In a file system as small as its limits; on a large one it is as far from being full."""
+    if os.geteuid() != 0 or (reason := LocalRuntime().available()):
+        pytest.skip("it mounts a file system" if os.geteuid() != 0 else str(reason))
+    with short_folder() as disk:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={160 * MIB}", "prismdbg-test", disk], check=True)
+        try:
+            (disk / "s").mkdir(mode=0o700)
+            planned, socket = program_spec(disk / "s")
+            spec = replace(planned, limits=replace(SMALL, memory_bytes=512 * MIB))
+            with RankFolder(spec.session / RANK):
+                rank = LocalRuntime().start(spec)
+                try:
+                    _attempts(socket, HIDDEN_FILES, folder=str(spec.session / RANK))
+                    with pytest.raises(LimitReached, match="limit of disk: 64MiB"):
+                        rank.wait(30)
+                finally:
+                    rank.kill()
+        finally:
+            subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_one_that_ends_well_met_no_limit(small: Small) -> None:

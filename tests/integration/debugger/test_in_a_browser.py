@@ -15,7 +15,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from capsules import make_capsule
+from prismdbg_tui.browser.server import GuardedServer
 from prismdbg_tui.session.views import Phase
 from spawning import Spawn
 from waiting import wait_for
@@ -63,6 +66,26 @@ def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
     assert b"simulated" in shown and LOOKING in shown
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+def test_one_browser_may_see_two_screens() -> None:
+    """It keeps a cookie for all ports of a machine: the second server's takes the place of none of the first's."""
+
+    async def answered(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="seen")
+
+    async def visit(server: GuardedServer, query: str, cookies: str) -> web.StreamResponse:
+        headers = {"Host": urlsplit(server.public_url).netloc, "Cookie": cookies}
+        return await server._guard(make_mocked_request("GET", f"/{query}", headers=headers), answered)
+
+    first, second = GuardedServer(["true"], 8001, "a"), GuardedServer(["true"], 8002, "b")
+    jar: dict[str, str] = {}
+    for server, key in ((first, "a"), (second, "b")):
+        cookies = asyncio.run(visit(server, f"?key={key}", "")).cookies
+        jar |= {name: morsel.value for name, morsel in cookies.items()}
+    kept = "; ".join(f"{name}={value}" for name, value in jar.items())
+    for server in (first, second):
+        assert asyncio.run(visit(server, "", kept)).status == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -148,6 +148,14 @@ def test_a_scaler_that_skips_a_step_counts_it(tmp_path: Path) -> None:
     assert marks == [(1, normal), (2, skipped), (3, normal), (4, normal)]
 
 
+@pytest.mark.parametrize("options", [(), ("--python-kernels",)])
+def test_no_thread_of_the_recorder_takes_a_signal_of_the_program(options: tuple[str, ...], tmp_path: Path) -> None:
+    recorded = recorded_by_command_line(python("sigwait.py"), tmp_path / "run", *options)
+    assert recorded.ended.code == 0, recorded.ended.output
+    assert recorded.ended.lines("result") == [f"result {int(signal.SIGUSR1)}"]
+    assert [mark.step for mark in recorded.log(0).steps] == [1, 2]
+
+
 def test_steps_marked_by_hand(tmp_path: Path) -> None:
     recorded = recorded_by_command_line(python("marked.py", tmp_path / "met"), tmp_path / "run")
     assert recorded.ended.code == 0, recorded.ended.output

@@ -175,8 +175,8 @@ def test_what_ends_a_bisected_replay_is_a_verdict_or_is_not(
     from prismdbg.cli.terminal import replay_script
 
     monkeypatch.setattr(replay_script, "replay_scripted", lambda _: raising(error)())
-    monkeypatch.setattr(main, "_readers_gone", lambda: [9])
-    monkeypatch.setattr(main.os, "dup2", lambda *_: None)
+    monkeypatch.setattr(console, "readers_gone", lambda: [9])
+    monkeypatch.setattr(console, "forget", lambda _: None)
     make_capsule(tmp_path / "capsule")
     assert main.run(["replay", str(tmp_path / "capsule"), "--source", str(tmp_path), "--bisect"]) == code
 
@@ -260,6 +260,41 @@ def test_a_reader_that_has_enough_is_no_failure(
     shell = ["sh", "-c", '"$@" | true', "sh", *prismdbg_command, "inspect", "--json", str(tmp_path / "capsule")]
     ran = subprocess.run(shell, env=child_environment, capture_output=True, text=True, timeout=60, check=True)
     assert ran.stderr == ""
+
+
+@pytest.mark.parametrize("asked", [["verify"], ["verify", "--json"]])
+def test_a_verdict_is_the_same_for_a_reader_that_has_enough(
+    asked: list[str], tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
+) -> None:
+    make_capsule(tmp_path / "capsule")
+    shell = ["bash", "-c", '"$@" 2>&1 | true; exit ${PIPESTATUS[0]}', "sh", *prismdbg_command, *asked]
+    shell.append(str(tmp_path / "capsule"))
+    assert subprocess.run(shell, env=child_environment, timeout=60).returncode == ExitCode.OK
+    (tmp_path / "capsule" / "extra").write_text("x")
+    assert subprocess.run(shell, env=child_environment, timeout=60).returncode == ExitCode.BAD_CAPSULE
+
+
+@pytest.mark.parametrize("name", ["replay", "verify"])
+def test_a_reader_that_ends_before_the_verdict_has_not_heard_that_all_is_well(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "entries", lambda: {name: FakeEntry(raising(BrokenPipeError()), name)})
+    monkeypatch.setattr(console, "readers_gone", lambda: [9])
+    monkeypatch.setattr(console, "forget", lambda _: None)
+    assert main.run([name]) == ExitCode.UNREAD
+
+
+def test_an_output_that_is_full_is_one_error(
+    tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
+) -> None:
+    make_capsule(tmp_path / "capsule")
+    with Path("/dev/full").open("w") as full:
+        line = [*prismdbg_command, "verify", str(tmp_path / "capsule")]
+        ran = subprocess.run(line, env=child_environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert ran.returncode == ExitCode.LACKING
+        assert ran.stderr == "error: the output: No space left on device\n  try: make room there\n"
+        ran = subprocess.run(line, env=child_environment, stdout=full, stderr=full, text=True, timeout=60)
+        assert ran.returncode == ExitCode.LACKING
 
 
 def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

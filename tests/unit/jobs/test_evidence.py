@@ -161,6 +161,35 @@ def test_only_the_last_attempt_counts(tmp_path: Path) -> None:
     assert "no log of rank 1: not recorded, or it issued no collective" in diagnose(evidence).missing
 
 
+def test_ranks_of_jobs_that_ran_side_by_side_are_not_compared(tmp_path: Path) -> None:
+    """They took the folders as they came: each attempt has ranks of both."""
+    ports = {"0": 24001, "1": 24002, "0.1": 24002, "1.1": 24001}
+    for name, port in ports.items():
+        log = rank_folder(tmp_path, name, calls=2 if port == 24001 else 3)
+        described = {"environment": {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}, "world_size": 2}
+        (log.folder / "rank.json").write_text(json.dumps({"pid": NO_SUCH_PID, **described}))
+    (tmp_path / "run.json").write_text("{}")
+
+    evidence = gather(tmp_path)
+
+    assert {rank: len(log.collectives) for rank, log in evidence.logs.items()} == {0: 3, 1: 3}
+    assert any("several jobs ran at the same time" in gap for gap in evidence.gaps)
+
+
+def test_attempts_that_met_at_other_places_are_attempts(tmp_path: Path) -> None:
+    for name in ("0", "1", "0.1", "1.1"):
+        log = rank_folder(tmp_path, name, calls=3 if "." in name else 2)
+        port = 24002 if "." in name else 24001
+        described = {"environment": {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}}
+        (log.folder / "rank.json").write_text(json.dumps({"pid": NO_SUCH_PID, **described}))
+    (tmp_path / "run.json").write_text("{}")
+
+    evidence = gather(tmp_path)
+
+    assert {rank: len(log.collectives) for rank, log in evidence.logs.items()} == {0: 3, 1: 3}
+    assert "this is attempt 2: earlier attempts are not diagnosed" in evidence.gaps
+
+
 def test_a_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
     rank_folder(tmp_path, "0", calls=3)
     broken = rank_folder(tmp_path, "1", calls=2)

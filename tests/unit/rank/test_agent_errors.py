@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import socket
 import threading
@@ -109,6 +110,24 @@ def test_it_says_why_nobody_can_connect_any_more(tmp_path: Path) -> None:
     agent.start()
     wait_for(lambda: bool(said), 20, "its last words")
     assert isinstance(said[0], OSError)
+
+
+def test_a_socket_that_the_program_has_in_its_place_is_the_programs(tmp_path: Path) -> None:
+    """It has closed all descriptors, as a daemon does: no client of its own is taken away, in no child is it closed."""
+    said: list[Exception] = []
+    agent = Agent(tmp_path / "a.sock", said.append)
+    number = agent._socket.fileno()
+    with socket.create_server(("127.0.0.1", 0)) as programs:
+        os.dup2(programs.fileno(), number)
+        with socket.create_connection(programs.getsockname()) as client:
+            agent.start()
+            wait_for(lambda: bool(said), 20, "its last words")
+            assert "closed its socket" in str(said[0])
+            programs.settimeout(10)
+            programs.accept()[0].close()
+            assert client.recv(1) == b""
+        agent._let_go()
+        os.close(number)  # fails where it was closed
 
 
 def test_an_agent_that_waits_for_clients_leaves_the_last_descriptor(agent: Agent, tmp_path: Path) -> None:

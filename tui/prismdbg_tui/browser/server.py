@@ -48,6 +48,7 @@ class GuardedServer(Server):
     def __init__(self, command: Sequence[str], port: int, key: str, run: str = "") -> None:
         super().__init__(shlex.join(command), host=HOST, port=port, title="prismdbg")
         self._key = key
+        self._cookie = f"{KEY}-{port}"  # a browser keeps one of each name for all ports of this machine
         self._run = run
 
     @property
@@ -88,10 +89,10 @@ class GuardedServer(Server):
         origin = request.headers.get("Origin")
         if request.host != own or (origin is not None and urlsplit(origin).netloc != own):
             raise web.HTTPForbidden(text="prismdbg accepts only requests to its own address")
-        given = request.query.get(KEY) or request.cookies.get(KEY, "")
+        given = request.query.get(KEY) or request.cookies.get(self._cookie, "")
         if not secrets.compare_digest(given.encode(), self._key.encode()):
             raise web.HTTPForbidden(text="the key is missing: use the address that prismdbg printed")
         response = await handler(request)
         if KEY in request.query and not response.prepared:
-            response.set_cookie(KEY, self._key, httponly=True, samesite="Strict")
+            response.set_cookie(self._cookie, self._key, httponly=True, samesite="Strict")
         return response

@@ -115,9 +115,31 @@ def test_a_new_folder_says_who_made_it_and_leaves_room_for_a_socket() -> None:
     folder = make_socket_dir()
     try:
         assert folder.name.startswith(f"{living()}-") and folder.stat().st_mode & 0o777 == 0o700
-        longest = f"/tmp/prismdbg-{2**32 - 2}/{agent_sockets._here()}-{2**22}-{2**40}-01234567/99999.99.sock"
+        longest = f"/tmp/prismdbg-{2**32 - 2}-01234567/{agent_sockets._here()}-{2**22}-{2**40}-01234567/99999.99.sock"
         assert len(longest) < 108
         agent_sockets.remove_dead_sockets()
         assert folder.is_dir()
     finally:
         folder.rmdir()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder to another user")
+@pytest.mark.parametrize("is_link", [False, True])
+def test_another_user_who_has_the_name_is_not_in_the_way(
+    is_link: bool, base: Path, dead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody may make folders in /tmp."""
+    monkeypatch.setattr(agent_sockets, "HOMES", (base,))
+    taken = base / f"prismdbg-{os.getuid()}"
+    if is_link:
+        (base / "elsewhere").mkdir()
+        taken.symlink_to(base / "elsewhere")
+    else:
+        taken.mkdir()
+        os.chown(taken, 65534, 65534)
+    first, second = make_socket_dir(), make_socket_dir()
+    assert first.parent == second.parent and first.parent != taken and first.parent.name.startswith(f"{taken.name}-")
+    assert first.parent.stat().st_mode & 0o777 == 0o700 and not list(taken.iterdir())
+    first.rename(first.with_name(f"{dead}-a"))
+    agent_sockets.remove_dead_sockets()
+    assert list(first.parent.iterdir()) == [second]

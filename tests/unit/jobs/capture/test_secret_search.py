@@ -80,6 +80,7 @@ def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
         "-----BEGIN PRIVATE KEY-----", "sk-", "AKIA", "password: '", 'secret="', "Bearer ", "token" * 8, "a.", "?sig=",
         "https://discord.com/api/webhooks/", "cloudant ibm cos sl_ ", "\\", "{", "_-.", "A_PASS=",
         "PASSPHRASE='a b c ", "a b ", "A_PASSWORD=\"aa bb\" ", "DB_PASS=a1\n", '"auth":"dTpw', "\nA_B",
+        "a:", "token=", "a=b1\n",
     ],
 )  # fmt: skip
 def test_no_text_takes_long(part: str) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -19,3 +24,33 @@ def test_a_job_that_cannot_be_started(was_there: bool, tmp_path: Path, capsys: p
     assert "the job cannot be started" in capsys.readouterr().err
     assert folder.exists() == was_there
     assert not was_there or not list(folder.iterdir())
+
+
+ENDS_LATER = "import sys; sys.stdin.read(); sys.exit(7)"
+
+
+@pytest.mark.parametrize("stream", ["full", "unread"])
+def test_a_job_is_not_left_by_a_supervisor_that_cannot_speak(
+    stream: str, tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
+) -> None:
+    """Its standard error is a file on a full disk, or a pipe whose reader has ended."""
+    line = [*prismdbg_command, "record", "-o", str(tmp_path / "run"), "--", sys.executable, "-c", ENDS_LATER]
+    shell = ["bash", "-c", '"$@" 2>/dev/full' if stream == "full" else '"$@" 2> >(true)', "sh", *line]
+    ended = subprocess.run(shell, env=child_environment, input="", text=True, timeout=120, check=False)
+    assert ended.returncode == 7
+    assert json.loads((tmp_path / "run" / "supervisor.json").read_text())["exit_code"] == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_does_not_end_the_watch(
+    number: signal.Signals, tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
+) -> None:
+    """As with nohup, or in the background of a script: the job goes on, and its incidents are still incidents."""
+    line = [*prismdbg_command, "record", "-o", str(tmp_path / "run"), "--", sys.executable, "-c", ENDS_LATER]
+    ignoring = ["bash", "-c", f"trap '' {number.name}; exec \"$@\"", "sh", *line]
+    with subprocess.Popen(ignoring, env=child_environment, stdin=subprocess.PIPE) as supervisor:
+        wait_for((tmp_path / "run" / "supervisor.json").exists, 60, "the supervisor to begin")
+        supervisor.send_signal(number)
+        supervisor.communicate(timeout=60)
+    assert supervisor.returncode == 7
+    assert json.loads((tmp_path / "run" / "supervisor.json").read_text())["interrupted"] == {}

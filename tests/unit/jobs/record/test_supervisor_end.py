@@ -75,3 +75,27 @@ def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(
     monkeypatch.setattr(answering, "SAID_AFTER_S", 60.0)
     assert not answering.why_unfinished(thread, tmp_path, lambda: said.append("again"))
     assert said == ["still"]
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_job_whose_supervisor_gets_no_threads_ends_as_it_would(
+    started: int, supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many processes as the user may have."""
+    supervisor, said = supervised
+    start, left = threading.Thread.start, [None] * started
+
+    def refused(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    handlers = {number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1)}
+    try:
+        assert supervisor.watch(lambda: None) == 0
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert said == ["the job is not watched, so no incident of it is seen: can't start new thread"]

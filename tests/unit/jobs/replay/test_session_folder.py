@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.replay import session_folder as folders
+from prismdbg.jobs.storage.own_folder import own_folder
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +42,13 @@ def test_a_base_that_is_a_link_is_not_trusted(bases: tuple[Path, Path], tmp_path
     bases[0].symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FacilityError, match="belongs to another user"), folders.session_folder():
         pass
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder to another user")
+def test_another_user_who_has_the_name_is_not_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "sessions-0").mkdir()
+    os.chown(tmp_path / "sessions-0", 65534, 65534)
+    found = own_folder(tmp_path, "sessions-0", 0o711)
+    assert found == own_folder(tmp_path, "sessions-0", 0o711) != tmp_path / "sessions-0"
+    assert found.stat().st_mode & 0o777 == 0o711
+    assert own_folder(tmp_path, "images-0", 0o711) == tmp_path / "images-0"

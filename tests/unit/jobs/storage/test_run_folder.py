@@ -39,6 +39,14 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         RunFolder.new(tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["2026-11-24T23:13/run", "run:1"])
+def test_python_can_load_the_recorder_from_it(name: str, tmp_path: Path) -> None:
+    """A colon would cut its name in two where PYTHONPATH is read, and nothing would be recorded."""
+    with pytest.raises(UsageError, match="contains a colon"):
+        RunFolder.new(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_that_cannot_be_made_is_an_error_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="run cannot be created: Not a directory"):

@@ -174,3 +174,23 @@ def test_what_another_rank_writes_meanwhile_is_no_copy(file: Path, monkeypatch: 
     monkeypatch.setattr(overwritten.os, "read", slow)
     Overwritten(str(file.parent / "run")).keep(str(file))
     assert not list((file.parent / "run" / FOLDER).iterdir())
+
+
+LOCKS = """
+import fcntl, os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.overwritten import Overwritten
+other = "import fcntl; fcntl.lockf(open('state', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+file = open("state")
+fcntl.lockf(file, fcntl.LOCK_SH)
+Overwritten(sys.argv[2]).keep(os.path.abspath("state"))
+sys.exit(subprocess.run([sys.executable, "-c", other], stderr=subprocess.DEVNULL).returncode)
+"""
+
+
+def test_a_lock_of_the_program_is_not_given_up(tmp_path: Path) -> None:
+    """The kernel drops a process's locks of a file when any descriptor of it is closed."""
+    (tmp_path / "state").write_text("as it was read")
+    line = [sys.executable, "-c", LOCKS, str(ROOT), str(tmp_path / "run")]
+    (tmp_path / "run").mkdir()
+    assert subprocess.run(line, cwd=tmp_path, timeout=60).returncode == 1, "another process got the lock"
