@@ -22,8 +22,11 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option(
+    "--whole", is_flag=True, help="Read all of long logs; by default their ends, and a summary of each step before."
+)
 @archive_keys
-def command(run: Path, as_json: bool, keys: Keys) -> None:
+def command(run: Path, as_json: bool, whole: bool, keys: Keys) -> None:
     """Diagnose a crash, hang, NaN or straggler from the logs of RUN, while the job runs or afterwards.
 
     It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
@@ -34,7 +37,7 @@ def command(run: Path, as_json: bool, keys: Keys) -> None:
     and a `hint` if it is worth a check.
     """
     remove_dead_sockets()
-    diagnosis = diagnose(gather(run, keys))
+    diagnosis = diagnose(gather(run, keys, whole=whole))
     if as_json:
         console.emit_json({"run": str(run), **diagnosis.to_json()})
         return

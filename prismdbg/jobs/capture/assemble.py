@@ -39,8 +39,9 @@ from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
-from prismdbg.log.folding import preface, split_before
+from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
+from prismdbg.log.summary import preface_of_capsule
 from prismdbg.model.collective import PayloadRef, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
@@ -253,10 +254,9 @@ def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankL
     for left in reversed(range(_TRIES)):
         before, rest = split_before(folder, max(first - CONTEXT_RECORDS, 0))
         try:
-            head = [(fmt.event_segment(0), preface(before))] if before else []
-            for name, data in head:
-                writer.add_bytes(f"{layout.LOG}/{name}", data)
-            for path in rest:
+            if before:
+                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before))
+            for _, path in rest:
                 writer.add_file(f"{layout.LOG}/{path.name}", path)
             break
         except FileNotFoundError:  # the supervisor drops old segments of a live rank

@@ -17,7 +17,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.columns import NOT_ENDED, read_whole
+from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, read_whole
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 
@@ -56,7 +56,7 @@ def has_past(run: RunFolder, folder: Path) -> bool:
 
 def wanted_now(folder: Path, incident: Incident) -> Wanted:
     """Of a rank that goes on: to its last collective before which all are complete."""
-    log = read_whole(folder)
+    log = read_whole(folder, LAST_BYTES)
     unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
     done = int(unfinished[0]) if len(unfinished) else len(log)
     last = log.moment(done - 1) if done else Moment(0)

@@ -43,6 +43,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
 from prismdbg.log.folding import fold, span_kept_s
+from prismdbg.log.summary import summarize
 from prismdbg.model.counted import counted
 from prismdbg.model.durations import duration
 from prismdbg.model.sizes import size
@@ -83,7 +84,7 @@ class Supervisor:
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._steps: dict[str, int] = {}
-        self._shortened: dict[str, int] = {}  # the segment that was written to when a log was shortened
+        self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._told_span = False
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
@@ -162,7 +163,7 @@ class Supervisor:
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
         self._look_at_peaks()
-        self._shorten_logs()
+        self._guarded(self._keep_logs_short)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
             return
@@ -220,15 +221,24 @@ class Supervisor:
                 with contextlib.suppress(OSError):  # a full disk, or a run that is gone: the ledger says so
                     self._peaks.look(folder, process.pid)
 
-    def _shorten_logs(self) -> None:
-        """When a rank has begun another segment. A checkpoint that is kept needs what came after it."""
-        if not self._policy.log_bytes or self._incidents.settling:
-            return
+    def _keep_logs_short(self) -> None:
+        """Of each rank that has begun another segment. A log that cannot be summarized or shortened stays as it is."""
         for folder in self._run.rank_folders():
             follower = self._readers.get(folder.name)
-            if follower is None or follower.segment == self._shortened.get(folder.name, 0):
+            if follower is None or follower.segment == self._summarized.get(folder.name, 0):
                 continue
-            self._shortened[folder.name] = follower.segment
+            if self._policy.log_bytes and self._incidents.settling:  # it may need what is there now
+                return
+            self._summarized[folder.name] = follower.segment
+            try:
+                summarize(folder)
+                self._shorten(folder)
+            except (PrismError, OSError) as error:
+                self._ledger.problem(f"the log of rank {folder.name} is not shortened: {error}")
+
+    def _shorten(self, folder: Path) -> None:
+        """A checkpoint that is kept needs what came after it."""
+        if self._policy.log_bytes:
             self._say_what_is_kept(folder)
             kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
             fold(folder, self._policy.log_bytes, min(kept, default=None))
