@@ -242,9 +242,7 @@ def read_columns(folder: Path, newest_bytes: int | None = None) -> LogColumns:
 
 
 def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
-    segments = event_segments(folder)
-    if not segments:
-        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+    segments = _segments(folder)
     reading = _Reading()
     first = 0 if newest_bytes is None else _first_read(segments, newest_bytes, summarized(folder))
     if first and not reading.add_summary(folder / fmt.SUMMARY, segments[first][0]):
@@ -253,6 +251,25 @@ def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
         if not reading.add(number, path):
             break
     return reading.columns()
+
+
+def read_beginning(folder: Path) -> LogColumns:
+    """What the first segment says. `CapsuleError` where there is no log, or it is damaged there."""
+    number, path = _segments(folder)[0]
+    reading = _Reading()
+    reading.add(number, path)
+    return _undamaged(reading.columns(), folder)
+
+
+def _segments(folder: Path) -> list[tuple[int, Path]]:
+    segments = event_segments(folder)
+    if not segments:
+        raise _no_log(folder)
+    return segments
+
+
+def _no_log(folder: Path) -> CapsuleError:
+    return CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
 
 
 def _first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
@@ -266,11 +283,14 @@ def _first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: in
 
 def read_whole(folder: Path, newest_bytes: int | None = None) -> LogColumns:
     """`CapsuleError` also where it is damaged, or nothing is written yet."""
-    columns = read_columns(folder, newest_bytes)
+    return _undamaged(read_columns(folder, newest_bytes), folder)
+
+
+def _undamaged(columns: LogColumns, folder: Path) -> LogColumns:
     if columns.damage is not None:
         raise columns.damage
     if columns.rank < 0:
-        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+        raise _no_log(folder)
     return columns
 
 

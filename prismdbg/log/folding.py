@@ -58,6 +58,11 @@ def split_before(folder: Path, record_id: int) -> tuple[list[tuple[int, Path]], 
     return segments[:first], segments[first:]
 
 
+def bytes_since(folder: Path, record_id: int) -> int:
+    """The length of the segments from the one in which this collective was issued on."""
+    return sum(path.stat().st_size for _, path in split_before(folder, record_id)[1])
+
+
 def _ids(path: Path) -> tuple[int, int]:
     """The lowest and the highest record id that a segment issues; -1 where it issues none."""
     words = seg.read_words(path)

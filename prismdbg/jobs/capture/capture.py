@@ -29,6 +29,8 @@ from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.log.columns import LAST_BYTES
+from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.counted import counted
 from prismdbg.model.moment import Moment
@@ -142,7 +144,7 @@ def remove_leftovers(run: RunFolder) -> None:
 
 
 def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:
-    if not kept_from_the_start(read_log(folder), folder):
+    if not kept_from_the_start(folder):
         raise CapsuleError(
             f"rank {folder.name} cannot be replayed from the program's start: not all of the received data was kept",
             hint="record with --window all, or capture a checkpoint",
@@ -364,7 +366,8 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
     target = step_after(taken.moment, request.window_steps)
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
     began, moved, marked = time.monotonic(), False, taken.moment.step > 0
-    reader, deadline = LogFollower(folder), began + request.timeout_s
+    (since, _), *_ = split_before(folder, taken.past_records)[1]
+    reader, deadline = LogFollower(folder, since), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
         alive = is_alive(pid)  # a zombie is not
@@ -375,7 +378,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
-        if not alive and row_of(log := read_log(folder), taken.past_records) == len(log.collectives):
+        if not alive and row_of(log := read_log(folder, LAST_BYTES), taken.past_records) == len(log.collectives):
             raise RankLost(f"rank {folder.name} has ended at its checkpoint: the capsule ends there", hint=ENDED_HINT)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
