@@ -50,6 +50,7 @@ _ISSUE = {
     "outputs": 18,
 }
 _COMPLETE = {"record_id": 0, "ended_ns": 1, "payload_segment": 4, "source_rank": 5, "status": 6, "flags": 7}
+_DECODED = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.STEP, fmt.Kind.NOTE)))
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
 _SEGMENTS_HELD = 8  # of 4 MiB
@@ -307,7 +308,7 @@ class _Reading:
         self.steps: list[StepMark] = []
         self.groups: dict[str, Group] = {}
         self.notes: list[Note] = []
-        self.rows: list[bytes] = []
+        self.rows: list[step_rows.Rows] = [step_rows.NO_ROWS]
         self.kept: dict[int, seg.Words] = {}
         self.read_from_later = False
         self.damage: CapsuleError | None = None
@@ -360,7 +361,10 @@ class _Reading:
 
     def _others(self, words: seg.Words, others: list[tuple[int, int]], path: Path) -> int:
         """The slot up to which the segment can be read."""
+        self.rows.append(step_rows.at(words, others))
         for kind, slot in others:
+            if kind not in _DECODED:
+                continue
             try:
                 self._other(kind, seg.body(words, slot))
             except (CapsuleError, ValueError, struct.error) as error:
@@ -381,8 +385,6 @@ class _Reading:
             case fmt.Kind.GROUP:
                 group = self.records.group(body)
                 self.groups[group.name] = group
-            case fmt.Kind.STEPS:
-                self.rows.append(body)
 
     @staticmethod
     def _add(
@@ -455,7 +457,7 @@ class _Reading:
                 complete_slot=end["slot"],
                 kept=self.kept,
             ),
-            summary=step_rows.from_bodies(self.rows),
+            summary=np.concatenate(self.rows),
             read_from_later=self.read_from_later,
         )
 

@@ -5,7 +5,7 @@ A row is a record of kind STEPS. Its fields are explained in `capsule/log_format
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +26,8 @@ ROW = np.dtype(
     ]
 )
 NO_ROWS: Rows = np.zeros(0, dtype=ROW)
-_HEAD = ROW.itemsize | int(fmt.Kind.STEPS) << 32
+_STEPS = int(fmt.Kind.STEPS)  # an enumeration's member compares slowly
+_HEAD = ROW.itemsize | _STEPS << 32
 _SUMS = ("collectives", "size_bytes", "waited_ns", "nonfinite", "failed")
 _NONE = np.iinfo(np.int64).max
 assert ROW.itemsize == fmt.RECORD.size + fmt.STEPS.size
@@ -138,10 +139,14 @@ def by_step(rows: Rows) -> Rows:
     return found
 
 
-def from_bodies(bodies: Iterable[bytes]) -> Rows:
-    """Of records of kind STEPS without their heads; of a damaged log one may have another size."""
-    head = fmt.RECORD.pack(ROW.itemsize, fmt.Kind.STEPS, 0)
-    return np.frombuffer(b"".join(head + body for body in bodies if len(body) == fmt.STEPS.size), dtype=ROW)
+def at(words: seg.Words, others: Sequence[tuple[int, int]]) -> Rows:
+    """Of the records of kind STEPS among these; of a damaged log one may have another size."""
+    slots = np.array([slot for kind, slot in others if kind == _STEPS], dtype=np.int64)
+    slots = slots[words[slots] == _HEAD]
+    if not len(slots):
+        return NO_ROWS
+    found: Rows = words[slots[:, None] + np.arange(ROW.itemsize // seg.SLOT_BYTES)].view(ROW)[:, 0]
+    return found
 
 
 def records_of(rows: Rows) -> list[bytes]:

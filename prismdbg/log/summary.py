@@ -9,7 +9,7 @@ collectives that were not complete, the first that sent NaN or Inf, the first th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
 
-_KEPT = frozenset({fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.NOTE})
+_KEPT = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.NOTE)))
 _SENT, _RECEIVED = int(fmt.IssueFlag.SENT_NONFINITE), int(fmt.CompleteFlag.RECEIVED_NONFINITE)
 _FIRST_SLOT = fmt.HEADER.size // seg.SLOT_BYTES
 _ALL = 1 << 32  # no segment has this number
@@ -127,9 +127,8 @@ class Digest:
         starts = [(joined[-1], marks[0][1])] if joined else []
         starts += marks[len(joined) :]
         for (of, start), stop in zip(starts, [*(slot for _, slot in starts[1:]), end], strict=True):
-            rows = [slot for kind, slot in places.others if kind == fmt.Kind.STEPS and start <= slot < stop]
-            known = step_rows.from_bodies(seg.body(words, slot) for slot in rows)
-            self._add_part(of, words, places, start, stop, known)
+            others = [(kind, slot) for kind, slot in places.others if start <= slot < stop]
+            self._add_part(of, words, replace(places, others=others), start, stop, step_rows.at(words, others))
 
     def _add_part(
         self, number: int, words: seg.Words, places: seg.Places, start: int, end: int, rows: step_rows.Rows
@@ -140,7 +139,7 @@ class Digest:
         self._find_first(words, issues, completions)
         first = list(self._first)
         stays = ~np.isin(issued, done) | np.isin(issued, first)
-        slots = [slot for kind, slot in places.others if kind in _KEPT and start <= slot < end]
+        slots = [slot for kind, slot in places.others if kind in _KEPT]
         slots = sorted([*slots, *issues[stays].tolist(), *completions[np.isin(done, first)].tolist()])
         for known in np.intersect1d(list(self._open), done).tolist():
             part, at = self._open.pop(known)
