@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
+from prismdbg.runtime.environment import Environment
 from tests.bench.large_capsule import PAIR, PER_STEP, record
 
 LINES = 24
+NO_PID = 1 << 22  # above what a kernel gives
 GAP_NS = 5_000_000  # between two collectives: 200 a second
 _OPS = ("allreduce_", "_allgather_base_", "_reduce_scatter_base_", "broadcast_")
 _GROUP_OF = (0, 1, 1, 2)  # by place in a step: all ranks, half of them, pairs of them
@@ -36,7 +39,7 @@ class LongRun:
     """All ranks meet in every collective, but the last one, which the last rank does not come to. Logs longer than
     `log_bytes` are folded, as `record` does."""
 
-    def __init__(self, path: Path, ranks: int, log_bytes: int = 0) -> None:
+    def __init__(self, path: Path, ranks: int, log_bytes: int = 0, pid: int = NO_PID) -> None:
         self.run = RunFolder.new(path)
         self._ranks = ranks
         self._log_bytes = log_bytes
@@ -44,9 +47,10 @@ class LongRun:
         for rank in range(ranks):
             folder = self.run.ranks / str(rank)
             folder.mkdir()
-            write_json(folder / "rank.json", _described(rank, ranks))
+            write_json(folder / "rank.json", _described(rank, ranks, pid))
         write_json(self.run.run_json, {"command": ["torchrun", "train.py"]})
         write_json(self.run.config, {"nan_check": True})
+        write_json(self.run.environment, Environment(()).to_json())
 
     def write(self, steps: int) -> None:
         """The whole job, of so many steps."""
@@ -66,25 +70,54 @@ class LongRun:
             {"exit_code": 1, "ended_wall_ns": _WALL_NS + (steps * PER_STEP + 1000) * GAP_NS, "deaths": []},
         )
 
+    def grow(self, steps: int, parts: int) -> Iterator[None]:
+        """Writes so many steps while somebody follows: each in so many parts, one after each look."""
+        pairs = PER_STEP // parts * PAIR.itemsize
+        for first in range(0, steps, STEPS_PER_SEGMENT):
+            here = min(steps - first, STEPS_PER_SEGMENT)
+            late_ns = np.zeros((self._ranks, here * PER_STEP), dtype=np.int64)
+            bodies = [_steps(first, here, late_ns, rank).tobytes() for rank in range(self._ranks)]
+            at = [self._begin(rank, first // STEPS_PER_SEGMENT) for rank in range(self._ranks)]
+            for number in range(here * parts):
+                start = number // parts * _STEP.itemsize + (number % parts > 0) * (_STEP.itemsize - pairs * parts)
+                start += number % parts * pairs
+                length = pairs + (number % parts == 0) * (_STEP.itemsize - pairs * parts)
+                for rank, (path, offset) in enumerate(at):
+                    _write(path, offset + start, bodies[rank][start : start + length])
+                yield
+            for path, offset in at:
+                _write(path, offset + here * _STEP.itemsize, record(fmt.Kind.END, b""))
+
+    def _begin(self, rank: int, number: int) -> tuple[Path, int]:
+        """A segment without collectives so far, and the place of the first."""
+        head = _header(rank, number) + (_preface(rank, self._ranks) if number == 0 else b"")
+        path = self.run.ranks / str(rank) / fmt.event_segment(number)
+        path.write_bytes(head.ljust(fmt.EVENT_SEGMENT_BYTES, b"\0"))
+        return path, len(head)
+
     def _segment(self, rank: int, number: int, body: bytes, *, is_last: bool) -> None:
-        folder = self.run.ranks / str(rank)
-        if number == 0:
-            body = _preface(rank, self._ranks) + body
-        if not is_last:
-            body += record(fmt.Kind.END, b"")
-        size = fmt.EVENT_SEGMENT_BYTES
-        header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, number, rank, 4711, _WALL_NS, 0, size)
-        (folder / fmt.event_segment(number)).write_bytes((header + body).ljust(size, b"\0"))
-        summarize(folder)
+        path, at = self._begin(rank, number)
+        _write(path, at, body if is_last else body + record(fmt.Kind.END, b""))
+        summarize(path.parent)
         if self._log_bytes:
-            fold(folder, self._log_bytes)
+            fold(path.parent, self._log_bytes)
 
 
-def _described(rank: int, ranks: int) -> dict[str, object]:
+def _header(rank: int, number: int) -> bytes:
+    return fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, number, rank, 4711, _WALL_NS, 0, fmt.EVENT_SEGMENT_BYTES)
+
+
+def _write(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def _described(rank: int, ranks: int, pid: int) -> dict[str, object]:
     return {
         "rank": rank,
         "world_size": ranks,
-        "pid": 1 << 22,  # above what a kernel gives
+        "pid": pid,
         "cwd": "/job",
         "argv": ["train.py"],
         "orig_argv": ["python", "train.py"],

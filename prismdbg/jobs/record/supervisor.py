@@ -49,6 +49,7 @@ from prismdbg.model.durations import duration
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2
+PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 COSTS_KEPT = 100  # of checkpoints, in supervisor.json
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -77,9 +78,11 @@ class Supervisor:
         self._policy = policy
         self._job = job
         self._say = say
+        self._folders: list[Path] = []  # of ranks, at this look
         self._readers: dict[str, LogFollower] = {}
         self._processes: dict[str, RankProcess] = {}
         self._peaks = Peaks()
+        self._saw_peaks_ns = 0
         self._deaths = DeathWatch()
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
@@ -157,12 +160,15 @@ class Supervisor:
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
+        self._folders = self._run.rank_folders()
         for name, event in self._new_events():
             self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
-        self._look_at_peaks()
+        if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
+            self._saw_peaks_ns = now_ns
+            self._look_at_peaks()
         self._guarded(self._keep_logs_short)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
@@ -176,7 +182,7 @@ class Supervisor:
 
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             reader = self._readers.setdefault(folder.name, LogFollower(folder))
             try:
                 events += [(folder.name, event) for event in reader.poll()]
@@ -187,7 +193,7 @@ class Supervisor:
     def _lost_ranks(self) -> list[Wanted]:
         """Of each attempt the first that did not end by itself, if it said nothing: launchers and lost peers end the
         others."""
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
                 if process.pid is None:
@@ -215,7 +221,7 @@ class Supervisor:
         return {name: inside for name, inside in found.items() if inside is not None}
 
     def _look_at_peaks(self) -> None:
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             process = self._processes.get(folder.name)
             if process is not None and process.pid is not None and process.is_alive():
                 with contextlib.suppress(OSError):  # a full disk, or a run that is gone: the ledger says so
@@ -223,7 +229,7 @@ class Supervisor:
 
     def _keep_logs_short(self) -> None:
         """Of each rank that has begun another segment. A log that cannot be summarized or shortened stays as it is."""
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             follower = self._readers.get(folder.name)
             if follower is None or follower.segment == self._summarized.get(folder.name, 0):
                 continue
