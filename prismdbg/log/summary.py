@@ -35,12 +35,13 @@ def preface(segments: Sequence[Numbered]) -> bytes:
     return digest.segment(0)
 
 
-def preface_of_capsule(folder: Path, segments: Sequence[Numbered]) -> bytes:
-    """As `preface`, without steps; the summary tells it without the segments that it covers."""
+def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: int) -> bytes:
+    """One segment without steps in place of these, by the summary as far as that covers them. `following`: the number
+    of the segment after them."""
     digest = Digest(with_steps=False)
     covered = summarized(folder)
-    if covered >= segments[0][0]:
-        digest.add(folder / fmt.SUMMARY, up_to=segments[-1][0], one_before=_ALL)
+    if covered >= 0:
+        digest.add(folder / fmt.SUMMARY, before=following, one_before=_ALL)
     for number, path in segments:
         if number > covered:
             digest.add(path, number, one_before=_ALL)
@@ -109,9 +110,9 @@ class Digest:
     _has_sent: bool = False
     _has_received: bool = False
 
-    def add(self, path: Path, number: int = 0, *, up_to: int = _ALL, one_before: int = 0) -> None:
-        """`number`: of a rank's own segment. Of a preface or a summary, `up_to`: the last part that counts;
-        `one_before`: those before this segment become one part, for nobody reads from within them."""
+    def add(self, path: Path, number: int = 0, *, before: int = _ALL, one_before: int = 0) -> None:
+        """`number`: of a rank's own segment. Of a preface or a summary only the parts of segments `before` this one
+        count, and those `one_before` this one become one part, for nobody reads from within them."""
         words = seg.read_words(path)
         self._header = self._header or words[:_FIRST_SLOT].tobytes()
         places = seg.find_records(words, path)
@@ -121,12 +122,13 @@ class Digest:
         if not marks:
             self._add_part(number, words, places, _FIRST_SLOT, len(words), step_rows.rows_of(words, places))
             return
-        end = next((slot for of, slot in marks if of > up_to), len(words))
-        marks = [(of, slot) for of, slot in marks if of <= up_to]
+        end = next((slot for of, slot in marks if of >= before), len(words))
+        marks = [(of, slot) for of, slot in marks if of < before]
         joined = [of for of, _ in marks if of < one_before]
         starts = [(joined[-1], marks[0][1])] if joined else []
         starts += marks[len(joined) :]
-        for (of, start), stop in zip(starts, [*(slot for _, slot in starts[1:]), end], strict=True):
+        stops = [*(slot for _, slot in starts), end][1:]
+        for (of, start), stop in zip(starts, stops, strict=True):
             others = [(kind, slot) for kind, slot in places.others if start <= slot < stop]
             self._add_part(of, words, replace(places, others=others), start, stop, step_rows.at(words, others))
 

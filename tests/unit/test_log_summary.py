@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns
-from prismdbg.log.folding import fold
-from prismdbg.log.summary import summarize, summarized
+from prismdbg.log.folding import fold, split_before
+from prismdbg.log.summary import preface_of_capsule, summarize, summarized
 
 SEGMENT_BYTES = 1 << 14
 DEEDS = ("issue", "complete", "fail", "nan", "receive nan", "step", "note", "segment", "fold", "summarize")
@@ -88,6 +89,29 @@ def test_rows_and_summary_are_the_whole_log(deeds: list[str], newest: int) -> No
             if name == "received_nonfinite":
                 first = first[whole.ended_ns[whole.received_nonfinite].argsort()]
             assert set(first[:1].tolist()) <= set(left.record_id[getattr(left, name)].tolist())
+
+
+@given(st.lists(st.sampled_from(DEEDS), max_size=60), st.integers(0, 40))
+def test_what_a_capsule_takes_of_a_log_is_as_it_was(deeds: list[str], first: int) -> None:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        write(Path(one), deeds)
+        whole = read_columns(Path(one))
+        before, rest = split_before(Path(one), first)
+        if before:
+            preface = preface_of_capsule(Path(one), before, rest[0][0])
+            (Path(two) / fmt.event_segment(0)).write_bytes(preface)
+        for _, path in rest:
+            shutil.copy(path, two)
+
+        taken = read_columns(Path(two))
+
+        assert taken.notes == whole.notes and taken.texts == whole.texts
+        assert not before or not len(taken.summary)
+        every = {int(number): whole.collective(row) for row, number in enumerate(whole.record_id)}
+        there = {int(number): taken.collective(row) for row, number in enumerate(taken.record_id)}
+        assert all(every[number] == call for number, call in there.items())
+        assert there.keys() >= {number for number in every if number >= first}
+        assert there.keys() >= set(whole.record_id[whole.ended_ns == NOT_ENDED].tolist())
 
 
 def test_a_row_says_what_its_step_did(tmp_path: Path) -> None:

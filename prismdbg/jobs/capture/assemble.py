@@ -257,7 +257,7 @@ def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankL
         before, rest = split_before(folder, max(first - CONTEXT_RECORDS, 0))
         try:
             if before:
-                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before))
+                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before, rest[0][0]))
             for _, path in rest:
                 writer.add_file(f"{layout.LOG}/{path.name}", path)
             break
