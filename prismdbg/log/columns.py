@@ -133,6 +133,12 @@ class LogColumns:
         return self.moment(len(self) - 1) if len(self) else Moment(0)
 
     @property
+    def first_step_read(self) -> int:
+        """From which on the collectives are there one by one; of this step itself perhaps not all."""
+        from_summary = 0 if self.read_from_later else -1
+        return int(self.step[self.bodies.issue_segment > from_summary].min(initial=np.iinfo(np.int64).max))
+
+    @property
     def unknown(self) -> int:
         """How many collectives the rank had issued that are neither here nor in the summary."""
         if not len(self):
@@ -143,16 +149,19 @@ class LogColumns:
 
     def before(self, end_ns: int) -> LogColumns:
         """As the log was at a time of its own clock."""
-        rows = np.flatnonzero(self.begun_ns < end_ns)
-        taken = {name: getattr(self, name)[rows] for name in _ARRAYS}
-        ended = (taken["ended_ns"] != NOT_ENDED) & (taken["ended_ns"] < end_ns)
-        taken["ended_ns"] = np.where(ended, taken["ended_ns"], NOT_ENDED)
-        for name in ("failed", "received_nonfinite", "synthesized", "has_payload"):
-            taken[name] = taken[name] & ended
+        left = self.only(np.flatnonzero(self.begun_ns < end_ns))
+        ended = (left.ended_ns != NOT_ENDED) & (left.ended_ns < end_ns)
+        taken = {name: getattr(left, name) & ended for name in _OF_COMPLETED}
+        ended_ns = np.where(ended, left.ended_ns, NOT_ENDED)
         steps = [mark for mark in self.steps if mark.time_ns < end_ns]
         notes = [note for note in self.notes if note.time_ns < end_ns]
         summary = self.summary[self.summary["begun_ns"] < end_ns]
-        return replace(self, **taken, steps=steps, notes=notes, summary=summary, bodies=self.bodies.of_rows(rows))
+        return replace(left, **taken, ended_ns=ended_ns, steps=steps, notes=notes, summary=summary)
+
+    def only(self, rows: Ints) -> LogColumns:
+        """With these of its rows; all else is as it was."""
+        taken = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        return replace(self, **taken, bodies=self.bodies.of_rows(rows))
 
     def collective(self, row: int) -> Collective:
         """In full. `CapsuleError` where the row's records are damaged, or their segment is gone meanwhile."""
@@ -216,6 +225,7 @@ class Bodies:
         return self._held[segment]
 
 
+_OF_COMPLETED = ("failed", "received_nonfinite", "synthesized", "has_payload")
 _ARRAYS = tuple(each.name for each in fields(LogColumns) if each.type in ("Ints", "Bools"))
 
 
