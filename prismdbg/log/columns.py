@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ from prismdbg.log.summary import parts, summarized
 from prismdbg.model.collective import Collective, Frame, Group
 from prismdbg.model.moment import Moment
 
+T = TypeVar("T")
 NOT_ENDED = -1
 
 Bools = NDArray[np.bool_]
@@ -243,10 +246,15 @@ def read_columns(folder: Path, newest_bytes: int | None = None) -> LogColumns:
 
     newest_bytes: read only so much of its end, and the summary in place of what is before, as far as there is one.
     """
+    return while_folded(lambda: _read_segments(folder, newest_bytes))
+
+
+def while_folded(read: Callable[[], T]) -> T:
+    """What `read` gives; it is called again where a segment is gone that was there a moment ago."""
     for left in reversed(range(_TRIES)):
         try:
-            return _read_segments(folder, newest_bytes)
-        except CapsuleError as error:  # the supervisor dropped a segment that was there a moment ago
+            return read()
+        except CapsuleError as error:
             if not left or not isinstance(error.__cause__, FileNotFoundError):
                 raise
     raise AssertionError("the last try returns or raises")

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.cli.commands import why
+from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
@@ -24,6 +27,7 @@ from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage import ranks_alive, run_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_report import rank_states
+from prismdbg.jobs.storage.sealed import Keys
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize, summarized
@@ -146,3 +150,19 @@ def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(
     told = [line for line in said if "shortened" in line]
     assert told == ["the log of rank 0 is not shortened: [Errno 28] No space left on device"]
     assert [summarized(folder) for folder in run.rank_folders()] == [-1, 8]
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_why_of_a_job_whose_segments_go_while_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single collectives are decoded last."""
+    run = long_run(tmp_path, nan_at=2)
+
+    def and_then_it_is_folded(path: Path, keys: Keys, *, whole: bool) -> Evidence:
+        found = gather(path, keys, whole=whole)
+        for folder in run.rank_folders():
+            fold(folder, 3 * SEGMENT_BYTES)
+        return found
+
+    monkeypatch.setattr(why, "gather", and_then_it_is_folded)
+    said = CliRunner().invoke(why.command, [str(tmp_path)], catch_exceptions=False)
+    assert "rank 1 sent the first NaN or Inf" in said.output

@@ -14,6 +14,7 @@ from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.sealed import Keys
+from prismdbg.log.columns import while_folded
 from prismdbg.render import console
 
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
@@ -37,7 +38,7 @@ def command(run: Path, as_json: bool, whole: bool, keys: Keys) -> None:
     and a `hint` if it is worth a check.
     """
     remove_dead_sockets()
-    diagnosis = diagnose(gather(run, keys, whole=whole))
+    diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole)))
     if as_json:
         console.emit_json({"run": str(run), **diagnosis.to_json()})
         return

@@ -104,13 +104,13 @@ def _word(folder: Path, log: LogColumns) -> str:
     return "not visible from here" if process.is_out_of_sight and not has_job_ended else "died"
 
 
-def report(path: Path, *, is_told: bool = False) -> list[str]:
-    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. is_told: incidents,
-    capsules and problems were said when they came, and are only counted."""
+def report(path: Path, states: Sequence[RankState] | None = None, *, is_told: bool = False) -> list[str]:
+    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. `states`: where they are
+    known. is_told: incidents, capsules and problems were said when they came, and are only counted."""
     run = RunFolder.existing(path)
     lines = []
     try:
-        states = rank_states(run)
+        states = rank_states(run) if states is None else states
     except CapsuleError as error:
         return [f"a log cannot be read: {error}"]
     if not states and read_emulated(run) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
-from tests.bench.jobs import PROGRAMS, ROOT, BenchError, prismdbg, run
+from tests.bench.jobs import PROGRAMS, ROOT, BenchError, prismdbg, run, torchrun
 from tests.bench.long_run import PER_STEP, LongRun
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
@@ -55,12 +56,13 @@ def measure(settings: Settings, folder: Path) -> Measured:
 def _returned(settings: Settings, folder: Path) -> Row:
     count, values = settings.long_log // 5, []
     for number in range(settings.cold_starts):
-        job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1"]
-        job += [str(PROGRAMS / "many_collectives.py"), str(count)]
-        record = prismdbg("record", "-o", folder / f"returned-{number}", "--", *job)
-        said = run(record, folder / "returned.txt")
-        values.append(time.time() - float(said.partition("ended ")[2].split()[0]))
-    return Row(what=f"`record` returns after the last of {count:,} all_reduces of one rank", values=values, unit="s")
+        line = shlex.join(torchrun(1, PROGRAMS / "many_collectives.py", count))
+        job = ["sh", "-c", f"{line}; date +left\\ %s.%N"]
+        said = run(prismdbg("record", "-o", folder / f"returned-{number}", "--", *job), folder / "returned.txt")
+        values.append(time.time() - float(said.partition("left ")[2].split()[0]))
+    return Row(
+        what=f"`record` returns after a job of one rank with {count:,} all_reduces", values=values, unit="s", goal=1.0
+    )
 
 
 def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:
