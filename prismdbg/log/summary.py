@@ -16,6 +16,7 @@ import numpy as np
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.transfer import open_plain
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
@@ -68,7 +69,7 @@ def summarize(folder: Path) -> None:
 def summarized(folder: Path) -> int:
     """The last segment that the summary covers; -1 where there is no summary."""
     try:
-        with (folder / fmt.SUMMARY).open("rb") as file:
+        with open_plain(folder / fmt.SUMMARY) as file:
             header = file.read(fmt.HEADER.size)
     except OSError:
         return -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -188,6 +189,20 @@ def test_a_damaged_summary_is_passed_over(tmp_path: Path, damage: bytes) -> None
     log = read_columns(tmp_path, 0)
     assert log.record_id.tolist() == [0, 1, 2] and not len(log.summary)
     assert not log.read_from_later
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_what_is_no_file_is_no_summary(tmp_path: Path, kind: str) -> None:
+    write(tmp_path, ["issue", "segment", "issue"])
+    path = tmp_path / fmt.SUMMARY
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(event_segments(tmp_path)[0][1])
+        case "folder":
+            path.mkdir()
+    assert read_columns(tmp_path, 0).record_id.tolist() == [0, 1]
 
 
 def test_a_newer_summary_is_put_in_place_while_one_is_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,14 @@ from click.testing import CliRunner
 from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.partial import partial_folder
 from prismdbg.cli.commands import why
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs import evidence
+from prismdbg.jobs.capture.capture import LEFTOVER
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.record import RecordRequest, prepare
@@ -131,6 +134,23 @@ def test_the_supervisor_summarizes_what_is_full_and_drops_the_oldest(
         assert summarized(folder) == 8
         assert read_columns(folder).unknown == 0
         assert sum(path.stat().st_size for path in folder.glob("events.*.seg")) < 4 * SEGMENT_BYTES
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_what_a_capture_in_progress_needs_stays(
+    supervised: tuple[Supervisor, RunFolder, list[str]], lives: bool
+) -> None:
+    supervisor, run, _ = supervised
+    with partial_folder(run.path / "images") as partial:
+        (partial / "needs.json").write_text(json.dumps({"rank": "1", "from_record": 5}))
+        if not lives:  # killed: it has no lock any more
+            left = shutil.copytree(partial, run.path / f"{LEFTOVER}left")
+            shutil.rmtree(partial)
+            assert left.exists()
+        supervisor._look(False)
+
+    first = [int(read_columns(folder).record_id[0]) for folder in run.rank_folders()]
+    assert first == [14, 4 if lives else 14]  # two a segment
 
 
 def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(

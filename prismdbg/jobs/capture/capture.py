@@ -19,7 +19,7 @@ from prismdbg.capsule.log_coverage import row_of
 from prismdbg.capsule.log_events import StepMark
 from prismdbg.capsule.log_follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.capsule.partial import partial_folder, remove_abandoned
+from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport, Engine
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, RankLost, UsageError, WaitTimeout
@@ -28,7 +28,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
@@ -39,6 +39,7 @@ from prismdbg.settings.rank_config import RankConfig
 
 LEASE_S = 120.0
 _IMAGES = "images"
+_NEEDS = "needs.json"
 LEFTOVER = f".{_IMAGES}.partial-"
 DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
@@ -115,6 +116,8 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
             agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **holder)
     try:
         taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
+        needs = min(taken.past_records, *taken.in_flight) if taken.in_flight else taken.past_records
+        write_json(images.parent / _NEEDS, {"rank": folder.name, "from_record": needs})
         end = _follow(folder, taken, request, say)
         return assemble(
             Ingredients(
@@ -131,6 +134,15 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
         )
     finally:  # not before the capsule is written: a smaller window drops what it holds
         _window_back(folder, config, holder)
+
+
+def needed_by_captures(run: RunFolder) -> dict[str, int]:
+    """By log folder the first collective that a capture in progress needs: the log is not shortened beyond that."""
+    found: dict[str, int] = {}
+    for path in run.path.glob(f"{LEFTOVER}*/{_NEEDS}"):
+        if not is_abandoned(path.parent) and (needs := read_json(path)):
+            found[needs["rank"]] = min(found.get(needs["rank"], needs["from_record"]), needs["from_record"])
+    return found
 
 
 def remove_leftovers(run: RunFolder) -> None:

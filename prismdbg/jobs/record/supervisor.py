@@ -26,7 +26,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
 from prismdbg.errors import NotReplayable, PrismError
-from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture
+from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.answering import why_unfinished
@@ -243,10 +243,12 @@ class Supervisor:
                 self._ledger.problem(f"the log of rank {folder.name} is not shortened: {error}")
 
     def _shorten(self, folder: Path) -> None:
-        """A checkpoint that is kept needs what came after it."""
+        """A checkpoint that is kept, and a capture in progress, need what came after it."""
         if self._policy.log_bytes:
             self._say_what_is_kept(folder)
             kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
+            captured = needed_by_captures(self._run)
+            kept += [captured[folder.name]] if folder.name in captured else []
             fold(folder, self._policy.log_bytes, min(kept, default=None))
 
     def _say_what_is_kept(self, folder: Path) -> None:
