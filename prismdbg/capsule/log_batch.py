@@ -10,6 +10,7 @@ from prismdbg.model.collective import Collective
 GAPS_KEPT = 256  # the newest of a batch
 NOTABLE_KEPT = 16  # the oldest of a batch: what is sought is the first
 
+Gap = tuple[int, int, int]  # begin, end, record id of the second of two collectives
 Key = tuple[str] | tuple[str, str, int, int]  # group; of point-to-point group, operator, peer and tag
 
 
@@ -26,7 +27,7 @@ class Batch:
 
     reached: dict[Key, int] = field(default_factory=dict)
     issued_ns: dict[int, int] = field(default_factory=dict)
-    gaps: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=GAPS_KEPT))
+    gaps: deque[Gap] = field(default_factory=lambda: deque(maxlen=GAPS_KEPT))
     waited_ns: dict[int, int] = field(default_factory=dict)
     notable: list[Collective] = field(default_factory=list)
     open: list[Collective] = field(default_factory=list)

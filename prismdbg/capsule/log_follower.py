@@ -20,10 +20,14 @@ _RECEIVED_NONFINITE = int(fmt.CompleteFlag.RECEIVED_NONFINITE)
 
 
 class LogFollower(LogReader):
-    """`poll` gives a `Batch` in place of collectives, completions and waits: a tenth of the time and memory."""
+    """`poll` gives a `Batch` in place of collectives, completions and waits: a tenth of the time and memory.
 
-    def __init__(self, folder: Path) -> None:
+    first_segment: older ones are passed over. What they define reads as empty.
+    """
+
+    def __init__(self, folder: Path, first_segment: int = 0) -> None:
         super().__init__(folder)
+        self._segment = first_segment
         self._batch: Batch | None = None
         self._issued: dict[int, _Issued] = {}
         self._given_open: set[int] = set()

@@ -42,6 +42,11 @@ STEP = struct.Struct("<IxxxxqB7x")
 TEXT = struct.Struct("<II")  # number, bytes; then the bytes of UTF-8
 STACK = struct.Struct("<II")  # number, frames; then FRAME each, innermost first
 FRAME = struct.Struct("<III")  # file text, line, function text
+# first and last step, ns at which the first collective was issued and the last one ended | how many, bytes, ns between
+# issue and completion | stack of the first and of the last, how many sent or received NaN or Inf, how many failed, of
+# the first with a payload the number in its step and the segment (-1: none has one)
+STEPS = struct.Struct("<IIqqQQQIIIIIi")
+SEGMENT = struct.Struct("<Ixxxx")  # its number
 
 STREAM = " stream "
 NO_REDUCE_OP = 255
@@ -56,6 +61,8 @@ class Kind(IntEnum):
     STEP = 6
     NOTE = 7  # JSON: kind, time_ns, and what that kind of note holds; `failed` stands in front of its COMPLETE
     WAIT = 8  # of what does not hold its issuer: an asynchronous collective, a send, a receive; where it is known
+    STEPS = 9  # in a summary: what the collectives of a step, or of several, did in one segment
+    SEGMENT = 10  # in a summary: what follows is of this segment
     END = 0xFFFF
 
 
@@ -81,6 +88,9 @@ class StepSource(IntEnum):
     OPTIMIZER = 0
     MANUAL = 1
     SKIPPED_BY_SCALER = 2
+
+
+SUMMARY = "summary.seg"  # beside the segments: `log/summary.py`
 
 
 def event_segment(index: int) -> str:

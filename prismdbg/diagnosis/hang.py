@@ -10,10 +10,10 @@ minutes, or of a machine that has too much to do. Until then it is slow, not hun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_batch import GAPS_KEPT, Batch
+from prismdbg.capsule.log_batch import GAPS_KEPT, Batch, Gap
 from prismdbg.capsule.log_events import Event, StepMark
 from prismdbg.capsule.stacks import HangPlace
 from prismdbg.diagnosis.collective_key import CollectiveKey
@@ -114,10 +114,11 @@ class Pace:
             steps.append(elapsed_ns(self._began[rank], time_ns))
         self._began[rank] = time_ns
 
-    def go_on(self, rank: int, gap_ns: int, record_id: int) -> None:
-        if rank not in self._began and record_id < FIRST_COLLECTIVES:
-            return
-        self._gaps.setdefault(rank, deque(maxlen=GAPS_REMEMBERED)).append(gap_ns)
+    def go_on(self, rank: int, gaps: Iterable[Gap], elapsed_ns: Callable[[int, int], int]) -> None:
+        counts_from = 0 if rank in self._began else FIRST_COLLECTIVES
+        new = [elapsed_ns(begun, ended) for begun, ended, record_id in gaps if record_id >= counts_from]
+        if new:
+            self._gaps.setdefault(rank, deque(maxlen=GAPS_REMEMBERED)).extend(new)
 
     def restart(self, rank: int) -> None:
         for known in (self._steps, self._gaps, self._began):
@@ -126,6 +127,10 @@ class Pace:
     @property
     def longest_ns(self) -> int:
         return max((max(times) for known in (self._steps, self._gaps) for times in known.values()), default=0)
+
+
+def _difference(begun_ns: int, ended_ns: int) -> int:
+    return ended_ns - begun_ns
 
 
 class HangDetector:
@@ -152,8 +157,8 @@ class HangDetector:
         if isinstance(event, StepMark):
             self._pace.begin_step(rank, event.time_ns, self._elapsed)
         elif isinstance(event, Batch):
-            for begun_ns, ended_ns, record_id in event.gaps:
-                self._pace.go_on(rank, self._elapsed(begun_ns, ended_ns), record_id)
+            was_held = any(progress.held for progress in self._ranks.values())
+            self._pace.go_on(rank, event.gaps, self._elapsed if was_held else _difference)
         progress.feed(event)
 
     def died(self, rank: int, attempt: int = 0) -> None:

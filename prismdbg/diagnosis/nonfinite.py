@@ -189,7 +189,7 @@ def _without_beginning(evidence: Evidence, known_only: bool = False) -> Iterator
         if log is None:
             if not known_only:
                 yield rank
-        elif log.dropped:
+        elif log.dropped and evidence.columns[rank].unknown:  # a summary has the first NaN or Inf
             yield rank
 
 

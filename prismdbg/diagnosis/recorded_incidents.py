@@ -18,7 +18,7 @@ _TOLD_BY = {  # kinds of verdicts that tell of the same
     IncidentKind.EXCEPTION: ("raised",),
     IncidentKind.OUT_OF_MEMORY: ("raised",),
     IncidentKind.LOST: ("died",),
-    IncidentKind.SLOW: ("delay", "straggler"),
+    IncidentKind.SLOW: ("delay", "straggler", "earlier_straggler"),
 }
 _ASKED_FOR = (IncidentKind.REQUEST, IncidentKind.SIGNAL)  # nothing was wrong
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from prismdbg.diagnosis.delays import find_delays
 from prismdbg.diagnosis.desync import find_desyncs
+from prismdbg.diagnosis.earlier_waits import find_earlier_waits
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
 from prismdbg.diagnosis.mismatches import find_mismatches
@@ -17,6 +18,7 @@ from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.stragglers import find_stragglers
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
+from prismdbg.log.columns import LogColumns
 from prismdbg.model.plurals import counted
 
 
@@ -51,7 +53,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         verdicts += find_desyncs(evidence, verdicts)
         verdicts += find_payloads(evidence)
         if evidence.clocks_agree:
-            verdicts += find_stragglers(evidence) or find_delays(evidence)
+            late = find_stragglers(evidence) or find_delays(evidence)
+            known = {verdict.ranks for verdict in late}
+            verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
     verdicts += find_recorded_incidents(evidence, verdicts)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
 
@@ -84,8 +88,7 @@ def _missing(evidence: Evidence) -> list[str]:
             for n in log.notes
             if n.kind == "unknown"
         ]
-        if log.dropped:
-            lines.append(f"the log of rank {rank} begins after {counted(log.dropped, 'collective')}")
+    lines += _begin_late(evidence)
     silent = evidence.silent - {evidence.died_first}
     if silent:
         lines.append(f"{rank_list(silent)} ended without an error message: ended by the launcher, or killed")
@@ -93,3 +96,26 @@ def _missing(evidence: Evidence) -> list[str]:
     if not evidence.world_size and evidence.logs:
         lines.append("the number of ranks is known only from the job's groups")
     return lines
+
+
+def _begin_late(evidence: Evidence) -> list[str]:
+    """Logs that are not there collective by collective from the beginning on; one line for those of which it is the
+    same."""
+    alike: dict[str, list[int]] = {}
+    for rank, log in evidence.logs.items():
+        if log.dropped:
+            alike.setdefault(_begins_late(evidence.columns[rank], log.dropped), []).append(rank)
+    return [
+        f"the log{'s' if len(ranks) > 1 else ''} of {rank_list(ranks)} {how.format(s='s' if len(ranks) == 1 else '')}"
+        for how, ranks in alike.items()
+    ]
+
+
+def _begins_late(log: LogColumns, dropped: int) -> str:
+    begin = f"begin{{s}} after {counted(dropped, 'collective')}"
+    if log.read_from_later:
+        begin = f"{begin} here (--whole reads all that is kept)"
+    if not len(log.summary):
+        return begin
+    first, last = int(log.summary["first_step"].min()), int(log.summary["last_step"].max())
+    return f"{begin}; of steps {first} to {last} a summary was read"

@@ -14,12 +14,13 @@ from prismdbg.job_graph import rank_end
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.origin import origin_of
-from prismdbg.job_graph.recorded_step import last_whole_step, recorded_step, traced_in
+from prismdbg.job_graph.recorded_step import last_whole_step, near, recorded_step, traced_in
 from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.jobs.storage.classes_file import read_classes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
-from prismdbg.log.rank_log import read_log
+from prismdbg.log.columns import LAST_BYTES
+from prismdbg.log.rank_log import columns_of, read_log
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.engine import Keep
@@ -61,8 +62,10 @@ def build_graph(request: GraphRequest) -> JobGraph:
     folders = {rank_of(folder): folder for folder in run.rank_folders()}  # a later attempt replaces an earlier
     if not folders:
         raise UsageError(f"{run.path} contains no rank's log", hint="give the folder that `record` or `emulate` wrote")
-    logs = {rank: _log_in(folder, rank) for rank, folder in folders.items()}
+    logs = {rank: _log_in(folder, rank, None if emulated else LAST_BYTES) for rank, folder in folders.items()}
     step = last_whole_step(logs.values()) if request.step is None else request.step
+    if not emulated:
+        logs = {rank: near(_reaching(log, folders[rank], step), range(step, step + 1)) for rank, log in logs.items()}
     rank_end.check_whole(mesh, logs, step)
     doubts = rank_end.doubts_of(mesh, logs, step)
     if request.as_recorded:
@@ -171,8 +174,14 @@ def iteration_of(
     return entries_of(recorded.graph, mesh, source)
 
 
-def _log_in(folder: Path, rank: int) -> RankLog:
-    log = read_log(folder)
+def _reaching(log: RankLog, folder: Path, step: int) -> RankLog:
+    """The whole log where this one, its end, does not go back to before the step."""
+    columns = columns_of(log)
+    return read_log(folder) if columns.read_from_later and columns.first_step_read >= step else log
+
+
+def _log_in(folder: Path, rank: int, newest_bytes: int | None) -> RankLog:
+    log = read_log(folder, newest_bytes)
     if log.rank != rank:
         raise CapsuleError(f"the log in {folder} is of rank {log.rank}", hint="record it again: the log is damaged")
     return log

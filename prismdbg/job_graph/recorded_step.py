@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.graph.slice import GraphSlice, build_slice
+from prismdbg.log.rank_log import columns_of, rank_log
 from prismdbg.memory.trace import open_trace
 from prismdbg.memory.traced_step import Border, TracedStep, traced_step
 from prismdbg.model.collective import Collective
@@ -68,7 +71,16 @@ def last_whole_step(logs: Iterable[RankLog]) -> int:
 
 def steps_begun(log: RankLog) -> int:
     marks = max((mark.step for mark in log.steps), default=0)
-    return max(marks, max((c.moment.step for c in log.collectives), default=0))
+    return max(marks, int(columns_of(log).step.max(initial=0)))
+
+
+def near(log: RankLog, steps: range) -> RankLog:
+    """With the collectives of these steps and of those around them, the last one, and those that failed: of a long log
+    the others would take long to decode."""
+    columns = columns_of(log)
+    wanted = (columns.step >= steps.start - 1) & (columns.step <= steps.stop) | columns.failed
+    wanted[-1:] = True
+    return rank_log(columns.only(np.flatnonzero(wanted)))
 
 
 def borders_of(log: RankLog, step: int) -> dict[int, Border]:

@@ -25,21 +25,23 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
-from prismdbg.log.columns import read_columns
+from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
 
+READ_BYTES = 256 << 20  # of all ranks' logs together: about a million collectives, in 500 MB of memory at most
 
-def gather(path: Path, keys: Keys = NO_KEYS) -> Evidence:
+
+def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False) -> Evidence:
     """Of a run folder, of a folder with logs, of a capsule, or of Flight Recorder dumps. `CapsuleError` where no log is
-    there."""
+    there. whole: read all of long logs, not their ends and the summaries of what is before."""
     if not RunFolder(path).run_json.exists() and (dumps := find_dumps(path)):
         return _of_dumps(dumps)
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
             found = of_capsule(capsule)  # what was unpacked for it goes with it
             return replace(found, logs={rank: decoded(log) for rank, log in found.logs.items()})
-    return _of_run(path)
+    return _of_run(path, whole)
 
 
 def _of_dumps(dumps: Mapping[int, Path]) -> Evidence:
@@ -71,15 +73,16 @@ def of_capsule(capsule: Capsule) -> Evidence:
     )
 
 
-def _of_run(path: Path) -> Evidence:
+def _of_run(path: Path, whole: bool) -> Evidence:
     run = RunFolder(path.resolve())
     found = run.rank_folders()
     folders = _of_one_job(_last_attempt(found), found)
+    newest_bytes = None if whole else max(READ_BYTES // max(len(folders), 1), LAST_BYTES)
     attempt = max((attempt_of(folder.name) for folder in folders), default=0)
     logs: dict[int, RankLog] = {}
     damaged: dict[int, str] = {}
     for folder in folders:
-        log, damage = _read(folder)
+        log, damage = _read(folder, newest_bytes)
         if log is not None:
             logs[rank_of(folder)] = log
         if damage:
@@ -223,10 +226,10 @@ def _meeting_place(folder: Path) -> str:
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
-def _read(folder: Path) -> tuple[RankLog | None, str]:
+def _read(folder: Path, newest_bytes: int | None = None) -> tuple[RankLog | None, str]:
     """What there is up to the first damage, and the damage."""
     try:
-        columns = read_columns(folder)
+        columns = read_columns(folder, newest_bytes)
     except CapsuleError as error:
         return None, str(error)
     if columns.rank < 0:

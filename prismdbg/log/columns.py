@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +22,13 @@ from prismdbg.capsule.log_reader import event_segments, read_header
 from prismdbg.capsule.log_records import RecordDecoder
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
+from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
+from prismdbg.log.summary import parts, summarized
 from prismdbg.model.collective import Collective, Frame, Group
 from prismdbg.model.moment import Moment
 
+T = TypeVar("T")
 NOT_ENDED = -1
 
 Bools = NDArray[np.bool_]
@@ -48,7 +53,9 @@ _ISSUE = {
     "outputs": 18,
 }
 _COMPLETE = {"record_id": 0, "ended_ns": 1, "payload_segment": 4, "source_rank": 5, "status": 6, "flags": 7}
+_DECODED = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.STEP, fmt.Kind.NOTE)))
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
+LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
 _SEGMENTS_HELD = 8  # of 4 MiB
 _TRIES = 3
 
@@ -61,6 +68,7 @@ class LogColumns:
     `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
     `has_payload`, else -1. reduce_op: by its number in the log's format. tensors: equal where the tensors of two
     collectives are. fingerprint: where `has_fingerprint`, as 64 bits with a sign. rank: -1 where no header is written.
+    summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`.
     """
 
     rank: int
@@ -100,6 +108,8 @@ class LogColumns:
     damage: CapsuleError | None
     records: RecordDecoder = field(repr=False)
     bodies: Bodies = field(repr=False)
+    summary: step_rows.Rows = field(default_factory=lambda: step_rows.NO_ROWS, repr=False)
+    read_from_later: bool = False
 
     def __len__(self) -> int:
         return len(self.record_id)
@@ -125,17 +135,36 @@ class LogColumns:
     def last_moment(self) -> Moment:
         return self.moment(len(self) - 1) if len(self) else Moment(0)
 
+    @property
+    def first_step_read(self) -> int:
+        """From which on the collectives are there one by one; of this step itself perhaps not all."""
+        from_summary = 0 if self.read_from_later else -1
+        return int(self.step[self.bodies.issue_segment > from_summary].min(initial=np.iinfo(np.int64).max))
+
+    @property
+    def unknown(self) -> int:
+        """How many collectives the rank had issued that are neither here nor in the summary."""
+        if not len(self):
+            return 0
+        summarized = int(self.summary["collectives"].sum())  # all of them before the first one that is read
+        here = len(self) - int(np.searchsorted(self.record_id, summarized))
+        return int(self.record_id[-1]) + 1 - summarized - here
+
     def before(self, end_ns: int) -> LogColumns:
         """As the log was at a time of its own clock."""
-        rows = np.flatnonzero(self.begun_ns < end_ns)
-        taken = {name: getattr(self, name)[rows] for name in _ARRAYS}
-        ended = (taken["ended_ns"] != NOT_ENDED) & (taken["ended_ns"] < end_ns)
-        taken["ended_ns"] = np.where(ended, taken["ended_ns"], NOT_ENDED)
-        for name in ("failed", "received_nonfinite", "synthesized", "has_payload"):
-            taken[name] = taken[name] & ended
+        left = self.only(np.flatnonzero(self.begun_ns < end_ns))
+        ended = (left.ended_ns != NOT_ENDED) & (left.ended_ns < end_ns)
+        taken = {name: getattr(left, name) & ended for name in _OF_COMPLETED}
+        ended_ns = np.where(ended, left.ended_ns, NOT_ENDED)
         steps = [mark for mark in self.steps if mark.time_ns < end_ns]
         notes = [note for note in self.notes if note.time_ns < end_ns]
-        return replace(self, **taken, steps=steps, notes=notes, bodies=self.bodies.of_rows(rows))
+        summary = self.summary[self.summary["begun_ns"] < end_ns]
+        return replace(left, **taken, ended_ns=ended_ns, steps=steps, notes=notes, summary=summary)
+
+    def only(self, rows: Ints) -> LogColumns:
+        """With these of its rows; all else is as it was."""
+        taken = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        return replace(self, **taken, bodies=self.bodies.of_rows(rows))
 
     def collective(self, row: int) -> Collective:
         """In full. `CapsuleError` where the row's records are damaged, or their segment is gone meanwhile."""
@@ -154,13 +183,15 @@ class LogColumns:
 @dataclass(slots=True, kw_only=True)
 class Bodies:
     """Where the two records of each row lie: segment, as a position in `paths`, and slot; slot -1 where there is no
-    second. They are read again when asked for: a log may be larger than memory."""
+    second. They are read again when asked for: a log may be larger than memory. `kept`: of what may have another
+    content by then."""
 
     paths: list[Path]
     issue_segment: Ints
     issue_slot: Ints
     complete_segment: Ints
     complete_slot: Ints
+    kept: dict[int, seg.Words] = field(default_factory=dict)
     _held: OrderedDict[int, seg.Words] = field(default_factory=OrderedDict)
 
     def of(self, row: int) -> tuple[bytes, bytes | None]:
@@ -175,6 +206,7 @@ class Bodies:
             issue_slot=self.issue_slot[rows],
             complete_segment=self.complete_segment[rows],
             complete_slot=self.complete_slot[rows],
+            kept=self.kept,
         )
 
     def place(self, row: int) -> str:
@@ -187,6 +219,8 @@ class Bodies:
         return seg.body(words, slot)
 
     def _words(self, segment: int) -> seg.Words:
+        if segment in self.kept:
+            return self.kept[segment]
         if segment not in self._held:
             self._held[segment] = _read(self.paths[segment])
             if len(self._held) > _SEGMENTS_HELD:
@@ -194,6 +228,7 @@ class Bodies:
         return self._held[segment]
 
 
+_OF_COMPLETED = ("failed", "received_nonfinite", "synthesized", "has_payload")
 _ARRAYS = tuple(each.name for each in fields(LogColumns) if each.type in ("Ints", "Bools"))
 
 
@@ -206,35 +241,75 @@ def _read(path: Path) -> seg.Words:
         ) from error
 
 
-def read_columns(folder: Path) -> LogColumns:
-    """`CapsuleError` where there is no log; `damage` says where a damaged one ends early."""
+def read_columns(folder: Path, newest_bytes: int | None = None) -> LogColumns:
+    """`CapsuleError` where there is no log; `damage` says where a damaged one ends early.
+
+    newest_bytes: read only so much of its end, and the summary in place of what is before, as far as there is one.
+    """
+    return while_folded(lambda: _read_segments(folder, newest_bytes))
+
+
+def while_folded(read: Callable[[], T]) -> T:
+    """What `read` gives; it is called again where a segment is gone that was there a moment ago."""
     for left in reversed(range(_TRIES)):
         try:
-            return _read_segments(folder)
-        except CapsuleError as error:  # the supervisor dropped a segment that was there a moment ago
+            return read()
+        except CapsuleError as error:
             if not left or not isinstance(error.__cause__, FileNotFoundError):
                 raise
     raise AssertionError("the last try returns or raises")
 
 
-def _read_segments(folder: Path) -> LogColumns:
-    segments = event_segments(folder)
-    if not segments:
-        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
+    segments = _segments(folder)
     reading = _Reading()
-    for number, path in segments:
+    first = 0 if newest_bytes is None else _first_read(segments, newest_bytes, summarized(folder))
+    if first and not reading.add_summary(folder / fmt.SUMMARY, segments[first][0]):
+        reading, first = _Reading(), 0
+    for number, path in segments[first:]:
         if not reading.add(number, path):
             break
     return reading.columns()
 
 
-def read_whole(folder: Path) -> LogColumns:
+def read_beginning(folder: Path) -> LogColumns:
+    """What the first segment says. `CapsuleError` where there is no log, or it is damaged there."""
+    number, path = _segments(folder)[0]
+    reading = _Reading()
+    reading.add(number, path)
+    return _undamaged(reading.columns(), folder)
+
+
+def _segments(folder: Path) -> list[tuple[int, Path]]:
+    segments = event_segments(folder)
+    if not segments:
+        raise _no_log(folder)
+    return segments
+
+
+def _no_log(folder: Path) -> CapsuleError:
+    return CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+
+
+def _first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
+    """The position of the first segment that is read. The newest is, and all that the summary does not cover."""
+    left, first = newest_bytes, len(segments)
+    while first and (first == len(segments) or left > 0 or segments[first - 1][0] > covered):
+        first -= 1
+        left -= segments[first][1].stat().st_size
+    return first
+
+
+def read_whole(folder: Path, newest_bytes: int | None = None) -> LogColumns:
     """`CapsuleError` also where it is damaged, or nothing is written yet."""
-    columns = read_columns(folder)
+    return _undamaged(read_columns(folder, newest_bytes), folder)
+
+
+def _undamaged(columns: LogColumns, folder: Path) -> LogColumns:
     if columns.damage is not None:
         raise columns.damage
     if columns.rank < 0:
-        raise CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
+        raise _no_log(folder)
     return columns
 
 
@@ -251,7 +326,29 @@ class _Reading:
         self.steps: list[StepMark] = []
         self.groups: dict[str, Group] = {}
         self.notes: list[Note] = []
+        self.rows: list[step_rows.Rows] = [step_rows.NO_ROWS]
+        self.kept: dict[int, seg.Words] = {}
+        self.read_from_later = False
         self.damage: CapsuleError | None = None
+
+    def add_summary(self, path: Path, before: int) -> bool:
+        """Its parts of the segments before this one. False where it is damaged: then this reading is of no use."""
+        try:
+            words = seg.read_words(path)
+            places = seg.find_records(words, path)
+            marks = list(parts(words, places.others))
+        except (OSError, CapsuleError, struct.error):
+            return False
+        if places.damage is not None or not marks:
+            return False
+        end = next((slot for number, slot in marks if number >= before), len(words))
+        others = [(kind, slot) for kind, slot in places.others if slot < end]
+        if self._others(words, others, path) < len(words):
+            return False
+        self.kept[len(self.paths)] = words
+        self._add_records(words, places, path, end)
+        self.read_from_later = True
+        return True
 
     def add(self, number: int, path: Path) -> bool:
         """False where the log ends with this segment."""
@@ -261,12 +358,17 @@ class _Reading:
         places = seg.find_records(words, path)
         self.damage = places.damage
         cut = self._others(words, places.others, path)
+        if any(kind == fmt.Kind.SEGMENT for kind, _ in places.others):  # a preface: another one may take its place
+            self.kept[len(self.paths)] = words
+        self._add_records(words, places, path, cut)
+        return places.closed and self.damage is None
+
+    def _add_records(self, words: seg.Words, places: seg.Places, path: Path, cut: int) -> None:
         at = len(self.paths)
         self.paths.append(path)
         self._add(self.issues, words, places.issues[places.issues < cut], fmt.ISSUE, _ISSUE, at)
         self._add(self.ends, words, places.completions[places.completions < cut], fmt.COMPLETE, _COMPLETE, at)
         self._add(self.waits, words, places.waits[places.waits < cut], fmt.WAIT, _WAIT, at)
-        return places.closed and self.damage is None
 
     def _header(self, words: seg.Words, number: int, path: Path) -> bool:
         header = read_header(words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes(), number, path)
@@ -277,7 +379,10 @@ class _Reading:
 
     def _others(self, words: seg.Words, others: list[tuple[int, int]], path: Path) -> int:
         """The slot up to which the segment can be read."""
+        self.rows.append(step_rows.at(words, others))
         for kind, slot in others:
+            if kind not in _DECODED:
+                continue
             try:
                 self._other(kind, seg.body(words, slot))
             except (CapsuleError, ValueError, struct.error) as error:
@@ -368,7 +473,10 @@ class _Reading:
                 issue_slot=issue.get("slot", _NONE),
                 complete_segment=end["segment"],
                 complete_slot=end["slot"],
+                kept=self.kept,
             ),
+            summary=np.concatenate(self.rows),
+            read_from_later=self.read_from_later,
         )
 
 

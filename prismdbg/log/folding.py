@@ -1,19 +1,13 @@
-"""Makes a log shorter without losing what its rest refers to.
-
-Segments define texts, stacks and groups for all that come after them. Those that go leave a preface: a first segment
-with their definitions, their notes, and the collectives that were not complete when they ended.
-"""
+"""Makes a log shorter without losing what its rest refers to: segments that go leave a preface (`log/summary.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
 from prismdbg.log import segment as seg
-
-_KEPT = frozenset({fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.NOTE})
+from prismdbg.log.summary import preface, put
 
 
 def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int:
@@ -33,9 +27,7 @@ def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int
     dropped = [path for number, path in going if number]
     if not dropped:  # a preface alone cannot become shorter
         return 0
-    new = folder / f".{fmt.event_segment(0)}.new"
-    new.write_bytes(preface([path for _, path in going]))
-    new.rename(folder / fmt.event_segment(0))
+    put(folder / fmt.event_segment(0), preface(going))
     for path in dropped:
         path.unlink()
     return len(dropped)
@@ -54,40 +46,21 @@ def span_kept_s(folder: Path, budget_bytes: int) -> float | None:
     return took_ns / 1e9 * budget_bytes / filled.stat().st_size if took_ns else None
 
 
-def split_before(folder: Path, record_id: int) -> tuple[list[Path], list[Path]]:
-    """The segments before the one in which this collective was issued, and the rest."""
-    paths = [path for _, path in event_segments(folder)]
-    first = len(paths)
+def split_before(folder: Path, record_id: int) -> tuple[list[tuple[int, Path]], list[tuple[int, Path]]]:
+    """The segments before the one in which this collective was issued, and the rest, with their numbers."""
+    segments = event_segments(folder)
+    first = len(segments)
     while first > 0:
         first -= 1
-        lowest = _ids(paths[first])[0]
+        lowest = _ids(segments[first][1])[0]
         if 0 <= lowest <= record_id and first:
             break
-    return paths[:first], paths[first:]
+    return segments[:first], segments[first:]
 
 
-def preface(segments: Sequence[Path]) -> bytes:
-    """One segment in place of these. `CapsuleError` where one is damaged."""
-    kept: list[bytes] = []
-    issued: dict[int, bytes] = {}
-    completed: set[int] = set()
-    header = b""
-    for path in segments:
-        words = seg.read_words(path)
-        header = header or words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes()
-        places = seg.find_records(words, path)
-        if places.damage is not None:
-            raise places.damage
-        kept += [seg.record(words, slot) for kind, slot in places.others if kind in _KEPT]
-        issued |= dict(_records(words, places.issues))
-        completed |= set(seg.field(words, places.completions, fmt.COMPLETE, 0).tolist())
-    kept += [record for number, record in issued.items() if number not in completed]
-    return _segment(header, [*kept, fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0)])
-
-
-def _records(words: seg.Words, issues: seg.Ints) -> Iterator[tuple[int, bytes]]:
-    ids = seg.field(words, issues, fmt.ISSUE, 0).tolist()
-    return ((number, seg.record(words, slot)) for number, slot in zip(ids, issues.tolist(), strict=True))
+def bytes_since(folder: Path, record_id: int) -> int:
+    """The length of the segments from the one in which this collective was issued on."""
+    return sum(path.stat().st_size for _, path in split_before(folder, record_id)[1])
 
 
 def _ids(path: Path) -> tuple[int, int]:
@@ -95,9 +68,3 @@ def _ids(path: Path) -> tuple[int, int]:
     words = seg.read_words(path)
     ids = seg.field(words, seg.find_records(words, path).issues, fmt.ISSUE, 0)
     return (int(ids.min()), int(ids.max())) if len(ids) else (-1, -1)
-
-
-def _segment(header: bytes, records: Iterable[bytes]) -> bytes:
-    magic, version, _, rank, pid, wall, monotonic, _ = fmt.HEADER.unpack(header)
-    body = b"".join(records)
-    return fmt.HEADER.pack(magic, version, 0, rank, pid, wall, monotonic, fmt.HEADER.size + len(body)) + body

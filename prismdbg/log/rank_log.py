@@ -45,9 +45,10 @@ class Rows(Sequence[Collective]):
         return decoded
 
 
-def read_log(folder: Path) -> RankLog:
-    """The whole log of one rank. Raises `CapsuleError` where there is none or it is damaged."""
-    return rank_log(read_whole(folder))
+def read_log(folder: Path, newest_bytes: int | None = None) -> RankLog:
+    """The whole log of one rank, or only its end, as `read_columns`. Raises `CapsuleError` where there is none or it is
+    damaged."""
+    return rank_log(read_whole(folder, newest_bytes))
 
 
 def decoded(log: RankLog) -> RankLog:

@@ -27,6 +27,12 @@ class Values(LogColumns):
     def collective(self, row: int) -> Collective:
         return self.rows[row]
 
+    def only(self, rows: Ints) -> Values:
+        found = super().only(rows)
+        assert isinstance(found, Values)
+        found.rows = [self.rows[row] for row in rows.tolist()]
+        return found
+
 
 def of_values(log: RankLog) -> Values:
     rows = list(log.collectives)

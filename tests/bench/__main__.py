@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.errors import PrismError
@@ -20,7 +21,6 @@ from tests.bench.sections import (
     emulated_memory,
     emulated_time,
     emulation,
-    long_jobs,
     overview,
     pause,
     replay,
@@ -28,6 +28,7 @@ from tests.bench.sections import (
     simulate,
     steps,
     unseeded,
+    weeks,
     whole_jobs,
 )
 from tests.bench.settings import FULL, QUICK, Settings
@@ -45,7 +46,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "calls": (calls.TITLE, calls.measure),
     "screen": (screen.TITLE, screen.measure),
     "simulate": (simulate.TITLE, simulate.measure),
-    "long_jobs": (long_jobs.TITLE, long_jobs.measure),
+    "weeks": (weeks.TITLE, weeks.measure),
     "overview": (overview.TITLE, overview.measure),
     "emulation": (emulation.TITLE, emulation.measure),
     "emulated_time": (emulated_time.TITLE, emulated_time.measure),
@@ -58,6 +59,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given again")
     parser.add_argument("--quick", action="store_true", help="a small model and few runs: shows that it works, no more")
     parser.add_argument(
+        "--collectives", type=int, help="of each rank of the generated logs of `weeks`; its goals are for 10000000"
+    )
+    parser.add_argument(
         "--output", type=Path, help=f"where the table goes; {RESULTS.name} beside this, none if --quick"
     )
     return parser.parse_args()
@@ -68,6 +72,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # jobs, engines and folders are cleaned up
     output = args.output or (None if args.quick else RESULTS)
     os.environ["OMP_NUM_THREADS"] = "1"
+    settings = QUICK if args.quick else FULL
+    settings = replace(settings, long_log=args.collectives or settings.long_log)
     measured: dict[str, str] = {}
     failed = False
     for name in args.only or SECTIONS:
@@ -76,7 +82,7 @@ def main() -> int:
         before = Circumstances.now()
         with tempfile.TemporaryDirectory(prefix="prismdbg-bench-") as folder:
             try:
-                found = measure(QUICK if args.quick else FULL, Path(folder))
+                found = measure(settings, Path(folder))
             except (PrismError, BenchError) as error:
                 print(f"bench: not measured: {error}", file=sys.stderr)
                 failed = True

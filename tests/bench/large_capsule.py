@@ -80,7 +80,7 @@ def write_log(folder: Path, collectives: int, random: np.random.Generator, rank:
         header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, segment, rank, 4711, 10**18, 10**9, fmt.EVENT_SEGMENT_BYTES)
         part = pairs[at : at + count]
         at += len(part)
-        end = _record(fmt.Kind.END, b"") if at < collectives else b""
+        end = record(fmt.Kind.END, b"") if at < collectives else b""
         data = header + first + part.tobytes() + end
         with (folder / fmt.event_segment(segment)).open("wb") as file:
             file.write(data + bytes(fmt.EVENT_SEGMENT_BYTES - len(data)))
@@ -89,17 +89,17 @@ def write_log(folder: Path, collectives: int, random: np.random.Generator, rank:
 
 def _preface() -> bytes:
     texts = [*OPS, *(group.name for group in GROUPS), "cuda:0", LINES[0][0], LINES[0][2]]
-    records = [_record(fmt.Kind.TEXT, fmt.TEXT.pack(n, len(t)) + t.encode()) for n, t in enumerate(texts, 1)]
+    records = [record(fmt.Kind.TEXT, fmt.TEXT.pack(n, len(t)) + t.encode()) for n, t in enumerate(texts, 1)]
     for number, (_, line, _) in enumerate(LINES, 1):
         frame = fmt.FRAME.pack(len(texts) - 1, line, len(texts))
-        records.append(_record(fmt.Kind.STACK, fmt.STACK.pack(number, 1) + frame))
+        records.append(record(fmt.Kind.STACK, fmt.STACK.pack(number, 1) + frame))
     for group in GROUPS:
         body = {"name": group.name, "ranks": group.ranks, "desc": group.desc, "backend": group.backend}
-        records.append(_record(fmt.Kind.GROUP, json.dumps(body).encode()))
+        records.append(record(fmt.Kind.GROUP, json.dumps(body).encode()))
     return b"".join(records)
 
 
-def _record(kind: int, body: bytes) -> bytes:
+def record(kind: int, body: bytes) -> bytes:
     size = fmt.RECORD.size + len(body)
     size += -size % 8
     return (fmt.RECORD.pack(size, kind, 0) + body).ljust(size, b"\0")

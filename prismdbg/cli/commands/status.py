@@ -31,7 +31,7 @@ def command(run: Path, as_json: bool) -> None:
         console.emit_json({"run": str(run), "ranks": [state.to_json() for state in states], **more})
         return
     console.emit(_table(states))
-    for line in report(run):
+    for line in report(run, states):
         console.say(line)
 
 

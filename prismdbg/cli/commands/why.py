@@ -14,6 +14,7 @@ from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.log.columns import while_folded
 from prismdbg.render import console
 
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
@@ -22,8 +23,11 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE|DUMPS")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option(
+    "--whole", is_flag=True, help="Read all of long logs; by default their ends, and a summary of each step before."
+)
 @archive_keys
-def command(run: Path, as_json: bool, keys: Keys) -> None:
+def command(run: Path, as_json: bool, whole: bool, keys: Keys) -> None:
     """Diagnose a crash, hang, NaN or straggler from the logs of RUN, while the job runs or afterwards.
 
     It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
@@ -35,7 +39,7 @@ def command(run: Path, as_json: bool, keys: Keys) -> None:
     and a `hint` if it is worth a check.
     """
     remove_dead_sockets()
-    diagnosis = diagnose(gather(run, keys))
+    diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole)))
     if as_json:
         console.emit_json({"run": str(run), **diagnosis.to_json()})
         return

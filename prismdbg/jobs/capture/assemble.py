@@ -24,6 +24,7 @@ from prismdbg.capsule.log_coverage import (
     starts_too_late,
 )
 from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_reader import event_segments
 from prismdbg.capsule.manifest import Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.capsule.transfer import Transfer
@@ -39,8 +40,10 @@ from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
-from prismdbg.log.folding import preface, split_before
-from prismdbg.log.rank_log import read_log
+from prismdbg.log.columns import read_beginning, read_whole
+from prismdbg.log.folding import split_before
+from prismdbg.log.rank_log import rank_log, read_log
+from prismdbg.log.summary import preface_of_capsule
 from prismdbg.model.collective import PayloadRef, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
@@ -253,10 +256,9 @@ def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankL
     for left in reversed(range(_TRIES)):
         before, rest = split_before(folder, max(first - CONTEXT_RECORDS, 0))
         try:
-            head = [(fmt.event_segment(0), preface(before))] if before else []
-            for name, data in head:
-                writer.add_bytes(f"{layout.LOG}/{name}", data)
-            for path in rest:
+            if before:
+                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before, rest[0][0]))
+            for _, path in rest:
                 writer.add_file(f"{layout.LOG}/{path.name}", path)
             break
         except FileNotFoundError:  # the supervisor drops old segments of a live rank
@@ -298,13 +300,18 @@ def _size_bytes(file: OpenFile) -> int:
         return file.size_bytes
 
 
-def kept_from_the_start(log: RankLog, folder: Path) -> bool:
-    """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells."""
-    for record in log.collectives:
+def kept_from_the_start(folder: Path) -> bool:
+    """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells; it is
+    nearly always in the first segment."""
+    if [number for number, _ in event_segments(folder)][:2] not in ([0], [0, 1]):
+        return False  # older ones were dropped
+    for read in (read_beginning, read_whole):
+        log = rank_log(read(folder))
         if log.dropped:
             return False
-        if needs_payload(record, log):
-            return record.payload is not None and (folder / fmt.payload_segment(record.payload.segment)).exists()
+        first = next((record for record in log.collectives if needs_payload(record, log)), None)
+        if first is not None:
+            return first.payload is not None and (folder / fmt.payload_segment(first.payload.segment)).exists()
     return len(log.collectives) > 0
 
 

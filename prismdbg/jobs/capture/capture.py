@@ -19,7 +19,7 @@ from prismdbg.capsule.log_coverage import row_of
 from prismdbg.capsule.log_events import StepMark
 from prismdbg.capsule.log_follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.capsule.partial import partial_folder, remove_abandoned
+from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport, Engine
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, RankLost, UsageError, WaitTimeout
@@ -28,7 +28,9 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.log.columns import LAST_BYTES
+from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
@@ -37,6 +39,7 @@ from prismdbg.settings.rank_config import RankConfig
 
 LEASE_S = 120.0
 _IMAGES = "images"
+_NEEDS = "needs.json"
 LEFTOVER = f".{_IMAGES}.partial-"
 DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
@@ -113,6 +116,8 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
             agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **holder)
     try:
         taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
+        needs = min(taken.past_records, *taken.in_flight) if taken.in_flight else taken.past_records
+        write_json(images.parent / _NEEDS, {"rank": folder.name, "from_record": needs})
         end = _follow(folder, taken, request, say)
         return assemble(
             Ingredients(
@@ -131,6 +136,15 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
         _window_back(folder, config, holder)
 
 
+def needed_by_captures(run: RunFolder) -> dict[str, int]:
+    """By log folder the first collective that a capture in progress needs: the log is not shortened beyond that."""
+    found: dict[str, int] = {}
+    for path in run.path.glob(f"{LEFTOVER}*/{_NEEDS}"):
+        if not is_abandoned(path.parent) and (needs := read_json(path)):
+            found[needs["rank"]] = min(found.get(needs["rank"], needs["from_record"]), needs["from_record"])
+    return found
+
+
 def remove_leftovers(run: RunFolder) -> None:
     """Images of captures, halves of checkpoints, and agents' sockets, whose process was killed.
 
@@ -142,7 +156,7 @@ def remove_leftovers(run: RunFolder) -> None:
 
 
 def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:
-    if not kept_from_the_start(read_log(folder), folder):
+    if not kept_from_the_start(folder):
         raise CapsuleError(
             f"rank {folder.name} cannot be replayed from the program's start: not all of the received data was kept",
             hint="record with --window all, or capture a checkpoint",
@@ -364,7 +378,8 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
     target = step_after(taken.moment, request.window_steps)
     say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
     began, moved, marked = time.monotonic(), False, taken.moment.step > 0
-    reader, deadline = LogFollower(folder), began + request.timeout_s
+    (since, _), *_ = split_before(folder, taken.past_records)[1]
+    reader, deadline = LogFollower(folder, since), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:
         alive = is_alive(pid)  # a zombie is not
@@ -375,7 +390,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         moved = moved or any(step > taken.moment.step for step in steps)
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
-        if not alive and row_of(log := read_log(folder), taken.past_records) == len(log.collectives):
+        if not alive and row_of(log := read_log(folder, LAST_BYTES), taken.past_records) == len(log.collectives):
             raise RankLost(f"rank {folder.name} has ended at its checkpoint: the capsule ends there", hint=ENDED_HINT)
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")

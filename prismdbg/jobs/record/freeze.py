@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.columns import NOT_ENDED, read_whole
+from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, read_whole
+from prismdbg.log.folding import bytes_since
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 
@@ -25,9 +25,8 @@ from prismdbg.model.moment import Moment
 def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     """`CapsuleError` says why nothing that was kept can replay the incident, and what would have."""
     folder = run.ranks / wanted.folder
-    log = read_log(folder)
-    checkpoint = _origin_before(run, folder, wanted, log)
-    if checkpoint is None and not kept_from_the_start(log, folder):
+    checkpoint = _origin_before(run, folder, wanted)
+    if checkpoint is None and not kept_from_the_start(folder):
         raise CapsuleError(
             f"no capsule of rank {wanted.folder}: no data from before the incident was kept",
             hint="record with --checkpoint-every STEPS, or with --window all to replay from the program's start",
@@ -51,28 +50,31 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
 
 def has_past(run: RunFolder, folder: Path) -> bool:
     """Whether there is something to freeze: a checkpoint, or payloads since the start."""
-    return bool(list_checkpoints(run, folder)) or kept_from_the_start(read_log(folder), folder)
+    return bool(list_checkpoints(run, folder)) or kept_from_the_start(folder)
 
 
 def wanted_now(folder: Path, incident: Incident) -> Wanted:
     """Of a rank that goes on: to its last collective before which all are complete."""
-    log = read_whole(folder)
+    log = read_whole(folder, LAST_BYTES)
     unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
     done = int(unfinished[0]) if len(unfinished) else len(log)
     last = log.moment(done - 1) if done else Moment(0)
     return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
 
 
-def _origin_before(run: RunFolder, folder: Path, wanted: Wanted, log: RankLog) -> Checkpoint | None:
+def _origin_before(run: RunFolder, folder: Path, wanted: Wanted) -> Checkpoint | None:
     """The newest checkpoint from which a replay goes through a whole step before the incident's, or before the rank's
     last where it did not come to the incident; where none does, the newest before the incident."""
-    moment = wanted.incident.moment
-    if moment is None or not log.collectives:
+    moment, kept = wanted.incident.moment, list_checkpoints(run, folder)
+    if moment is None or not kept:
+        return None
+    log = read_log(folder, bytes_since(folder, max(kept[0].past_records - 1, 0)))  # older collectives lead to none
+    if not log.collectives:
         return None
     row, last = bisect_left(log.collectives, moment, key=lambda c: c.moment), log.collectives[-1]
     came = row < len(log.collectives)
     incident = log.collectives[row].record_id if came else last.record_id + 1
-    before = [c for c in list_checkpoints(run, folder) if c.past_records <= incident]
+    before = [c for c in kept if c.past_records <= incident]
     step = moment.step if came else last.moment.step
     best = [c for c in before if c.leads_to(step)] or before
     return best[-1] if best else None

@@ -26,7 +26,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
 from prismdbg.errors import NotReplayable, PrismError
-from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture
+from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.answering import why_unfinished
@@ -43,11 +43,13 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
 from prismdbg.log.folding import fold, span_kept_s
+from prismdbg.log.summary import summarize
 from prismdbg.model.durations import duration
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2
+PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 COSTS_KEPT = 100  # of checkpoints, in supervisor.json
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,14 +78,16 @@ class Supervisor:
         self._policy = policy
         self._job = job
         self._say = say
+        self._folders: list[Path] = []  # of ranks, at this look
         self._readers: dict[str, LogFollower] = {}
         self._processes: dict[str, RankProcess] = {}
         self._peaks = Peaks()
+        self._saw_peaks_ns = 0
         self._deaths = DeathWatch()
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._steps: dict[str, int] = {}
-        self._shortened: dict[str, int] = {}  # the segment that was written to when a log was shortened
+        self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._told_span = False
         self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
@@ -166,13 +170,16 @@ class Supervisor:
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
+        self._folders = self._run.rank_folders()
         for name, event in self._new_events():
             self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._steps[name] = event.step
-        self._look_at_peaks()
-        self._shorten_logs()
+        if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
+            self._saw_peaks_ns = now_ns
+            self._look_at_peaks()
+        self._guarded(self._keep_logs_short)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
             return
@@ -185,7 +192,7 @@ class Supervisor:
 
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             reader = self._readers.setdefault(folder.name, LogFollower(folder))
             try:
                 events += [(folder.name, event) for event in reader.poll()]
@@ -196,7 +203,7 @@ class Supervisor:
     def _lost_ranks(self) -> list[Wanted]:
         """Of each attempt the first that did not end by itself, if it said nothing: launchers and lost peers end the
         others."""
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
                 if process.pid is None:
@@ -224,23 +231,34 @@ class Supervisor:
         return {name: inside for name, inside in found.items() if inside is not None}
 
     def _look_at_peaks(self) -> None:
-        for folder in self._run.rank_folders():
+        for folder in self._folders:
             process = self._processes.get(folder.name)
             if process is not None and process.pid is not None and process.is_alive():
                 with contextlib.suppress(OSError):  # a full disk, or a run that is gone: the ledger says so
                     self._peaks.look(folder, process.pid)
 
-    def _shorten_logs(self) -> None:
-        """When a rank has begun another segment. A checkpoint that is kept needs what came after it."""
-        if not self._policy.log_bytes or self._incidents.settling:
-            return
-        for folder in self._run.rank_folders():
+    def _keep_logs_short(self) -> None:
+        """Of each rank that has begun another segment. A log that cannot be summarized or shortened stays as it is."""
+        for folder in self._folders:
             follower = self._readers.get(folder.name)
-            if follower is None or follower.segment == self._shortened.get(folder.name, 0):
+            if follower is None or follower.segment == self._summarized.get(folder.name, 0):
                 continue
-            self._shortened[folder.name] = follower.segment
+            if self._policy.log_bytes and self._incidents.settling:  # it may need what is there now
+                return
+            self._summarized[folder.name] = follower.segment
+            try:
+                summarize(folder)
+                self._shorten(folder)
+            except (PrismError, OSError) as error:
+                self._ledger.problem(f"the log of rank {folder.name} is not shortened: {error}")
+
+    def _shorten(self, folder: Path) -> None:
+        """A checkpoint that is kept, and a capture in progress, need what came after it."""
+        if self._policy.log_bytes:
             self._say_what_is_kept(folder)
             kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
+            captured = needed_by_captures(self._run)
+            kept += [captured[folder.name]] if folder.name in captured else []
             fold(folder, self._policy.log_bytes, min(kept, default=None))
 
     def _say_what_is_kept(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from prismdbg.capsule.log_reader import was_cut
 from prismdbg.diagnosis.failures import raised_inside
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json
-from prismdbg.log.columns import read_whole
+from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 
 
@@ -100,18 +100,20 @@ class RankProcess:
         """None where it is not dead, or did not raise."""
         if self.pid is None or self.is_alive() or "incident" not in self._said():
             return None
-        log = read_whole(self._folder)
+        log = read_whole(self._folder, LAST_BYTES)
         raised = [note for note in log.notes if note.kind == "incident"]
         return all(raised_inside(log, note) is not None for note in raised)
 
     def last_moment(self) -> Moment:
-        return read_whole(self._folder).last_moment
+        return read_whole(self._folder, LAST_BYTES).last_moment
 
     def _said(self) -> frozenset[str]:
         """Looked up once when it is dead: nothing is added any more."""
         if self._last_words is None:
             gone = self.pid is not None and not self.is_alive()
-            found = frozenset(n.kind for n in read_whole(self._folder).notes if n.kind in ("exit", "incident"))
+            found = frozenset(
+                n.kind for n in read_whole(self._folder, LAST_BYTES).notes if n.kind in ("exit", "incident")
+            )
             if not gone:
                 return found
             self._last_words = found

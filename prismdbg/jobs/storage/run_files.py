@@ -65,6 +65,11 @@ class CheckpointJson(TypedDict):
     images_bytes: Count
 
 
+class NeedsJson(TypedDict):
+    rank: Attempt
+    from_record: Count
+
+
 def whole_incidents(supervisor: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Those that can be read: a damaged one hides no other."""
     found = []
@@ -81,4 +86,5 @@ KINDS: dict[str, Any] = {
     "config.json": ConfigJson,
     "rank.json": RankJson,
     "checkpoint.json": CheckpointJson,
+    "needs.json": NeedsJson,
 }

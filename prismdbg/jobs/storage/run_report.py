@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log_format import payload_segment
+from prismdbg.capsule.log_format import SUMMARY, payload_segment
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
-from prismdbg.log.columns import NOT_ENDED, LogColumns, read_whole
+from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
+from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
@@ -46,21 +47,42 @@ def rank_states(run: RunFolder) -> list[RankState]:
 
 
 def _state(folder: Path) -> RankState:
-    log = read_whole(folder)
-    kept = [number for number in set(log.payload_segment.tolist()) if (folder / payload_segment(number)).exists()]
-    with_payload = np.flatnonzero(log.has_payload & np.isin(log.payload_segment, kept))
+    log = read_whole(folder, LAST_BYTES)
     return RankState(
         name=folder.name,
         state=_word(folder, log),
         moment=str(log.last_moment),
         collectives=int(log.record_id[-1]) + 1 if len(log) else 0,
         in_flight=int((log.ended_ns == NOT_ENDED).sum()),
-        steps=log.steps[-1].step if log.steps else 0,
-        window=f"{log.moment(with_payload[0])}..{log.moment(with_payload[-1])}" if len(with_payload) else "-",
-        log_bytes=_used(folder, "events.*.seg"),
+        steps=_steps(log),
+        window=_window(folder, log),
+        log_bytes=_used(folder, "events.*.seg") + _used(folder, SUMMARY),
         payload_bytes=_used(folder, "payload.*.seg"),
         lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind in ("lost", "no_agent")),
     )
+
+
+def _steps(log: LogColumns) -> int:
+    if log.steps:
+        return log.steps[-1].step
+    return int(log.summary["last_step"].max(initial=0))  # the last one began before the part that was read
+
+
+def _window(folder: Path, log: LogColumns) -> str:
+    """The first and the last moment with a payload; of steps that only the summary has, those that have all."""
+    kept = [number for number in set(log.payload_segment.tolist()) if (folder / payload_segment(number)).exists()]
+    rows = np.flatnonzero(log.has_payload & np.isin(log.payload_segment, kept))
+    if not len(rows):
+        return "-"
+    first, last = log.moment(rows[0]), log.moment(rows[-1])
+    earlier = log.summary[(log.summary["payload_segment"] >= 0) & (log.summary["last_step"] <= first.step)]
+    there = [
+        segment for segment in set(earlier["payload_segment"].tolist()) if (folder / payload_segment(segment)).exists()
+    ]
+    earlier = earlier[np.isin(earlier["payload_segment"], there)]
+    if len(earlier):
+        first = min(first, Moment(int(earlier["first_step"][0]), int(earlier["payload_nth"][0])))
+    return f"{first}..{last}"
 
 
 def _used(folder: Path, pattern: str) -> int:
@@ -82,13 +104,13 @@ def _word(folder: Path, log: LogColumns) -> str:
     return "not visible from here" if process.is_out_of_sight and not has_job_ended else "died"
 
 
-def report(path: Path, *, is_told: bool = False) -> list[str]:
-    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. is_told: incidents,
-    capsules and problems were said when they came, and are only counted."""
+def report(path: Path, states: Sequence[RankState] | None = None, *, is_told: bool = False) -> list[str]:
+    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. `states`: where they are
+    known. is_told: incidents, capsules and problems were said when they came, and are only counted."""
     run = RunFolder.existing(path)
     lines = []
     try:
-        states = rank_states(run)
+        states = rank_states(run) if states is None else states
     except CapsuleError as error:
         return [f"a log cannot be read: {error}"]
     if not states and read_emulated(run) is not None:

@@ -1,4 +1,4 @@
-"""A job that has issued more than its log may hold: what is left is whole, and a capsule of it replays."""
+"""A job that has issued more than its log may hold: what is left is whole, and capsules of it replay."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from chain import PARTS, assert_identical, prismdbg, recording, replay
 from jobs import torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.log.columns import read_whole
+from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.manifest import IncidentKind, Origin
+from prismdbg.log.columns import read_columns, read_whole
 from prismdbg.log.rank_log import read_log
+from prismdbg.log.summary import summarized
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -41,3 +44,38 @@ def test_a_log_within_its_budget(tmp_path: Path) -> None:
     assert read_log(Capsule.open(tmp_path / "capsule").log).dropped > 0
     assert prismdbg("verify", tmp_path / "capsule").code == 0
     assert_identical(replay(tmp_path / "capsule"), tmp_path / "capsule")
+
+
+def test_an_incident_of_a_job_whose_log_was_folded(tmp_path: Path) -> None:
+    """Checkpoints lie within what is kept; a rank knows nothing of all this."""
+    (tmp_path / "told").mkdir()
+    job_line = torchrun(PARTS / "small_collectives.py", tmp_path / "told", ranks=2)
+    with recording(job_line, tmp_path, "--log-bytes", "4MiB", "--checkpoint-every", "20") as job:
+        job.wait_for_step(1, 1)
+        folders = [job.run.ranks / name for name in ("0", "1")]
+        job.wait_for(lambda: all(map(was_folded, folders)), 400, "both logs to be folded")
+        (tmp_path / "told" / "slow").touch()
+        (tmp_path / "told" / "nan").touch()
+        job.wait_for(lambda: job.capsules, 240, "a capsule of the NaN")
+        (tmp_path / "told" / "last").touch()
+        ended = job.end()
+        assert ended.code == 0, ended.output
+
+    for folder in folders:
+        log = read_columns(folder)
+        assert log.unknown == 0 and log.summary["first_step"].min() == 0
+        assert summarized(folder) == event_segments(folder)[-2][0]
+        assert len(log) + log.summary["collectives"].sum() >= int(log.record_id[-1]) + 1
+    (capsule,) = job.capsules
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.rank, manifest.incident.kind, manifest.origin) == (1, IncidentKind.NAN, Origin.IMAGE)
+    assert read_log(Capsule.open(capsule).log).dropped > 0
+    why = prismdbg("why", job.run.path)
+    assert "certain: rank 1 sent the first NaN or Inf" in why.out, why.out
+    assert "of steps 0 to " in why.out and "a summary was read" in why.out
+    assert prismdbg("verify", capsule).code == 0
+    assert_identical(replay(capsule), capsule)
+
+
+def was_folded(folder: Path) -> bool:
+    return any(number > 1 for number, _ in event_segments(folder)[1:2])

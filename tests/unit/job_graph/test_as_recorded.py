@@ -163,7 +163,7 @@ class TestWhatDoesNotFit:
             ends(job)
             write_json(tmp_path / "run.json", {})
             monkeypatch.setattr(builder.RunFolder, "rank_folders", lambda _: [Path(str(rank)) for rank in job.logs])
-            monkeypatch.setattr(builder, "read_log", lambda folder: job.logs[int(folder.name)])
+            monkeypatch.setattr(builder, "read_log", lambda folder, _newest=None: job.logs[int(folder.name)])
             return builder.build_graph(GraphRequest(run=tmp_path, mesh=MESH))
 
         return build

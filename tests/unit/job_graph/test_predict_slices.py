@@ -238,7 +238,7 @@ class TestStepsThatAreNotWhole:
         def build(job: Job, step: int | None = None) -> JobGraph:
             write_json(tmp_path / "run.json", {"emulated": {"world": 4, "mesh": {"dp": 2, "tp": 2}}})
             monkeypatch.setattr(builder.RunFolder, "rank_folders", lambda _run: [Path(str(r)) for r in job.ranks])
-            monkeypatch.setattr(builder, "read_log", lambda folder: job.logs[int(folder.name)])
+            monkeypatch.setattr(builder, "read_log", lambda folder, _newest=None: job.logs[int(folder.name)])
             return builder.build_graph(GraphRequest(run=tmp_path, step=step))
 
         return build
@@ -395,7 +395,7 @@ class TestOfARun:
         job.exits()
         write_json(tmp_path / "run.json", {"emulated": {"world": 4, "mesh": {"dp": 2, "tp": 2}}})
         monkeypatch.setattr(builder.RunFolder, "rank_folders", lambda _run: [Path("0"), Path("2")])
-        monkeypatch.setattr(builder, "read_log", lambda folder: job.logs[int(folder.name)])
+        monkeypatch.setattr(builder, "read_log", lambda folder, _newest=None: job.logs[int(folder.name)])
         return tmp_path
 
     def test_an_iteration_goes_from_step_to_step(self, run: Path) -> None:

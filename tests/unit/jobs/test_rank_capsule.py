@@ -199,7 +199,19 @@ def test_what_can_be_made_up_again_needs_no_payload(tmp_path: Path) -> None:
         log.complete(log.issue(0, collective), payload, flags=fmt.CompleteFlag.SYNTHESIZED, made=synthesis.NUMBERS[way])
     read = read_log(tmp_path)
     assert [c.made for c in read.collectives] == ["echo", "donor", "noise"]
-    assert kept_from_the_start(read, tmp_path)
+    assert kept_from_the_start(tmp_path)
     span = span_of(read, StartPoint(), None)
     assert str(replayable_from(read, span, Moment(0), lambda ref: ref.segment == 0)) == "0.1"
     assert str(replayable_from(read, span, Moment(0), lambda _: False)) == "0.3"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_was_kept_from_the_start_is_seen_in_the_first_segment_that_needs_it(tmp_path: Path, first: int) -> None:
+    log = TinyLog(tmp_path)
+    log.group("0", (0, 1), "default_pg")
+    for segment in range(3):
+        log.complete(log.issue(0, segment + 1), bytes(16) if segment >= first else None)
+        log.next_segment()
+    assert kept_from_the_start(tmp_path) is (first == 0)
+    (tmp_path / fmt.event_segment(1)).unlink()
+    assert not kept_from_the_start(tmp_path)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from tiny_log import TinyLog
 
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.checkpoint.engine import DumpReport
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
@@ -23,6 +22,7 @@ from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.summary import summarize
 from prismdbg.model.moment import Moment
 
 MOMENTS = [Moment(4, 2), Moment(8, 2), Moment(8, 2), Moment(12, 2)]
@@ -103,9 +103,13 @@ def test_an_incident_in_the_step_of_the_newest_has_a_whole_step_before_it(
     assert Agent.asked[-1] == ("keep_from", {"step": left[0].moment.step}), "payloads, too"
 
 
-@pytest.mark.parametrize(("incident", "origin"), [("9.1", "4.2"), ("10.1", "8.2"), ("8.3", "4.2"), ("5.1", "4.2")])
+@pytest.mark.parametrize("in_segments", [False, True])
+@pytest.mark.parametrize(
+    ("incident", "origin"),
+    [("9.1", "4.2"), ("10.1", "8.2"), ("8.3", "4.2"), ("5.1", "4.2"), ("4.3", "4.2"), ("3.10", None), ("2.1", None)],
+)
 def test_a_capsule_begins_a_whole_step_before_its_incident(
-    rank: list[Moment], tmp_path: Path, incident: str, origin: str
+    rank: list[Moment], tmp_path: Path, incident: str, origin: str | None, in_segments: bool
 ) -> None:
     """Of two checkpoints the newer, unless the incident is in its step or the next."""
     rank[:] = [Moment(4, 2), Moment(8, 2)]
@@ -116,10 +120,13 @@ def test_a_capsule_begins_a_whole_step_before_its_incident(
     log = TinyLog(folder)
     for step in range(11):
         for collective in range(1, 11):
-            log.issue(step, collective)
+            log.complete(log.issue(step, collective))
+        if in_segments:
+            log.next_segment()
+            summarize(folder)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
-    found = freeze._origin_before(run, folder, wanted, read_log(folder))
-    assert found is not None and str(found.moment) == origin
+    found = freeze._origin_before(run, folder, wanted)
+    assert (None if found is None else str(found.moment)) == origin
 
 
 def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[Moment], tmp_path: Path) -> None:
@@ -133,7 +140,7 @@ def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[
         for collective in range(1, 11):
             log.issue(step, collective)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.HANG, text="a hang", moment=Moment(9, 1)))
-    found = freeze._origin_before(run, folder, wanted, read_log(folder))
+    found = freeze._origin_before(run, folder, wanted)
     assert found is not None and found.moment == Moment(4, 2)
 
 

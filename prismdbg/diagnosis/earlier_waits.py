@@ -1,0 +1,103 @@
+"""A rank for which the others waited in most steps that are only summarized: what became slow long ago still shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, LEAST_OF_THE_TIME, LEAST_SHARE
+from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.diagnosis.wording import duration
+from prismdbg.log.segment import Ints
+from prismdbg.log.step_rows import Rows, by_step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierStraggler(Verdict):
+    """Waited least in `times` of `of` rows of the summaries, each of one step or of several, from step `first` to step
+    `last`; the others waited longer by `lateness_ns` in the middle, which is `share` of the time."""
+
+    first: int
+    last: int
+    times: int
+    of: int
+    lateness_ns: int
+    share: float
+
+    kind = "earlier_straggler"
+
+    @property
+    def text(self) -> str:
+        where = f"in most steps from {self.first} to {self.last}"
+        return (
+            f"the others waited for rank {self.ranks[0]} {where}, by {duration(self.lateness_ns)} a step: "
+            f"{self.share:.0%} of the time"
+        )
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return (f"from the summary: rank {self.ranks[0]} waited least in {self.times} of its {self.of} rows",)
+
+    def details(self) -> dict[str, Any]:
+        names = ("first", "last", "times", "of", "lateness_ns", "share")
+        return {name: getattr(self, name) for name in names}
+
+
+def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
+    """Where all ranks have summaries: one rank at most, and only where it was the same in most steps."""
+    ranks = sorted(evidence.columns)
+    if len(ranks) < 2 or len(ranks) < evidence.known_world_size:
+        return []
+    rows = _common([by_step(evidence.columns[rank].summary) for rank in ranks], evidence.parked_steps())
+    if len(rows[0]) < FEWEST_COLLECTIVES:
+        return []
+    waited = np.stack([each["waited_ns"].astype(np.int64) for each in rows], axis=1)
+    times_least = np.bincount(waited.argmin(axis=1), minlength=len(ranks))
+    place = int(times_least.argmax())
+    late = np.median(np.delete(waited, place, axis=1), axis=1) - waited[:, place]
+    steps = rows[place]["last_step"].astype(np.int64) - rows[place]["first_step"] + 1
+    lateness_ns = round(float(np.median(late / steps)))
+    lasted = int((rows[place]["ended_ns"] - rows[place]["begun_ns"]).clip(min=0).sum())
+    share = float(late.clip(min=0).sum()) / max(lasted, 1)
+    is_often = times_least[place] >= LEAST_SHARE * len(late)
+    if not is_often or lateness_ns < LEAST_LATENESS_NS or share < LEAST_OF_THE_TIME:
+        return []
+    return [
+        EarlierStraggler(
+            certainty=Certainty.HINT,
+            began_wall_ns=0,
+            ranks=(ranks[place],),
+            first=int(rows[place]["first_step"].min()),
+            last=int(rows[place]["last_step"].max()),
+            times=int(times_least[place]),
+            of=len(late),
+            lateness_ns=lateness_ns,
+            share=min(share, 1.0),
+        )
+    ]
+
+
+def _common(rows: list[Rows], parked: frozenset[int]) -> list[Rows]:
+    """Of the steps that all of them have, in their order; without those in which a rank was parked."""
+    keys = [_key(each) for each in rows]
+    common = keys[0]
+    for key in keys[1:]:
+        common = np.intersect1d(common, key)
+    out = _parked(rows[0], keys[0], np.array(sorted(parked), dtype=np.int64))
+    common = np.setdiff1d(common, out)
+    return [each[np.searchsorted(key, common)] for each, key in zip(rows, keys, strict=True)]
+
+
+def _key(rows: Rows) -> Ints:
+    """In order, for the rows of one rank are."""
+    key: Ints = rows["first_step"].astype(np.int64) << 32 | rows["last_step"]
+    return key
+
+
+def _parked(rows: Rows, key: Ints, parked: NDArray[np.int64]) -> Ints:
+    inside = np.searchsorted(parked, rows["last_step"], side="right") > np.searchsorted(parked, rows["first_step"])
+    return key[inside]

@@ -1,0 +1,154 @@
+"""What the collectives of a step did, as one row of numbers: made of a segment's records, joined, and read again.
+
+A row is a record of kind STEPS. Its fields are explained in `capsule/log_format.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.log import segment as seg
+from prismdbg.log.segment import Ints
+
+MOST_ROWS = 1 << 15  # of 80 bytes: beyond, old rows are of several steps
+Rows = NDArray[np.void]
+ROW = np.dtype(
+    [
+        *[("head", "<u8"), ("first_step", "<u4"), ("last_step", "<u4"), ("begun_ns", "<i8"), ("ended_ns", "<i8")],
+        *[("collectives", "<u8"), ("size_bytes", "<u8"), ("waited_ns", "<u8"), ("first_stack", "<u4")],
+        *[("last_stack", "<u4"), ("nonfinite", "<u4"), ("failed", "<u4"), ("payload_nth", "<u4")],
+        ("payload_segment", "<i4"),
+    ]
+)
+NO_ROWS: Rows = np.zeros(0, dtype=ROW)
+_STEPS = int(fmt.Kind.STEPS)  # an enumeration's member compares slowly
+_HEAD = ROW.itemsize | _STEPS << 32
+_SUMS = ("collectives", "size_bytes", "waited_ns", "nonfinite", "failed")
+_NONE = np.iinfo(np.int64).max
+assert ROW.itemsize == fmt.RECORD.size + fmt.STEPS.size
+
+
+def rows_of(words: seg.Words, places: seg.Places) -> Rows:
+    """Of a segment: one for each step in which it issues something, in their order. A collective counts as waited for
+    if it also completes in the segment."""
+    issues = places.issues
+    if not len(issues):
+        return NO_ROWS
+    step = seg.field(words, issues, fmt.ISSUE, 5)
+    order = np.argsort(step, kind="stable")
+    starts = np.flatnonzero(np.diff(step[order], prepend=-1))
+    begun = seg.field(words, issues, fmt.ISSUE, 1)
+    ended, ending_flags, failed, payload = _endings(words, places.completions, seg.field(words, issues, fmt.ISSUE, 0))
+    sent = seg.field(words, issues, fmt.ISSUE, 15) & int(fmt.IssueFlag.SENT_NONFINITE)
+    nonfinite = (sent | (ending_flags & int(fmt.CompleteFlag.RECEIVED_NONFINITE))) > 0
+    stack = seg.field(words, issues, fmt.ISSUE, 9)[order]
+    columns = {
+        "collectives": np.ones(len(issues), dtype=np.int64),
+        "size_bytes": seg.tensor_bytes(
+            words, issues, seg.field(words, issues, fmt.ISSUE, 17), seg.field(words, issues, fmt.ISSUE, 18)
+        ),
+        "waited_ns": np.where(ended >= 0, ended - begun, 0),
+        "nonfinite": nonfinite.astype(np.int64),
+        "failed": failed.astype(np.int64),
+    }
+    rows = np.zeros(len(starts), dtype=ROW)
+    rows["head"] = _HEAD
+    rows["first_step"] = rows["last_step"] = step[order][starts]
+    rows["begun_ns"] = np.minimum.reduceat(begun[order], starts)
+    rows["ended_ns"] = np.maximum.reduceat(ended[order], starts)
+    for name, column in columns.items():
+        rows[name] = np.maximum(np.add.reduceat(column[order], starts), 0)
+    rows["first_stack"], rows["last_stack"] = stack[starts], stack[np.append(starts[1:], len(stack)) - 1]
+    place = np.where(payload[order] >= 0, np.arange(len(order)), _NONE)
+    first = np.minimum.reduceat(place, starts)
+    has = first != _NONE
+    at = np.where(has, first, 0)
+    rows["payload_nth"] = np.where(has, seg.field(words, issues, fmt.ISSUE, 6)[order][at], 0)
+    rows["payload_segment"] = np.where(has, payload[order][at], -1)
+    return rows
+
+
+def _endings(words: seg.Words, completions: Ints, ids: Ints) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
+    """By issue when it ended (-1: not here), its flags, whether it failed, and the payload segment (-1: none)."""
+    ended, flags = np.full(len(ids), -1, dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
+    failed, payload = np.zeros(len(ids), dtype=np.bool_), np.full(len(ids), -1, dtype=np.int64)
+    order = np.argsort(ids, kind="stable")
+    done = seg.field(words, completions, fmt.COMPLETE, 0)
+    at = np.minimum(np.searchsorted(ids[order], done), len(ids) - 1)
+    known = ids[order][at] == done
+    rows, slots = order[at[known]], completions[known]
+    ended[rows] = seg.field(words, slots, fmt.COMPLETE, 1)
+    flags[rows] = seg.field(words, slots, fmt.COMPLETE, 7)
+    failed[rows] = seg.field(words, slots, fmt.COMPLETE, 6) == int(fmt.Status.FAILED)
+    payload[rows] = seg.field(words, slots, fmt.COMPLETE, 4)
+    payload[(flags & int(fmt.CompleteFlag.PAYLOAD)) == 0] = -1
+    return ended, flags, failed, payload
+
+
+def shorter(rows: Rows) -> Rows:
+    """Each two rows as one."""
+    if len(rows) < 2:
+        return rows
+    starts = np.arange(0, len(rows), 2)
+    ends = np.minimum(starts + 1, len(rows) - 1)
+    found = rows[starts].copy()
+    for name in ("last_step", "last_stack"):
+        found[name] = rows[name][ends]
+    found["begun_ns"] = np.minimum.reduceat(rows["begun_ns"], starts)
+    found["ended_ns"] = np.maximum.reduceat(rows["ended_ns"], starts)
+    for name in _SUMS:
+        found[name] = np.add.reduceat(rows[name], starts)
+    later = (found["payload_segment"] < 0) & (rows["payload_segment"][ends] >= 0)
+    for name in ("payload_nth", "payload_segment"):
+        found[name] = np.where(later, rows[name][ends], found[name])
+    return found
+
+
+def bounded(sections: Sequence[Rows], most: int = MOST_ROWS) -> list[Rows]:
+    """By segment, the oldest first: made shorter from the oldest on until there are at most so many rows, or each
+    segment has one."""
+    found = list(sections)
+    total = sum(map(len, found))
+    while total > most and any(len(rows) > 1 for rows in found):
+        for number, rows in enumerate(found):
+            if total <= most:
+                break
+            found[number] = shorter(rows)
+            total -= len(rows) - len(found[number])
+    return found
+
+
+def by_step(rows: Rows) -> Rows:
+    """A step that goes over the end of a segment has a row in each: here it has one. Rows of several steps stay."""
+    if not len(rows):
+        return rows
+    order = np.lexsort((rows["last_step"], rows["first_step"]))
+    rows = rows[order]
+    same = (rows["first_step"][1:] == rows["first_step"][:-1]) & (rows["last_step"][1:] == rows["last_step"][:-1])
+    starts = np.flatnonzero(np.append(True, ~same))
+    found = rows[starts].copy()
+    found["begun_ns"] = np.minimum.reduceat(rows["begun_ns"], starts)
+    found["ended_ns"] = np.maximum.reduceat(rows["ended_ns"], starts)
+    for name in _SUMS:
+        found[name] = np.add.reduceat(rows[name], starts)
+    return found
+
+
+def at(words: seg.Words, others: Sequence[tuple[int, int]]) -> Rows:
+    """Of the records of kind STEPS among these; of a damaged log one may have another size."""
+    slots = np.array([slot for kind, slot in others if kind == _STEPS], dtype=np.int64)
+    slots = slots[words[slots] == _HEAD]
+    if not len(slots):
+        return NO_ROWS
+    found: Rows = words[slots[:, None] + np.arange(ROW.itemsize // seg.SLOT_BYTES)].view(ROW)[:, 0]
+    return found
+
+
+def records_of(rows: Rows) -> list[bytes]:
+    data = rows.tobytes()
+    return [data[start:end] for start, end in pairwise(range(0, len(data) + 1, ROW.itemsize))]

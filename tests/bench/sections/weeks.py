@@ -1,0 +1,154 @@
+"""What the history of a job of weeks costs whoever follows it, and whoever reads it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.errors import NotReplayable
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
+from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
+from prismdbg.jobs.storage.run_folder import RunFolder
+from tests.bench.jobs import PROGRAMS, ROOT, BenchError, prismdbg, run, torchrun
+from tests.bench.long_run import PER_STEP, LongRun
+from tests.bench.settings import Settings
+from tests.bench.table import Measured, Row
+
+TITLE = "Jobs of weeks: following, reading and capturing with a long history"
+RANKS = 8
+LOG_BYTES = 256 << 20  # as `record` keeps by default
+YOUNG = 10_000
+CAPTURED = 600  # collectives that a capsule has after its start
+MEMORY_GOAL_MIB = 500.0
+COMMANDS = {"status": 1.0, "why": 10.0}  # goals in seconds of processor time
+RATES = {200: 1.0, 10_000: None}  # collectives per second and rank; goals in percent of a processor
+
+
+def measure(settings: Settings, folder: Path) -> Measured:
+    young, old = folder / "young", folder / "old"
+    LongRun(young, RANKS, LOG_BYTES).write(YOUNG // PER_STEP)
+    LongRun(old, RANKS, LOG_BYTES).write(settings.long_log // PER_STEP)
+    what = f"{RANKS} ranks after {settings.long_log:,} collectives each"
+    rows = [_returned(settings, folder)]
+    for command, goal in COMMANDS.items():
+        rows += _read([command, str(old)], f"`{command}`, {what}", goal, settings)
+    rows.append(_captured(young, old, what, settings))
+    capsule = next(old.parent.glob("old-capsule*"))
+    rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
+    rows += [_followed(rate, goal, folder, settings) for rate, goal in RATES.items()]
+    return Measured(
+        rows=rows,
+        notes=[
+            f"Seconds of processor time. Logs are generated (`tests/bench/long_run.py`); of each at most "
+            f"{LOG_BYTES >> 20} MiB are kept, and a summary of the rest. The goals are for `--collectives 10000000`."
+        ],
+    )
+
+
+def _returned(settings: Settings, folder: Path) -> Row:
+    count, values = settings.long_log // 5, []
+    for number in range(settings.cold_starts):
+        line = shlex.join(torchrun(1, PROGRAMS / "many_collectives.py", count))
+        job = ["sh", "-c", f"{line}; date +left\\ %s.%N"]
+        said = run(prismdbg("record", "-o", folder / f"returned-{number}", "--", *job), folder / "returned.txt")
+        values.append(time.time() - float(said.partition("left ")[2].split()[0]))
+    return Row(
+        what=f"`record` returns after a job of one rank with {count:,} all_reduces", values=values, unit="s", goal=1.0
+    )
+
+
+def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:
+    used = [_used(command) for _ in range(settings.replays)]
+    return [
+        Row(what=what, values=[seconds for seconds, _ in used], unit="s", goal=goal, digits=2),
+        Row(what=f"{what}: memory", values=[mib for _, mib in used], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0),
+    ]
+
+
+def _used(command: Sequence[str]) -> tuple[float, float]:
+    """Seconds of processor time, and MiB at most."""
+    process = subprocess.Popen(prismdbg(*command), stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise BenchError(f"prismdbg {' '.join(command)}: exit code {process.returncode}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def _captured(young: Path, old: Path, what: str, settings: Settings) -> Row:
+    """The host's part: what a rank is parked and dumped for has nothing to do with its log."""
+    pairs = []
+    for _ in range(4 * settings.replays):
+        pairs.append(
+            [
+                _seconds(lambda path=path, n=n: _capsule(path, n))
+                for path, n in ((old, settings.long_log), (young, YOUNG))
+            ]
+        )  # type: ignore[misc]
+    return Row(
+        what=f"a capsule of a rank, {what}",
+        against=f"after {YOUNG:,}",
+        values=[old_s for old_s, _ in pairs],
+        ratios=[old_s / young_s for old_s, young_s in pairs],
+        unit="s",
+        digits=3,
+        goal=1.1,
+    )
+
+
+def _seconds(action: Callable[[], None]) -> float:
+    began = time.process_time()
+    action()
+    return time.process_time() - began
+
+
+def _capsule(path: Path, collectives: int) -> None:
+    for there in path.parent.glob(f"{path.name}-capsule*"):
+        shutil.rmtree(there)
+    run = RunFolder(path)
+    if not run.inject.exists():
+        shutil.copytree(ROOT / "prismdbg", run.inject / "prismdbg")
+    parts = Ingredients(
+        run=run,
+        folder=run.ranks / "0",
+        output=path.with_name(f"{path.name}-capsule"),
+        origin=Origin.IMAGE,
+        incident=Incident(kind=IncidentKind.REQUEST, text="generated"),
+        past_records=collectives - CAPTURED,
+    )
+    try:
+        assemble(parts)
+    except NotReplayable:  # there are no payloads; all the work is done
+        return
+
+
+def _followed(rate: int, goal: float | None, folder: Path, settings: Settings) -> Row:
+    """The supervisor's looks at a job that goes on at this rate."""
+    looks_per_step = max(round(PER_STEP / (rate * POLL_S)), 1)
+    steps_per_look = max(round(rate * POLL_S / PER_STEP), 1)
+    path = folder / f"followed-{rate}"
+    long_run = LongRun(path, RANKS, pid=os.getpid())
+    policy = Policy(triggers=parse_triggers(DEFAULT_TRIGGERS), log_bytes=LOG_BYTES)
+    values = []
+    with subprocess.Popen([sys.executable, "-c", ""]) as job:
+        supervisor = Supervisor(long_run.run, policy, job, lambda _: None)
+        steps = max(settings.long_log // 50 // PER_STEP, 10) * steps_per_look
+        for number, _ in enumerate(long_run.grow(steps, looks_per_step)):
+            if (number + 1) % steps_per_look == 0:
+                values.append(_seconds(lambda: supervisor._look(False)))
+    share = 100 * sum(values) / len(values) / POLL_S
+    return Row(
+        what=f"the supervisor of {RANKS} ranks with {rate:,} collectives per second each: share of a processor",
+        values=[share],
+        unit="%",
+        goal=goal,
+        digits=2,
+    )

@@ -1,0 +1,74 @@
+"""For whom the others waited in steps of which only a summary is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tiny_log import write_training
+
+from prismdbg.diagnosis.earlier_waits import EarlierStraggler, find_earlier_waits
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.why import diagnose
+from prismdbg.log.columns import read_columns
+from prismdbg.log.rank_log import rank_log
+from prismdbg.log.step_rows import ROW, Rows
+
+MS = 1_000_000
+STEP_NS = 100 * MS
+
+
+def summary(waited_ms: Sequence[int], first: int = 0) -> Rows:
+    rows = np.zeros(len(waited_ms), dtype=ROW)
+    rows["first_step"] = rows["last_step"] = first + np.arange(len(rows))
+    rows["begun_ns"] = np.arange(len(rows)) * STEP_NS
+    rows["ended_ns"] = rows["begun_ns"] + STEP_NS
+    rows["collectives"], rows["waited_ns"] = 2, np.array(waited_ms) * MS
+    return rows
+
+
+def evidence(folder: Path, rows: Sequence[Rows]) -> Evidence:
+    """Of ranks that have issued nothing else of interest since."""
+    logs = {}
+    for rank, of_rank in enumerate(rows):
+        write_training(folder / str(rank), steps=1, rank=rank)
+        logs[rank] = rank_log(replace(read_columns(folder / str(rank)), summary=of_rank))
+    return Evidence(logs=logs, world_size=len(rows))
+
+
+def test_the_rank_that_waited_least(tmp_path: Path) -> None:
+    found = evidence(tmp_path, [summary([40] * 12), summary([41] * 12), summary([2] * 11 + [90])])
+
+    (verdict,) = find_earlier_waits(found)
+
+    assert isinstance(verdict, EarlierStraggler)
+    assert verdict.ranks == (2,) and (verdict.times, verdict.of) == (11, 12)
+    assert verdict.text == (
+        "the others waited for rank 2 in most steps from 0 to 11, by 38.5 ms a step: 35% of the time"
+    )
+    assert verdict in diagnose(found).verdicts
+
+
+def test_only_steps_that_all_ranks_have_count(tmp_path: Path) -> None:
+    early, late = summary([40] * 12), summary([2] * 12, first=5)
+    assert find_earlier_waits(evidence(tmp_path, [early, late])) == []  # 7 steps are too few
+
+
+def test_turns_little_time_and_missing_ranks_say_nothing(tmp_path: Path) -> None:
+    turns = [summary([40, 2] * 6), summary([2, 40] * 6)]
+    assert find_earlier_waits(evidence(tmp_path / "turns", turns)) == []
+    little = [summary([4] * 12), summary([2] * 12)]
+    assert find_earlier_waits(evidence(tmp_path / "little", little)) == []
+    missing = evidence(tmp_path / "missing", [summary([40] * 12), summary([2] * 12)])
+    assert find_earlier_waits(replace(missing, world_size=3)) == []
+
+
+def test_several_steps_in_one_row_count_by_the_step(tmp_path: Path) -> None:
+    rows = [summary([400] * 12), summary([20] * 12)]
+    for each in rows:
+        each["last_step"] = each["first_step"] * 10 + 9
+        each["first_step"] *= 10
+    (verdict,) = find_earlier_waits(evidence(tmp_path, rows))
+    assert isinstance(verdict, EarlierStraggler) and verdict.lateness_ns == 38 * MS and verdict.last == 119

@@ -1,0 +1,188 @@
+"""A run of which most is only summarized tells what it told before."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tiny_log import TinyLog
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.partial import partial_folder
+from prismdbg.cli.commands import why
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.nonfinite import FirstNonfinite
+from prismdbg.diagnosis.verdict import Certainty
+from prismdbg.diagnosis.why import diagnose
+from prismdbg.jobs import evidence
+from prismdbg.jobs.capture.capture import LEFTOVER
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.record import supervisor as supervisor_module
+from prismdbg.jobs.record.record import RecordRequest, prepare
+from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.storage import ranks_alive, run_report
+from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_report import rank_states
+from prismdbg.log.columns import read_columns
+from prismdbg.log.folding import fold
+from prismdbg.log.summary import summarize, summarized
+
+SEGMENT_BYTES = 1 << 13
+NO_SUCH_PID = 2**22 + 1
+
+
+def long_run(path: Path, *, nan_at: int = -1, payload_from: int | None = None) -> RunFolder:
+    """Two ranks; 10 steps of two collectives, each step in a segment of its own. Rank 1 sends NaN in the first
+    collective of step `nan_at`."""
+    run = RunFolder(path)
+    for rank in range(2):
+        log = TinyLog(run.ranks / str(rank), rank, segment_bytes=SEGMENT_BYTES)
+        log.group("0", (0, 1))
+        (log.folder / "rank.json").write_text(json.dumps({"pid": NO_SUCH_PID, "world_size": 2}))
+        for step in range(10):
+            log.step(step)
+            for number in (1, 2):
+                is_nan = (rank, step, number) == (1, nan_at, 1)
+                record = log.issue(step, number, flags=fmt.IssueFlag.SENT_NONFINITE if is_nan else 0)
+                has_payload = payload_from is not None and step >= payload_from
+                log.complete(record, b"12345678" if has_payload else None)
+            if step < 9:
+                log.next_segment()
+        log.note("exit", code=0)
+    (path / "supervisor.json").write_text(json.dumps({"exit_code": 0, "ended_wall_ns": 10**18 + 10**10}))
+    return run
+
+
+@pytest.fixture
+def only_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with logs that are larger than what is read of them."""
+    for module in (evidence, run_report, ranks_alive):
+        monkeypatch.setattr(module, "LAST_BYTES", 2 * SEGMENT_BYTES)
+    monkeypatch.setattr(evidence, "READ_BYTES", 0)
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_status_is_the_same(tmp_path: Path) -> None:
+    run = long_run(tmp_path, payload_from=3)
+    before = rank_states(run)
+    for folder in run.rank_folders():
+        summarize(folder)
+
+    after = rank_states(run)
+
+    assert [read_columns(folder, 2 * SEGMENT_BYTES).read_from_later for folder in run.rank_folders()] == [True, True]
+    assert [state.window for state in after] == ["3.1..9.2", "3.1..9.2"]
+    for one, other in zip(before, after, strict=True):
+        assert {**one.to_json(), "log_bytes": 0} == {**other.to_json(), "log_bytes": 0}
+
+
+@pytest.mark.usefixtures("only_the_end")
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_the_first_nan_is_found_however_old_it_is(tmp_path: Path, is_dropped: bool) -> None:
+    run = long_run(tmp_path, nan_at=2)
+    for folder in run.rank_folders():
+        summarize(folder)
+        assert not is_dropped or fold(folder, 3 * SEGMENT_BYTES)
+
+    diagnosis = diagnose(gather(tmp_path))
+
+    (first,) = (verdict for verdict in diagnosis.verdicts if isinstance(verdict, FirstNonfinite))
+    assert (first.ranks, str(first.moment), first.certainty) == ((1,), "2.1", Certainty.CERTAIN)
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_why_says_what_it_knows_from_the_summary_only(tmp_path: Path) -> None:
+    run = long_run(tmp_path)
+    for folder in run.rank_folders():
+        summarize(folder)
+
+    assert diagnose(gather(tmp_path)).missing == (
+        "the logs of ranks 0 and 1 begin after 16 collectives here (--whole reads all that is kept); "
+        "of steps 0 to 7 a summary was read",
+    )
+    assert diagnose(gather(tmp_path, whole=True)).missing == ()
+    for folder in run.rank_folders():
+        fold(folder, 3 * SEGMENT_BYTES)
+    assert diagnose(gather(tmp_path, whole=True)).missing == (
+        "the logs of ranks 0 and 1 begin after 14 collectives; of steps 0 to 6 a summary was read",
+    )
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[tuple[Supervisor, RunFolder, list[str]]]:
+    policy = Policy(log_bytes=3 * SEGMENT_BYTES)
+    run = prepare(RecordRequest(output=tmp_path / "run", command=(sys.executable, "-c", ""), policy=policy))
+    said: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", ""]) as job:
+        yield Supervisor(run, policy, job, said.append), long_run(run.path), said
+
+
+def test_the_supervisor_summarizes_what_is_full_and_drops_the_oldest(
+    supervised: tuple[Supervisor, RunFolder, list[str]],
+) -> None:
+    supervisor, run, _ = supervised
+    supervisor._look(False)
+    for folder in run.rank_folders():
+        assert summarized(folder) == 8
+        assert read_columns(folder).unknown == 0
+        assert sum(path.stat().st_size for path in folder.glob("events.*.seg")) < 4 * SEGMENT_BYTES
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_what_a_capture_in_progress_needs_stays(
+    supervised: tuple[Supervisor, RunFolder, list[str]], lives: bool
+) -> None:
+    supervisor, run, _ = supervised
+    with partial_folder(run.path / "images") as partial:
+        (partial / "needs.json").write_text(json.dumps({"rank": "1", "from_record": 5}))
+        if not lives:  # killed: it has no lock any more
+            left = shutil.copytree(partial, run.path / f"{LEFTOVER}left")
+            shutil.rmtree(partial)
+            assert left.exists()
+        supervisor._look(False)
+
+    first = [int(read_columns(folder).record_id[0]) for folder in run.rank_folders()]
+    assert first == [14, 4 if lives else 14]  # two a segment
+
+
+def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(
+    supervised: tuple[Supervisor, RunFolder, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, run, said = supervised
+
+    def no_space(folder: Path) -> None:
+        if folder.name == "0":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        summarize(folder)
+
+    monkeypatch.setattr(supervisor_module, "summarize", no_space)
+    for _ in range(2):
+        supervisor._look(False)
+
+    told = [line for line in said if "shortened" in line]
+    assert told == ["the log of rank 0 is not shortened: [Errno 28] No space left on device"]
+    assert [summarized(folder) for folder in run.rank_folders()] == [-1, 8]
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_why_of_a_job_whose_segments_go_while_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single collectives are decoded last."""
+    run = long_run(tmp_path, nan_at=2)
+
+    def and_then_it_is_folded(path: Path, keys: Keys, *, whole: bool) -> Evidence:
+        found = gather(path, keys, whole=whole)
+        for folder in run.rank_folders():
+            fold(folder, 3 * SEGMENT_BYTES)
+        return found
+
+    monkeypatch.setattr(why, "gather", and_then_it_is_folded)
+    said = CliRunner().invoke(why.command, [str(tmp_path)], catch_exceptions=False)
+    assert "rank 1 sent the first NaN or Inf" in said.output
