@@ -67,7 +67,8 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
     try:
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
-            say(f"{counted(count, 'donor value')} in {request.donor}")
+            none = "" if count else ": no rank there sent what another one cannot synthesize, so it changes nothing"
+            say(f"{counted(count, 'donor value')} in {request.donor}{none}")
         found = _run(request, run, Turns(crew.go))
         if found is not None:
             crew.tell_ranks(tuple(sorted(found.ran)))

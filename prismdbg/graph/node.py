@@ -17,6 +17,7 @@ class Node:
     thread: issuing threads numbered in the order of their first collective. root and source_rank are
     as in the log. sent_bytes, received_bytes: what of this rank reaches others, and of others this rank.
     waited_ns: when its own thread began to wait for it; None where that is not known, or where it held its issuer.
+    parts_sent, parts_received: of an all-to-all, bytes to and from each member in group order; empty if not known.
     synthesized: no real peer answered it: what was received is made up.
     """
 
@@ -39,6 +40,8 @@ class Node:
     frames: tuple[Frame, ...]
     waited_ns: int | None = None
     synthesized: bool = False
+    parts_sent: tuple[int, ...] = ()
+    parts_received: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:

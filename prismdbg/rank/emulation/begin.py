@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.log_notes import SHAPING
 from prismdbg.errors import FacilityError
 from prismdbg.rank.c10d import unknown_ops
 from prismdbg.rank.emulation import checkpoints
@@ -95,6 +96,8 @@ class _Witness:
         if self._recording.is_open:
             sent = self._peers.outbox.tally()
             self._recording.note("synthesized", rows=self._peers.summary(), sent=sent)
+            if shaping := self._peers.shaping():
+                self._recording.note(SHAPING, rows=shaping)
             if beyond := sent.get("beyond_budget_bytes"):
                 text = f"{beyond} bytes sent by rank {self._recording.rank} do not fit into --donor-bytes"
                 print(f"prismdbg: {text}: their receivers get noise with the same statistics", file=sys.stderr)

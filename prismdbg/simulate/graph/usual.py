@@ -60,6 +60,7 @@ def _goes_as(one: Entries, other: Entries) -> bool:
         "label",
         "line",
         "detail",
+        "splits",
         "target",
         "size_bytes",
     )
