@@ -16,6 +16,7 @@ def is_incident(kind: str) -> str:
 
 
 PARTS = "parts"  # of an uneven all-to-all: bytes to and from each member
+DECISIONS = "decisions"  # of an emulated rank: lines that decide by what may rest on synthesized data
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.graph.slice import build_slice
-from prismdbg.job_graph.synthesized_sizes import Shaping, doubts_of, shaping_of
+from prismdbg.job_graph.synthesized import Shaping, decisions_of, doubts_of, shaping_of
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
@@ -26,7 +26,8 @@ UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
 class EmulationWorth:
     """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once.
 
-    shaping: counts that ranks received and that are not the job's.
+    shaping: counts that ranks received and that are not the job's. decisions: what must not be concluded, because the
+    program decides by what may be synthesized.
     """
 
     ran: int
@@ -34,6 +35,7 @@ class EmulationWorth:
     received_bytes: Mapping[str, int]
     passed: Passed | None = None
     shaping: tuple[Shaping, ...] = ()
+    decisions: tuple[str, ...] = ()
 
     @property
     def made_up_share(self) -> float:
@@ -64,6 +66,7 @@ class EmulationWorth:
     def _doubts(self) -> list[str]:
         return [
             *doubts_of(self.shaping),
+            *self.decisions,
             *(
                 ["anything about values, including the loss: the peers' data was synthesized"]
                 if self.made_up_share
@@ -77,17 +80,16 @@ def worth_of(run: RunFolder, world: int) -> EmulationWorth:
     """From the logs that the ranks left, and what the last pass said."""
     folders = {rank_of(folder): folder for folder in run.rank_folders()}
     received: Counter[str] = Counter()
-    shaping: dict[Shaping, None] = {}
-    for folder in folders.values():
-        log = read_log(folder)
+    logs = [read_log(folder) for folder in folders.values()]
+    for log in logs:
         received.update(_received(log))
-        shaping.update(dict.fromkeys(shaping_of([log])))
     return EmulationWorth(
         ran=len(folders),
         world=world,
         received_bytes=dict(received),
         passed=read_passes(run.path),
-        shaping=tuple(sorted(shaping, key=lambda each: not each.is_synthesized)),
+        shaping=tuple(shaping_of(logs)),
+        decisions=tuple(decisions_of(logs)),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
+from prismdbg.emulate.fit import Fit, fit_of
 from prismdbg.emulate.rank_group import RankGroup
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.emulate.turns import Turns
@@ -42,10 +43,12 @@ class RankRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emulated:
-    """`runs`: every rank that ran, also those that nobody asked for, in the order in which they were started."""
+    """`runs`: every rank that ran, also those that nobody asked for, in the order in which they were started. fit:
+    whether those that came to their end fit together."""
 
     runs: tuple[RankRun, ...]
     classes: RankClasses | None
+    fit: Fit = field(default_factory=Fit)
 
 
 def emulate(request: EmulateRequest, say: Say) -> Emulated:
@@ -74,10 +77,10 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
             crew.tell_ranks(tuple(sorted(found.ran)))
             _tell_ranks(run, sorted(found.ran))
         runs = tuple(_told(run, each) for each in crew.ranks.values())
-        return Emulated(runs=runs, classes=found)
     finally:
         crew.close()
         shutil.rmtree(sockets, ignore_errors=True)
+    return Emulated(runs=runs, classes=found, fit=fit_of(run, request))
 
 
 def _forget(run: RunFolder, was_there: bool) -> None:

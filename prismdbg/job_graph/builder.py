@@ -10,7 +10,7 @@ from pathlib import Path
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.job_graph import rank_end, synthesized_sizes
+from prismdbg.job_graph import rank_end, synthesized
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.origin import origin_of
@@ -85,9 +85,9 @@ def build_graph(request: GraphRequest) -> JobGraph:
     for before in steps[:-1]:
         _check_step(before, told, recorded, of_all)
     origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
-    sizes = synthesized_sizes.doubts_of(synthesized_sizes.shaping_of(chosen.values())) if emulated else ()
+    values = synthesized.doubts_in(chosen.values()) if emulated else ()
     never = never_waited_for(chosen, step) if emulated else ()
-    return replace(graph, origin=replace(origin, doubts=(*doubts, *sizes, *islice(never, MOST_UNWAITED))))
+    return replace(graph, origin=replace(origin, doubts=(*doubts, *values, *islice(never, MOST_UNWAITED))))
 
 
 def check_it_ends(graph: JobGraph) -> None:
@@ -123,7 +123,7 @@ def _check_step(
     try:
         of_all(by_rank)
     except UsageError as error:
-        raise UsageError(
+        raise type(error)(
             f"in step {step}, before the step of the graph: {error}",
             hint=f"{error.hint}; or choose a complete step with --step",
         ) from error

@@ -529,6 +529,8 @@ def test_what_ranks_of_an_emulation_sent(run: Path, tmp_path: Path, line: bytes)
 
 
 def test_an_emulation_in_which_nobody_sent_anything_is_a_donor_too(run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "ranks")
+    (run / "ranks").mkdir()
     with pytest.raises(UsageError, match="contains no received values"):
         write_external(RunFolder(run), Mesh.parse("dp=2"), tmp_path / "of a recorded run")
     change(run / "run.json", emulated={"world": 2, "mesh": {"dp": 2}})

@@ -69,7 +69,7 @@ class EmulatedPeers:
         self.outbox: Outbox | KeptAlready = KeptAlready() if settings.schedule else Outbox(settings, turn)
         self._members: dict[str, list[int]] = {}
         self._exchange = exchange.Exchange()
-        self._rests_on_assumptions = False
+        self.rests_on_assumptions = False
         self._shaping: Counter[tuple[str, str, str, str]] = Counter()
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
@@ -103,13 +103,13 @@ class EmulatedPeers:
     def _note_shaping(self, call: Call, axis: str, how: str) -> None:
         """Counts that nobody sent, or that peers computed from values that nobody sent: sizes follow from them."""
         if how in made_up.FROM_OTHERS or how in (made_up.OWN, made_up.NOTHING):
-            if exchange.is_routing(call) and self._rests_on_assumptions:
+            if exchange.is_routing(call) and self.rests_on_assumptions:
                 self._shaping[axis, call.spec.label, made_up.DONOR, program_line()] += 1
             return
         if exchange.is_routing(call):
             self._shaping[axis, call.spec.label, how, program_line()] += 1
         is_start = call.spec.movement is Movement.BROADCAST and holds_it_already()
-        self._rests_on_assumptions |= bool(_bytes_of(call.received)) and not is_start
+        self.rests_on_assumptions |= bool(_bytes_of(call.received)) and not is_start
 
     def shaping(self) -> list[dict[str, Any]]:
         """Counts of which the sizes of later calls follow, and that are not the job's: a row for each line and way."""

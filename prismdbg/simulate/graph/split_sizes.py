@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import MismatchError
 from prismdbg.simulate.graph.channel import Across
 from prismdbg.simulate.graph.cohorts import Cohort
 from prismdbg.simulate.graph.entries import Entries, Kind, splits_of
@@ -25,7 +25,7 @@ class SplitSizes:
         self._entries = entries
 
     def check(self) -> None:
-        """UsageError where one sends more or less than another expects."""
+        """MismatchError where one sends more or less than another expects."""
         for cohort in self._stitching.cohorts.members:
             own = self._entries[cohort.rank_class]
             if not own.splits.any():
@@ -51,7 +51,7 @@ class SplitSizes:
                 wrong = np.argwhere(np.array(expected)[senders][:, None] != np.array(sent)[receivers][None, :])
                 if len(wrong):
                     source, target = int(senders[wrong[0][0]]), int(receivers[wrong[0][1]])
-                    raise UsageError(
+                    raise MismatchError(
                         f"#{turn + 1} on {channel} does not match: {self._rank(cohort, channel, source)} sends "
                         f"{sent[target]:,} bytes to {self._rank(cohort, channel, target)} in {own.say(here)}, which "
                         f"expects {expected[source]:,} bytes from it in {told.say(there)}",

@@ -1,12 +1,12 @@
-"""What an emulated rank sends and allocates where the counts that it received were not the job's. Pure."""
+"""What follows from synthesized values in an emulated rank: sizes from counts, and decisions of the program. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_notes import SHAPING
+from prismdbg.capsule.log_notes import DECISIONS, SHAPING
 from prismdbg.model import made_up
 
 _MOST = 4
@@ -57,3 +57,20 @@ def doubts_of(shaping: Iterable[Shaping]) -> list[str]:
             )
     more = len(found) - _MOST
     return [*found[:_MOST], *([f"that sizes are the real job's: {more} more lines like these"] if more > 0 else [])]
+
+
+def decisions_of(logs: Iterable[RankLog]) -> list[str]:
+    """What must not be concluded where the program decides by what may rest on synthesized values."""
+    rows = [row for log in logs for note in log.notes if note.kind == DECISIONS for row in note.data.get("rows", ())]
+    lines = list(dict.fromkeys((str(row.get("decided", "")), str(row.get("read", ""))) for row in rows))
+    found = [
+        f"that the real job goes the same way: the program decides at {decided} by what it reads at {read}, which may "
+        "depend on synthesized values"
+        for decided, read in lines[:_MOST]
+    ]
+    more = len(lines) - _MOST
+    return [*found, *([f"that the real job goes the same way: {more} more lines like these"] if more > 0 else [])]
+
+
+def doubts_in(logs: Collection[RankLog]) -> list[str]:
+    return [*doubts_of(shaping_of(logs)), *decisions_of(logs)]

@@ -7,7 +7,7 @@ from logs import Job
 from prismdbg.capsule.log_events import Note
 from prismdbg.capsule.log_notes import SHAPING
 from prismdbg.emulate.assessment import EmulationWorth
-from prismdbg.job_graph.synthesized_sizes import doubts_of, shaping_of
+from prismdbg.job_graph.synthesized import doubts_of, shaping_of
 from prismdbg.model import made_up
 
 
