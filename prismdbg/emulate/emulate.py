@@ -10,10 +10,11 @@ from statistics import median
 
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
-from prismdbg.emulate.fit import Fit, fit_of
+from prismdbg.emulate.fit import Fit, fit_of, logs_of, mesh_problem
 from prismdbg.emulate.rank_group import RankGroup
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.emulate.turns import Turns
+from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import iteration_of
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
@@ -72,7 +73,7 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             none = "" if count else ": no rank there sent what another one cannot synthesize, so it changes nothing"
             say(f"{counted(count, 'donor value')} in {request.donor}{none}")
-        found = _run(request, run, Turns(crew.go))
+        found = _run_on_its_mesh(request, run, Turns(crew.go))
         if found is not None:
             crew.tell_ranks(tuple(sorted(found.ran)))
             _tell_ranks(run, sorted(found.ran))
@@ -103,6 +104,17 @@ def _told(run: RunFolder, ended: EmulatedRank) -> RankRun:
     return RankRun(
         rank=ended.rank, wall_s=ended.wall_s, is_whole=ended.has_ended, displaced=median(shares) if shares else 0.0
     )
+
+
+def _run_on_its_mesh(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses | None:
+    """What goes wrong on a mesh that is not the program's is said to be that."""
+    try:
+        return _run(request, run, turns)
+    except UsageError as error:
+        wrong = mesh_problem(logs_of(run), request.mesh)
+        if wrong is None:
+            raise
+        raise wrong from error
 
 
 def _run(request: EmulateRequest, run: RunFolder, turns: Turns) -> RankClasses | None:

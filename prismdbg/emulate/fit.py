@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.diagnosis.match import WRONG, match, match_message
+from prismdbg.emulate.mesh_check import check_mesh
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import CapsuleError, MismatchError, UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
@@ -16,30 +17,47 @@ from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective, Group
 from prismdbg.model.ops import OPS, Movement
+from prismdbg.simulate.graph.mesh import Mesh
 
 _HINT = "compare the two lines: a real job hangs there, or mixes up data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """`mismatch`: where two ranks do not fit together; None where none was found. not_checked: why not all was."""
+    """`problem`: the mesh is not the program's, or two ranks do not fit together; None where nothing was found.
+    not_checked: why not all was."""
 
-    mismatch: MismatchError | None = None
+    problem: UsageError | None = None
     not_checked: str = ""
 
 
 def fit_of(run: RunFolder, request: EmulateRequest) -> Fit:
     """Of the ranks that came to their end. Where every role ran, they are stitched together as for `graph build`."""
-    logs = {rank_of(folder): read_log(folder) for folder in run.rank_folders()}
+    logs = logs_of(run)
+    if (wrong := mesh_problem(logs, request.mesh)) is not None:
+        return Fit(problem=wrong)
     try:
         check_calls(logs)
         if request.classes is not None or len(logs) == request.world:
             build_graph(GraphRequest(run=run.path))
     except MismatchError as error:
-        return Fit(mismatch=error)
+        return Fit(problem=error)
     except (UsageError, CapsuleError) as error:
         return Fit(not_checked=str(error))
     return Fit()
+
+
+def logs_of(run: RunFolder) -> dict[int, RankLog]:
+    return {rank_of(folder): read_log(folder) for folder in run.rank_folders()}
+
+
+def mesh_problem(logs: Mapping[int, RankLog], mesh: Mesh) -> UsageError | None:
+    try:
+        for _, log in sorted(logs.items()):
+            check_mesh(mesh, log.groups.values())
+    except UsageError as error:
+        return error
+    return None
 
 
 def check_calls(logs: Mapping[int, RankLog]) -> None:

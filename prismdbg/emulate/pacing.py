@@ -147,8 +147,8 @@ def pace(request: PaceRequest, say: Say) -> Paces:
     request.check()
     emulated = emulate(request.emulate, say)
     run = RunFolder.existing(request.emulate.output)
-    if emulated.fit.mismatch is not None:
-        raise emulated.fit.mismatch
+    if emulated.fit.problem is not None:
+        raise emulated.fit.problem
     ranks = _sandbox(request.emulate, emulated)
     done: list[Pass] = []
     has_converged = False

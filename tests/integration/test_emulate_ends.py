@@ -85,6 +85,16 @@ def test_a_program_that_decides_by_synthesized_values_is_said_to(tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize(("mesh", "code"), [("dp=4,tp=2", 0), ("tp=2,dp=4", 2)])
+def test_a_mesh_that_is_not_the_programs_own_is_refused_with_the_one_that_fits(
+    mesh: str, code: int, tmp_path: Path
+) -> None:
+    done = emulate(tmp_path / "run", 8, mesh, "--ranks", "5", program=python("emulated_mesh.py"))
+    assert done.returncode == code, done.stderr
+    assert ("the program's group dp is ranks 1, 3, 5, 7, but along dp of the mesh" in done.stderr) is bool(code)
+    assert ("try: give --mesh dp=4,tp=2" in done.stderr) is bool(code)
+
+
 def test_a_rank_that_was_killed_is_said_to(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_raises.py", "SIGKILL"))
     assert done.returncode == 6

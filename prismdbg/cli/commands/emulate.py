@@ -114,8 +114,8 @@ def command(
     console.emit("\n".join(worth.lines()))
     if done.fit.not_checked:
         console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
-    if done.fit.mismatch is not None:
-        raise done.fit.mismatch
+    if done.fit.problem is not None:
+        raise done.fit.problem
     if worth.passed is not None and not worth.passed.has_converged:
         end_unconverged(worth.passed)
 
