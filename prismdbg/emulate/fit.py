@@ -15,8 +15,9 @@ from prismdbg.errors import CapsuleError, MismatchError, UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
+from prismdbg.model import made_up
 from prismdbg.model.collective import Collective, Group
-from prismdbg.model.ops import OPS, Movement
+from prismdbg.model.ops import OBJECT_CALLS, OPS, Movement
 from prismdbg.simulate.graph.mesh import Mesh
 
 _HINT = "compare the two lines: a real job hangs there, or mixes up data"
@@ -41,7 +42,7 @@ def fit_of(run: RunFolder, request: EmulateRequest) -> Fit:
         if request.classes is not None or len(logs) == request.world:
             build_graph(GraphRequest(run=run.path))
     except MismatchError as error:
-        return Fit(problem=error)
+        return Fit(problem=with_cause(error, logs))
     except (UsageError, CapsuleError) as error:
         return Fit(not_checked=str(error))
     return Fit()
@@ -58,6 +59,23 @@ def mesh_problem(logs: Mapping[int, RankLog], mesh: Mesh) -> UsageError | None:
     except UsageError as error:
         return error
     return None
+
+
+def with_cause(error: MismatchError, logs: Mapping[int, RankLog]) -> MismatchError:
+    """Where ranks were given synthesized integers, that may be why they differ."""
+    for _, log in sorted(logs.items()):
+        for call in log.collectives:
+            if call.can_be_made_again and call.made != made_up.NOTHING and _carries_integers(call):
+                cause = (
+                    f"the integers that {_said(call)} received are synthesized: their sizes or ways may follow from it"
+                )
+                return MismatchError(str(error), hint=f"{error.hint}. Or {cause}")
+    return error
+
+
+def _carries_integers(call: Collective) -> bool:
+    is_object = any(frame.name in OBJECT_CALLS for frame in call.frames)
+    return not is_object and any(t.dtype.startswith(("int", "uint")) for t in call.outputs)
 
 
 def check_calls(logs: Mapping[int, RankLog]) -> None:
@@ -87,10 +105,15 @@ def _check_pair(first: int, one: Collective | None, rank: int, other: Collective
             f"rank {there} issues {_said(call)}, which rank {lacks} never issues: it ended before that", hint=_HINT
         )
     found = match(one, other)
-    if found.state in WRONG:
+    if found.state in WRONG and not _carry_objects(one, other):
         raise MismatchError(
             f"rank {first} issues {_said(one)} where rank {rank} issues {_said(other)}: {found.difference}", hint=_HINT
         )
+
+
+def _carry_objects(one: Collective, other: Collective) -> bool:
+    """Each as many bytes as it knows to be needed: the sizes of its peers' objects are synthesized."""
+    return one.op == other.op and all(any(f.name in OBJECT_CALLS for f in call.frames) for call in (one, other))
 
 
 def _check_messages(group: Group, calls: Mapping[int, list[Collective]]) -> None:

@@ -29,15 +29,16 @@ class _Row:
 def check_mesh(mesh: Mesh, groups: Iterable[Group]) -> None:
     """UsageError where a group that the program gave an axis's name lies along other ranks than that axis, or where
     groups are whole axes of another mesh only; with the axes that fit."""
-    used = [group for group in groups if 1 < group.size < mesh.world]
-    found = _fitting(mesh, used)
+    used = [group for group in groups if group.size > 1]
+    found = _fitting(mesh, [group for group in used if group.size < mesh.world])
     hint = (
         f"give --mesh {found}" if found is not None and str(found) != str(mesh) else "name the axes as the program does"
     )
     axes = Axes([(name, mesh.size(name)) for name in mesh.order])
-    for group in used:
-        name = axis_of(group)
-        if name in mesh.names and set(group.ranks) != set(axes.members(group.ranks[0], name)):
+    named = [(axis_of(group), group) for group in used if axis_of(group) in mesh.names]
+    fits = {name for name, group in named if set(group.ranks) == set(axes.members(group.ranks[0], name))}
+    for name, group in named:
+        if name not in fits:  # a program may have several meshes that name an axis alike
             wanted = axes.members(group.ranks[0], name)
             raise UsageError(
                 f"the program's group {name} is {_said(group.ranks)}, but along {name} of the mesh {mesh} it would be "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prismdbg.model.collective import Frame, Identity
 from prismdbg.model.frame import source_of
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import OPS
+from prismdbg.model.ops import OBJECT_CALLS, OPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,11 @@ class Node:
     @property
     def is_p2p(self) -> bool:
         return bool(self.identity.op)
+
+    @property
+    def carries_objects(self) -> bool:
+        """How many bytes it moves follows from all members' objects."""
+        return any(frame.name in OBJECT_CALLS for frame in self.frames)
 
     @property
     def wait_ns(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -40,7 +40,8 @@ _PYTHON_CALLER = "/torch/distributed/distributed_c10d.py"  # what C++ waits for 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRequest:
     """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one,
-    of an emulation with the medians of the whole ones before it.
+    of an emulation with the medians of the whole ones before it. like_it: of an emulation, the steps whose medians the
+    computations of `step` take.
 
     as_recorded: every rank by itself, with the transfers that were recorded, on one clock.
     """
@@ -49,6 +50,7 @@ class GraphRequest:
     mesh: Mesh | None = None
     alike: tuple[str, ...] = ()
     step: int | None = None
+    like_it: tuple[int, ...] = ()
     as_recorded: bool = False
 
 
@@ -71,8 +73,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
     provenance = Provenance.REAL if emulated else Provenance.RECORDED
     classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
     chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
-    first = max(min(1, step), step - MOST_STEPS + 1) if emulated and request.step is None else step
-    steps = range(first, step + 1)
+    steps = _steps(request, step, is_emulated=bool(emulated))
     told = {rank: _told(log, mesh, steps, provenance) for rank, log in chosen.items()}
     recorded = {rank: _usual(chosen[rank], mesh, folders[rank], each, provenance) for rank, each in told.items()}
     kinds = None if classes is None else classes.kinds
@@ -88,6 +89,15 @@ def build_graph(request: GraphRequest) -> JobGraph:
     values = synthesized.doubts_in(chosen.values()) if emulated else ()
     never = never_waited_for(chosen, step) if emulated else ()
     return replace(graph, origin=replace(origin, doubts=(*doubts, *values, *islice(never, MOST_UNWAITED))))
+
+
+def _steps(request: GraphRequest, step: int, *, is_emulated: bool) -> list[int]:
+    """Those whose medians count, the step itself last."""
+    if not is_emulated:
+        return [step]
+    if request.step is None:
+        return list(range(max(min(1, step), step - MOST_STEPS + 1), step + 1))
+    return [*[each for each in request.like_it if each != step][-MOST_STEPS + 1 :], step]
 
 
 def check_it_ends(graph: JobGraph) -> None:
@@ -129,7 +139,7 @@ def _check_step(
         ) from error
 
 
-def _told(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance) -> dict[int, Iteration]:
+def _told(log: RankLog, mesh: Mesh, steps: Sequence[int], provenance: Provenance) -> dict[int, Iteration]:
     """By step; the last one must be there."""
     waits = displaced(log)
     return {
@@ -145,7 +155,7 @@ def _usual(log: RankLog, mesh: Mesh, folder: Path, told: Mapping[int, Iteration]
     times = usual(iterations)
     if not is_trace(folder / RANK_MEMORY):
         return times
-    parts = iteration_of(log, mesh, max(told), provenance, folder)
+    parts = iteration_of(log, mesh, list(told)[-1], provenance, folder)
     return parts if times is iterations[0].entries else shared_out(times, parts)
 
 

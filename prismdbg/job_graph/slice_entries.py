@@ -17,7 +17,7 @@ from prismdbg.job_graph.interval_layout import laid_out, put_together
 from prismdbg.job_graph.slice_channels import Channels
 from prismdbg.memory.stretches import BETWEEN, Changed, Item, Ran, TracedStep, Waited
 from prismdbg.simulate.cluster.transfer import OPS
-from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, Entries, Provenance, splits_text
+from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, OBJECTS, Entries, Provenance, splits_text
 from prismdbg.simulate.graph.entry_writer import FREE_NAME, EntryWriter
 from prismdbg.simulate.graph.mesh import Mesh
 
@@ -223,4 +223,5 @@ def _barrier(name: str) -> str:
 def _detail(node: Node) -> str:
     """What all members must give alike, besides the operation and the size."""
     root = f"root {node.root}" if node.root >= 0 else ""
-    return ", ".join(filter(None, (node.dtype, node.reduce_op, root)))
+    objects = OBJECTS if node.carries_objects else ""
+    return ", ".join(filter(None, (node.dtype, node.reduce_op, root, objects)))

@@ -287,7 +287,7 @@ def check_complete(known: Iterable[str], what: str) -> None:
         raise LookupError(f"{what} lacks {', '.join(missing)}, which model/ops.py has")
 
 
-# Functions of torch.distributed that carry pickles, in collectives of bytes.
+# Functions of torch.distributed that carry pickles, in collectives of bytes: as many as the largest needs.
 OBJECT_CALLS = frozenset(
     {
         "all_gather_object",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from logs import Job, Tensors
+from dataclasses import replace
 
-from prismdbg.emulate.fit import check_calls
+import pytest
+from logs import LINE, Job, Tensors
+
+from prismdbg.emulate.fit import check_calls, with_cause
 from prismdbg.errors import MismatchError
+from prismdbg.model import made_up
+from prismdbg.model.collective import Frame
 
 AT = "at /job/train.py:42 in main"
 
@@ -53,6 +57,14 @@ def test_another_call_or_another_size() -> None:
     assert said(made).endswith("input elements 5 instead of 4")
 
 
+def test_objects_may_be_of_other_sizes() -> None:
+    """What peers' objects need is synthesized."""
+    made, frames = job(), (Frame("/torch/distributed_c10d.py", 9, "all_gather_object"), LINE)
+    made.call("allgather_", only={0}, tensors=Tensors(shape=(37,)), frames=frames)
+    made.call("allgather_", only={1, 2}, tensors=Tensors(shape=(38,)), frames=frames)
+    check_calls(made.logs)
+
+
 def test_a_message_that_nobody_receives_or_sends() -> None:
     made = job()
     made.point_to_point(1, 2, received=False)
@@ -67,3 +79,17 @@ def test_of_ranks_that_did_not_run_nothing_is_known() -> None:
     made.point_to_point(0, 2, received=False)
     del made.logs[2]
     check_calls(made.logs)
+
+
+def test_integers_that_were_synthesized_may_be_the_cause() -> None:
+    made = job()
+    logs = dict(made.logs)
+    error = MismatchError("rank 0 differs", hint="compare the two lines")
+    assert with_cause(error, logs) is error
+    made.call(only={1}, tensors=Tensors(dtype="int64"))
+    last = made.logs[1].collectives[-1]
+    made.logs[1].collectives[-1] = replace(last, synthesized=True, made=made_up.ECHO)
+    assert with_cause(error, made.logs).hint == (
+        f"compare the two lines. Or the integers that all_reduce (2.2, group 0) {AT} received are synthesized: their "
+        "sizes or ways may follow from it"
+    )

@@ -62,6 +62,21 @@ def test_groups_without_names_tell_by_their_sizes() -> None:
     assert caught.value.hint == "give --mesh dp=4,tp=2"
 
 
+def test_a_name_for_the_whole_world() -> None:
+    with pytest.raises(
+        UsageError, match=r"group dp is ranks 0, 1, 2, 3, 4, 5, \.\.\., but along dp .* ranks 0, 2, 4, 6"
+    ):
+        check_mesh(Mesh.parse("dp=4,tp=2"), [WORLD, Group(name="9", ranks=WORLD.ranks, desc="mesh_dp")])
+
+
+def test_one_of_several_meshes_is_enough() -> None:
+    check_mesh(
+        Mesh.parse("dp=8"), [*groups("dp=4,tp=2", axes=("dp",)), Group(name="9", ranks=WORLD.ranks, desc="mesh_dp")]
+    )
+    both = [*groups("dp=4,tp=2", axes=("dp",)), *groups("pp=2,dp=4", axes=("dp",))]
+    check_mesh(Mesh.parse("pp=2,dp=4"), both)
+
+
 def test_groups_inside_an_axis_are_no_other_mesh() -> None:
     check_mesh(Mesh.parse("dp=8"), groups("node=4,gpu=2", named=False))
     ends = Group(name="9", ranks=(0, 6), desc="undefined")  # the first and the last stage

@@ -71,6 +71,12 @@ class TestMismatches:
     def test_sizes_may_differ_where_each_has_its_own(self) -> None:
         job("dp=2", (reduce(8, "all_to_all"), [0]), (reduce(16, "all_to_all"), [1]))
 
+    def test_objects_of_other_sizes(self) -> None:
+        def gathered(size_bytes: int) -> Write:
+            return lambda w: w.collective("all_gather", "dp", size_bytes, detail="uint8, objects")
+
+        job("dp=2", (gathered(37), [0]), (gathered(38), [1]))
+
     def test_what_one_sends_is_what_the_other_expects(self) -> None:
         def moves(sent: str, received: str) -> Write:
             line = "moe.py:9 in route"

@@ -10,7 +10,7 @@ import numpy as np
 from prismdbg.errors import MismatchError, UsageError
 from prismdbg.simulate.graph.channel import Across, Channel, Toward
 from prismdbg.simulate.graph.cohorts import Bools, Cohort, Layout
-from prismdbg.simulate.graph.entries import Entries, Kind
+from prismdbg.simulate.graph.entries import OBJECTS, Entries, Kind
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.graph.shared_channels import SharedChannel, Stitching
 
@@ -173,6 +173,7 @@ def _issued(entries: Entries, stitching: Stitching, cohort: Cohort, seam: Shared
 def _differ(a: Entries, mine: Ints, b: Entries, theirs: Ints, kind: Kind) -> Bools:
     """Another operation, another size where sizes must agree, or other tensors where both are known."""
     uneven = np.array([text in UNEVEN for text in a.texts])[a.op[mine]]
+    uneven |= np.array([text.endswith(OBJECTS) for text in a.texts])[a.detail[mine]]
     different: Bools = (a.size_bytes[mine] != b.size_bytes[theirs]) & ~uneven
     if kind == Kind.COLLECTIVE:
         place = {text: number for number, text in enumerate(a.texts)}

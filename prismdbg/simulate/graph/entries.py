@@ -18,6 +18,7 @@ from prismdbg.simulate.graph.mesh import Ints
 
 COMPUTE_STREAM = 0
 FREE = 255  # no stream of its own: it waits for nothing but its issue and its members
+OBJECTS = "objects"  # the end of a detail: an emulated rank does not know the size of its peers' objects
 _SPLITS = re.compile(r"([0-9]{1,19}(,[0-9]{1,19})*)>([0-9]{1,19}(,[0-9]{1,19})*)")
 MODELLED_NS = -1  # the cluster model says how long
 HELD_AT_LEAST = "held before the step, as far as known"  # a label of memory: a captured rank held more
