@@ -24,10 +24,12 @@ from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.class_finder import RankClasses
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.folding import fold, fold_kinds, same_shape
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.graph.pooling import Spread, pooled
 from prismdbg.simulate.graph.sharing import shared_out
 from prismdbg.simulate.graph.usual import Iteration, usual
 
@@ -76,6 +78,12 @@ def build_graph(request: GraphRequest) -> JobGraph:
     steps = _steps(request, step, is_emulated=bool(emulated))
     told = {rank: _told(log, mesh, steps, provenance) for rank, log in chosen.items()}
     recorded = {rank: _usual(chosen[rank], mesh, folders[rank], each, provenance) for rank, each in told.items()}
+    spreads: list[Spread] = []
+    if emulated:
+        checked = {rank: _told(log, mesh, steps, provenance) for rank, log in _checked(logs, classes).items()}
+        others = {rank: usual(list(each.values())) for rank, each in checked.items()}
+        shared, spreads = pooled(recorded | others)
+        recorded = {rank: shared[rank] for rank in recorded}
     kinds = None if classes is None else classes.kinds
 
     def of_all(by_rank: Mapping[int, Entries]) -> JobGraph:
@@ -88,7 +96,12 @@ def build_graph(request: GraphRequest) -> JobGraph:
     origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
     values = synthesized.doubts_in(chosen.values()) if emulated else ()
     never = never_waited_for(chosen, step) if emulated else ()
-    return replace(graph, origin=replace(origin, doubts=(*doubts, *values, *islice(never, MOST_UNWAITED))))
+    return replace(
+        graph,
+        origin=replace(
+            origin, doubts=(*doubts, *values, *(each.doubt() for each in spreads), *islice(never, MOST_UNWAITED))
+        ),
+    )
 
 
 def _steps(request: GraphRequest, step: int, *, is_emulated: bool) -> list[int]:
@@ -137,6 +150,12 @@ def _check_step(
             f"in step {step}, before the step of the graph: {error}",
             hint=f"{error.hint}; or choose a complete step with --step",
         ) from error
+
+
+def _checked(logs: Mapping[int, RankLog], classes: RankClasses | None) -> dict[int, RankLog]:
+    """Of the second members of classes."""
+    checked = () if classes is None else [rank for each in classes.classes for rank in each.checked_with]
+    return {rank: logs[rank] for rank in checked if rank in logs}
 
 
 def _told(log: RankLog, mesh: Mesh, steps: Sequence[int], provenance: Provenance) -> dict[int, Iteration]:
