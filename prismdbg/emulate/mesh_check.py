@@ -30,6 +30,8 @@ def check_mesh(mesh: Mesh, groups: Iterable[Group]) -> None:
     """UsageError where a group that the program gave an axis's name lies along other ranks than that axis, or where
     groups are whole axes of another mesh only; with the axes that fit."""
     used = [group for group in groups if group.size > 1]
+    if not used:
+        return
     found = _fitting(mesh, [group for group in used if group.size < mesh.world])
     hint = (
         f"give --mesh {found}" if found is not None and str(found) != str(mesh) else "name the axes as the program does"

@@ -69,6 +69,10 @@ def test_a_name_for_the_whole_world() -> None:
         check_mesh(Mesh.parse("dp=4,tp=2"), [WORLD, Group(name="9", ranks=WORLD.ranks, desc="mesh_dp")])
 
 
+def test_a_world_of_one_rank() -> None:
+    check_mesh(Mesh.parse("tp=1"), [Group(name="0", ranks=(0,), desc="default_pg")])
+
+
 def test_one_of_several_meshes_is_enough() -> None:
     check_mesh(
         Mesh.parse("dp=8"), [*groups("dp=4,tp=2", axes=("dp",)), Group(name="9", ranks=WORLD.ranks, desc="mesh_dp")]
