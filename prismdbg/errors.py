@@ -2,6 +2,7 @@
 
     PrismError
     ├── UsageError           the request makes no sense as given                    exit 2
+    │   └── MismatchError    ranks of one job do not fit together: it hangs
     ├── CapsuleError         a capsule or a run's log is damaged, hostile, newer    exit 3
     │   └── NotReplayable    evidence was kept that no replay can start from
     ├── FacilityError        this machine lacks something                           exit 4
@@ -37,6 +38,10 @@ class PrismError(Exception):
 
 class UsageError(PrismError):
     exit_code = 2
+
+
+class MismatchError(UsageError):
+    pass
 
 
 class CapsuleError(PrismError):

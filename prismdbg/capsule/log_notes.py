@@ -15,6 +15,11 @@ def is_incident(kind: str) -> str:
     return "" if kind in list(IncidentKind) else f"is {kind[:40]!r}, which is not an incident kind"
 
 
+PARTS = "parts"  # of an uneven all-to-all: bytes to and from each member
+DECISIONS = "decisions"  # of an emulated rank: lines that decide by what may rest on synthesized data
+SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
+
+
 class NoteFields(TypedDict, total=False):
     """What notes of any kind say by the same name; None where they do not know. Other fields are for newer readers."""
 
@@ -39,6 +44,8 @@ class NoteFields(TypedDict, total=False):
     identity: str | None
     sent: dict[str, int]
     rows: list[dict[str, Any]]
+    parts_sent: list[Count]
+    parts_received: list[Count]
     log_bytes: int
     peak_bytes: int
     shared_bytes: int
@@ -50,6 +57,7 @@ _NEEDED = {
     "file": ("path",),
     "folder": ("path",),
     "made": ("path", "moment"),
+    "parts": ("identity", "parts_sent", "parts_received"),
     "processor": ("step", "waited_ns"),
     "unknown": ("op", "text"),
 }

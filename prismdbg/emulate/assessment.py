@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.graph.slice import build_slice
+from prismdbg.job_graph.synthesized import Shaping, decisions_of, doubts_of, shaping_of
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
@@ -23,12 +24,18 @@ UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulationWorth:
-    """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once."""
+    """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once.
+
+    shaping: counts that ranks received and that are not the job's. decisions: what must not be concluded, because the
+    program decides by what may be synthesized.
+    """
 
     ran: int
     world: int
     received_bytes: Mapping[str, int]
     passed: Passed | None = None
+    shaping: tuple[Shaping, ...] = ()
+    decisions: tuple[str, ...] = ()
 
     @property
     def made_up_share(self) -> float:
@@ -43,15 +50,23 @@ class EmulationWorth:
         waits = self.passed.line() if self.passed is not None else "none: peers answered at once"
         ran = "ran" if self.passed is None else "ran paced"  # those that were only checked with ran before that
         return [
-            f"fidelity: {self.ran:,} of {counted(self.world, 'rank')} {ran}; "
-            "their computations and allocations are real",
+            f"fidelity: {self.ran:,} of {counted(self.world, 'rank')} {ran}; " + self._what_was_real(),
             *([f"received {say_size(total)}: {ways}"] if total else []),
             f"transfers and waits: {waits}",
             *(f"do not conclude: {doubt}" for doubt in self._doubts()),
         ]
 
+    def _what_was_real(self) -> str:
+        if any(each.is_synthesized for each in self.shaping):
+            return "they really computed and allocated, but for sizes that follow from synthesized counts"
+        if self.shaping:
+            return "they really computed and allocated, but for sizes that peers computed from synthesized values"
+        return "their computations and allocations are real"
+
     def _doubts(self) -> list[str]:
         return [
+            *doubts_of(self.shaping),
+            *self.decisions,
             *(
                 ["anything about values, including the loss: the peers' data was synthesized"]
                 if self.made_up_share
@@ -65,9 +80,17 @@ def worth_of(run: RunFolder, world: int) -> EmulationWorth:
     """From the logs that the ranks left, and what the last pass said."""
     folders = {rank_of(folder): folder for folder in run.rank_folders()}
     received: Counter[str] = Counter()
-    for folder in folders.values():
-        received.update(_received(read_log(folder)))
-    return EmulationWorth(ran=len(folders), world=world, received_bytes=dict(received), passed=read_passes(run.path))
+    logs = [read_log(folder) for folder in folders.values()]
+    for log in logs:
+        received.update(_received(log))
+    return EmulationWorth(
+        ran=len(folders),
+        world=world,
+        received_bytes=dict(received),
+        passed=read_passes(run.path),
+        shaping=tuple(shaping_of(logs)),
+        decisions=tuple(decisions_of(logs)),
+    )
 
 
 def _received(log: RankLog) -> Counter[str]:

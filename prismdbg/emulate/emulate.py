@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
+from prismdbg.emulate.fit import Fit, fit_of, logs_of, mesh_problem
 from prismdbg.emulate.rank_group import RankGroup
 from prismdbg.emulate.rank_scheduler import RankScheduler
 from prismdbg.emulate.request import EmulateRequest
+from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import iteration_of
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
@@ -42,10 +44,12 @@ class RankRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emulated:
-    """`runs`: every rank that ran, also those that nobody asked for, in the order in which they were started."""
+    """`runs`: every rank that ran, also those that nobody asked for, in the order in which they were started. fit:
+    whether those that came to their end fit together."""
 
     runs: tuple[RankRun, ...]
     classes: RankClasses | None
+    fit: Fit = field(default_factory=Fit)
 
 
 def emulate(request: EmulateRequest, say: Say) -> Emulated:
@@ -67,16 +71,17 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
     try:
         if request.donor is not None:
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
-            say(f"{counted(count, 'donor value')} in {request.donor}")
-        found = _run(request, run, RankScheduler(crew.go))
+            none = "" if count else ": no rank there sent what another one cannot synthesize, so it changes nothing"
+            say(f"{counted(count, 'donor value')} in {request.donor}{none}")
+        found = _run_on_its_mesh(request, run, RankScheduler(crew.go))
         if found is not None:
             crew.tell_ranks(tuple(sorted(found.ran)))
             _tell_ranks(run, sorted(found.ran))
         runs = tuple(_told(run, each) for each in crew.ranks.values())
-        return Emulated(runs=runs, classes=found)
     finally:
         crew.close()
         shutil.rmtree(sockets, ignore_errors=True)
+    return Emulated(runs=runs, classes=found, fit=fit_of(run, request))
 
 
 def _forget(run: RunFolder, was_there: bool) -> None:
@@ -99,6 +104,17 @@ def _told(run: RunFolder, ended: EmulatedRank) -> RankRun:
     return RankRun(
         rank=ended.rank, wall_s=ended.wall_s, is_whole=ended.has_ended, displaced=median(shares) if shares else 0.0
     )
+
+
+def _run_on_its_mesh(request: EmulateRequest, run: RunFolder, scheduler: RankScheduler) -> RankClasses | None:
+    """What goes wrong on a mesh that is not the program's is said to be that."""
+    try:
+        return _run(request, run, scheduler)
+    except UsageError as error:
+        wrong = mesh_problem(logs_of(run), request.mesh)
+        if wrong is None:
+            raise
+        raise wrong from error
 
 
 def _run(request: EmulateRequest, run: RunFolder, scheduler: RankScheduler) -> RankClasses | None:

@@ -15,7 +15,7 @@ from prismdbg.simulate.report.rank_parts import RankParts
 def emulated_parts(log: RankLog, schedule: Schedule) -> RankParts | None:
     """The median of each part over the paced steps, so that they need not add up. None where threads issue in an order
     in which the main one's calls cannot be told."""
-    steps = (recorded_step(log, step) for step in range(schedule.first_step, schedule.last_step + 1))
+    steps = (recorded_step(log, step) for step in schedule.steps)
     found = [parts for step in steps if step is not None and (parts := _parts(step, schedule)) is not None]
     if not found:
         return None

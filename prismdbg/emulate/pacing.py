@@ -26,6 +26,7 @@ from prismdbg.jobs.record.launch_line import parse
 from prismdbg.jobs.storage.pass_errors import FILE_NAME
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.plurals import counted
 from prismdbg.model.schedule import Schedule
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.settings.rank_config import RANK_MEMORY
@@ -147,10 +148,13 @@ def pace(request: PaceRequest, say: Say) -> Paces:
     request.check()
     emulated = emulate(request.emulate, say)
     run = RunFolder.existing(request.emulate.output)
+    if emulated.fit.problem is not None:
+        raise emulated.fit.problem
     ranks = _sandbox(request.emulate, emulated)
     done: list[Pass] = []
     has_converged = False
     steps = _steps_of(run, ranks)
+    say(f"{len(steps.steps)} of {counted(steps.whole, 'complete step')} issue the same calls: these are paced")
     graph = _first_graph(request, run, steps)
     while not has_converged and len(done) < request.passes:
         found = _pass(request, run, ranks, graph, steps, len(done) + 1, say)
@@ -186,7 +190,7 @@ def _first_graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> Job
 
 
 def _graph(request: PaceRequest, run: RunFolder, steps: AlikeSteps) -> JobGraph:
-    return build_graph(GraphRequest(run=run.path, alike=request.alike, step=steps.typical))
+    return build_graph(GraphRequest(run=run.path, alike=request.alike, step=steps.typical, like_it=steps.steps))
 
 
 def _pass(
@@ -210,8 +214,7 @@ def _pass(
             rank,
             arrivals,
             step=steps.typical,
-            first_step=steps.first,
-            last_step=steps.last,
+            steps=steps.steps,
             contention_ppm=_contention_ppm(request.cluster),
         )
         schedules[rank].save(_schedule_file(folder, rank))
@@ -222,14 +225,14 @@ def _pass(
     found = []
     for rank in ranks:
         log = read_log(run.latest(rank))
-        taken = steps_alike([log], between=(steps.first, steps.last))
-        shares = [share for step, share in displaced(log).items() if steps.first <= step <= steps.last]
+        taken = steps_alike([log], among=steps.steps)
+        shares = [share for step, share in displaced(log).items() if step in steps.steps]
         found.append(
             RankPass(
                 rank=rank,
                 simulated_ns=schedules[rank].iteration_ns,
                 emulated_ns=taken.median_ns,
-                steps=taken.last - taken.first + 1,
+                steps=len(taken.steps),
                 simulated=simulated[rank],
                 emulated=emulated_parts(log, schedules[rank]),
                 displaced=median(shares) if shares else 0.0,

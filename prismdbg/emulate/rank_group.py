@@ -20,6 +20,7 @@ from prismdbg.settings.rank_config import Mode, RankConfig
 
 LARGEST_NODE = 8
 RECEIVE = "recv"
+ROUTING = ("all_to_all", "all_to_all_single")
 STDERR = 2
 
 
@@ -96,19 +97,23 @@ class RankGroup:
         one, other = mesh.coordinates(since.rank), mesh.coordinates(since.source)
         axes = tuple(name for name in mesh.names if one[name] != other[name])
         count = prod(mesh.size(name) for name in axes)
-        if since.collective != RECEIVE or count <= 2 or axes in self._chains:
+        if since.collective not in (RECEIVE, *ROUTING) or count <= 2 or axes in self._chains:
             return
         self._chains.add(axes)
         own_bytes = self.ranks[since.rank].own_bytes
         each = f", with about {own_bytes >> 20} MiB of private memory each" if own_bytes else ""
+        if since.collective == RECEIVE:
+            what, instead = "need their neighbours' data", ""
+        else:
+            what = "tell each other how much they will send"
+            instead = f". To have the counts synthesized instead: --peers {since.axis}:{since.collective}=balanced"
         self._say(
-            f"ranks along {', '.join(axes)} need their neighbours' data: up to {count:,} of them run for it, "
-            f" all at once{each}"
+            f"ranks along {', '.join(axes)} {what}: up to {count:,} of them run for it, all at once{each}{instead}"
         )
 
     def _say_suppliers(self, since: MissingValue) -> None:
         wall_s = {number: rank.wall_s for number, rank in self.ranks.items()}
-        if since.collective != RECEIVE and (text := self._sender_warning.started(since, wall_s)):
+        if since.collective not in (RECEIVE, *ROUTING) and (text := self._sender_warning.started(since, wall_s)):
             self._say(text)
 
     def _config(self, rank: int, until: str) -> RankConfig:

@@ -25,6 +25,10 @@ class Ended:
     """Its program came to its end."""
 
 
+class NotSentError(RankLost):
+    """No rank sends the value."""
+
+
 Event = MissingValue | Kept | Ended
 Go = Callable[[int, str, MissingValue | None], Event]
 
@@ -45,8 +49,15 @@ class RankScheduler:
         while rank not in self._ended:
             event = self._step(rank, "", None)
             if isinstance(event, MissingValue):
-                self._supply(event, last, (rank,))
+                self._look_for(event, last, (rank,))
                 last = event.key
+
+    def _look_for(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
+        try:
+            self._supply(lacks, last, waiting)
+        except NotSentError:
+            if not lacks.is_optional:
+                raise
 
     def _supply(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
         """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
@@ -62,7 +73,7 @@ class RankScheduler:
             if event == Kept(lacks.key):
                 return
             if isinstance(event, MissingValue):
-                self._supply(event, last, (*waiting, lacks.source))
+                self._look_for(event, last, (*waiting, lacks.source))
                 last = event.key
         raise _lost(lacks, f"rank {lacks.source}'s program ended or passed this place without sending it")
 
@@ -73,9 +84,9 @@ class RankScheduler:
         return event
 
 
-def _lost(lacks: MissingValue, why: str) -> RankLost:
+def _lost(lacks: MissingValue, why: str) -> NotSentError:
     made_up = "" if lacks.caller else f", or set how it is synthesized: --peers {lacks.axis}:{lacks.collective}=zeros"
-    return RankLost(
+    return NotSentError(
         f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",
         hint=f"use an earlier run that has it (--donor RUN){made_up}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -12,23 +12,26 @@ from prismdbg.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeSteps:
-    """`first` to `last` issue the same on each rank. typical: of these, the one of median length."""
+    """`steps` issue the same on each rank, whatever lies between them. typical: of these, the one of median length.
 
-    first: int
-    last: int
+    whole: how many steps there are from one mark to the next, also of other kinds.
+    """
+
+    steps: tuple[int, ...]
     typical: int
     median_ns: int
+    whole: int
 
 
-def steps_alike(logs: Sequence[RankLog], between: tuple[int, int] | None = None) -> AlikeSteps:
-    """The most that follow each other, from one mark to the next. `between`: known already.
+def steps_alike(logs: Sequence[RankLog], among: Collection[int] | None = None) -> AlikeSteps:
+    """The most that are of one kind, adjacent or not. `among`: known already.
 
     UsageError where there is no such step.
     """
     marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
     calls = [_calls(log) for log in logs]
     whole = [step for step in sorted(marks[0]) if all({step, step + 1} <= set(each) for each in marks)]
-    alike = _alike(whole, calls) if between is None else [s for s in whole if between[0] <= s <= between[1]]
+    alike = _alike(whole, calls) if among is None else [step for step in whole if step in among]
     if not alike:
         raise UsageError(
             f"rank {logs[0].rank} has no complete step after the first, in which the program starts up",
@@ -37,18 +40,17 @@ def steps_alike(logs: Sequence[RankLog], between: tuple[int, int] | None = None)
     taken = {step: sum(each[step + 1] - each[step] for each in marks) for step in alike}
     ordered = sorted(alike, key=lambda step: (taken[step], step))
     middle = median(taken.values()) / len(logs)
-    return AlikeSteps(first=alike[0], last=alike[-1], typical=ordered[(len(ordered) - 1) // 2], median_ns=round(middle))
+    return AlikeSteps(
+        steps=tuple(alike), typical=ordered[(len(ordered) - 1) // 2], median_ns=round(middle), whole=len(whole)
+    )
 
 
 def _alike(whole: Sequence[int], calls: Sequence[dict[int, Hashable]]) -> list[int]:
-    """The longest row of steps that issue the same, the last of equals: what comes first may be start-up."""
-    rows: list[list[int]] = []
+    """Of equally many, those that go on the longest: what comes first may be start-up."""
+    kinds: dict[Hashable, list[int]] = {}
     for step in whole:
-        if rows and rows[-1][-1] == step - 1 and all(each.get(step) == each.get(step - 1) for each in calls):
-            rows[-1].append(step)
-        else:
-            rows.append([step])
-    return max(reversed(rows), key=len, default=[])
+        kinds.setdefault(tuple(each.get(step) for each in calls), []).append(step)
+    return max(kinds.values(), key=lambda steps: (len(steps), steps[-1]), default=[])
 
 
 def _calls(log: RankLog) -> dict[int, Hashable]:

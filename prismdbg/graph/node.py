@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prismdbg.model.collective import Frame, Identity
 from prismdbg.model.frame import source_of
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import OPS
+from prismdbg.model.ops import OBJECT_CALLS, OPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,7 @@ class Node:
     thread: issuing threads numbered in the order of their first collective. root and source_rank are
     as in the log. sent_bytes, received_bytes: what of this rank reaches others, and of others this rank.
     waited_ns: when its own thread began to wait for it; None where that is not known, or where it held its issuer.
+    parts_sent, parts_received: of an all-to-all, bytes to and from each member in group order; empty if not known.
     synthesized: no real peer answered it: what was received is made up.
     """
 
@@ -39,6 +40,8 @@ class Node:
     frames: tuple[Frame, ...]
     waited_ns: int | None = None
     synthesized: bool = False
+    parts_sent: tuple[int, ...] = ()
+    parts_received: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -51,6 +54,11 @@ class Node:
     @property
     def is_p2p(self) -> bool:
         return bool(self.identity.op)
+
+    @property
+    def carries_objects(self) -> bool:
+        """How many bytes it moves follows from all members' objects."""
+        return any(frame.name in OBJECT_CALLS for frame in self.frames)
 
     @property
     def wait_ns(self) -> int | None:

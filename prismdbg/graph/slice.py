@@ -5,15 +5,21 @@ What lies between two collectives is not recorded in production and not in here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_notes import PARTS
 from prismdbg.graph.node import Node
 from prismdbg.graph.roles import gives, takes
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, State, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS, Form, Movement
+
+Parts = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,7 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
     threads: dict[int, int] = {}
     for collective in issued:
         threads.setdefault(collective.thread_id, len(threads))
+    parts = {str(n.data["identity"]): n.data for n in log.notes if n.kind == PARTS}
     groups = {c.group: log.groups.get(c.group, Group(name=c.group, ranks=())) for c in issued}
     return GraphSlice(
         rank=log.rank,
@@ -45,11 +52,30 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
         last=last,
         begins_ns=begins_ns,
         groups=groups,
-        nodes=tuple(_node(c, log.rank, groups[c.group], begins_ns, threads[c.thread_id]) for c in issued),
+        nodes=tuple(
+            _node(c, log.rank, groups[c.group], begins_ns, threads[c.thread_id], _parts(c, groups[c.group], parts))
+            for c in issued
+        ),
     )
 
 
-def _node(collective: Collective, rank: int, group: Group, begins_ns: int, thread: int) -> Node:
+def _parts(collective: Collective, group: Group, noted: Mapping[str, Mapping[str, Any]]) -> Parts:
+    """To and from each member. What is not noted is even, as far as notes were taken: in an emulation."""
+    spec = OPS.get(collective.op)
+    if spec is None or spec.movement is not Movement.ALL_TO_ALL:
+        return (), ()
+    if (note := noted.get(str(collective.identity))) is not None:
+        return tuple(note["parts_sent"]), tuple(note["parts_received"])
+    if spec.form is Form.LISTED:
+        inputs, outputs = ([_size_bytes((t,)) for t in tensors] for tensors in (collective.inputs, collective.outputs))
+        return tuple(inputs), tuple(outputs)
+    if not collective.synthesized or not group.size:
+        return (), ()
+    sent, received = (_size_bytes(tensors) // group.size for tensors in (collective.inputs, collective.outputs))
+    return (sent,) * group.size, (received,) * group.size
+
+
+def _node(collective: Collective, rank: int, group: Group, begins_ns: int, thread: int, parts: Parts) -> Node:
     role = (collective.op, collective.root, group, rank)
     tensors = collective.inputs or collective.outputs
     done = collective.time_completed_ns
@@ -74,6 +100,8 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
         frames=collective.frames,
         waited_ns=None if waited is None else waited - begins_ns,
         synthesized=collective.synthesized,
+        parts_sent=parts[0],
+        parts_received=parts[1],
     )
 
 

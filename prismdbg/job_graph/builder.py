@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.job_graph import rank_end
+from prismdbg.job_graph import rank_end, synthesized
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.origin import origin_of
@@ -25,10 +25,12 @@ from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.class_finder import RankClasses
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.folding import fold, fold_kinds, same_shape
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.graph.pooling import Spread, pooled
 from prismdbg.simulate.graph.sharing import shared_out
 from prismdbg.simulate.graph.typical_iteration import Iteration, typical_iteration
 
@@ -41,7 +43,8 @@ _PYTHON_CALLER = "/torch/distributed/distributed_c10d.py"  # what C++ waits for 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRequest:
     """`alike`: ranks that differ along these axes only are taken to do the same. step: None for the last whole one,
-    of an emulation with the medians of the whole ones before it.
+    of an emulation with the medians of the whole ones before it. like_it: of an emulation, the steps whose medians the
+    computations of `step` take.
 
     as_recorded: every rank by itself, with the transfers that were recorded, on one clock.
     """
@@ -50,6 +53,7 @@ class GraphRequest:
     mesh: Mesh | None = None
     alike: tuple[str, ...] = ()
     step: int | None = None
+    like_it: tuple[int, ...] = ()
     as_recorded: bool = False
 
 
@@ -74,10 +78,15 @@ def build_graph(request: GraphRequest) -> JobGraph:
     provenance = Provenance.REAL if emulated else Provenance.RECORDED
     classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
     chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
-    first = max(min(1, step), step - MOST_STEPS + 1) if emulated and request.step is None else step
-    steps = range(first, step + 1)
+    steps = _steps(request, step, is_emulated=bool(emulated))
     told = {rank: _told(log, mesh, steps, provenance) for rank, log in chosen.items()}
     recorded = {rank: _usual(chosen[rank], mesh, folders[rank], each, provenance) for rank, each in told.items()}
+    spreads: list[Spread] = []
+    if emulated:
+        checked = {rank: _told(log, mesh, steps, provenance) for rank, log in _checked(logs, classes).items()}
+        others = {rank: typical_iteration(list(each.values())) for rank, each in checked.items()}
+        shared, spreads = pooled(recorded | others)
+        recorded = {rank: shared[rank] for rank in recorded}
     kinds = None if classes is None else classes.kinds
 
     def of_all(by_rank: Mapping[int, Entries]) -> JobGraph:
@@ -88,8 +97,23 @@ def build_graph(request: GraphRequest) -> JobGraph:
     for before in steps[:-1]:
         _check_step(before, told, recorded, of_all)
     origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
+    values = synthesized.doubts_in(chosen.values()) if emulated else ()
     never = never_waited_for(chosen, step) if emulated else ()
-    return replace(graph, origin=replace(origin, doubts=(*doubts, *islice(never, MOST_UNWAITED))))
+    return replace(
+        graph,
+        origin=replace(
+            origin, doubts=(*doubts, *values, *(each.doubt() for each in spreads), *islice(never, MOST_UNWAITED))
+        ),
+    )
+
+
+def _steps(request: GraphRequest, step: int, *, is_emulated: bool) -> list[int]:
+    """Those whose medians count, the step itself last."""
+    if not is_emulated:
+        return [step]
+    if request.step is None:
+        return list(range(max(min(1, step), step - MOST_STEPS + 1), step + 1))
+    return [*[each for each in request.like_it if each != step][-MOST_STEPS + 1 :], step]
 
 
 def check_it_ends(graph: JobGraph) -> None:
@@ -125,13 +149,19 @@ def _check_step(
     try:
         of_all(by_rank)
     except UsageError as error:
-        raise UsageError(
+        raise type(error)(
             f"in step {step}, before the step of the graph: {error}",
             hint=f"{error.hint}; or choose a complete step with --step",
         ) from error
 
 
-def _told(log: RankLog, mesh: Mesh, steps: range, provenance: Provenance) -> dict[int, Iteration]:
+def _checked(logs: Mapping[int, RankLog], classes: RankClasses | None) -> dict[int, RankLog]:
+    """Of the second members of classes."""
+    checked = () if classes is None else [rank for each in classes.classes for rank in each.checked_with]
+    return {rank: logs[rank] for rank in checked if rank in logs}
+
+
+def _told(log: RankLog, mesh: Mesh, steps: Sequence[int], provenance: Provenance) -> dict[int, Iteration]:
     """By step; the last one must be there."""
     waits = displaced(log)
     return {
@@ -147,7 +177,7 @@ def _usual(log: RankLog, mesh: Mesh, folder: Path, told: Mapping[int, Iteration]
     times = typical_iteration(iterations)
     if not is_trace(folder / RANK_MEMORY):
         return times
-    parts = iteration_of(log, mesh, max(told), provenance, folder)
+    parts = iteration_of(log, mesh, list(told)[-1], provenance, folder)
     return parts if times is iterations[0].entries else shared_out(times, parts)
 
 

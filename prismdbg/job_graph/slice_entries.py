@@ -17,7 +17,7 @@ from prismdbg.job_graph.interval_layout import laid_out, put_together
 from prismdbg.job_graph.slice_channels import Channels
 from prismdbg.memory.traced_step import BETWEEN, Changed, Item, Ran, TracedStep, Waited
 from prismdbg.simulate.cluster.transfer import OPS
-from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, Entries, Provenance
+from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, OBJECTS, Entries, Provenance, splits_text
 from prismdbg.simulate.graph.entry_writer import FREE_NAME, EntryWriter
 from prismdbg.simulate.graph.mesh import Mesh
 
@@ -121,6 +121,7 @@ class _Translation:
                 _operation(node), channel, size_bytes, issuer=stream, blocking=holds, line=line,
                 duration_ns=duration_ns, provenance=provenance,
                 stream=channel if duration_ns == MODELLED_NS else FREE_NAME, detail=_detail(node),
+                splits=splits_text(node.parts_sent, node.parts_received),
             )  # fmt: skip
         self._ahead[node.thread] = self._traced(node.moment.collective)
         if holds:
@@ -222,4 +223,5 @@ def _barrier(name: str) -> str:
 def _detail(node: Node) -> str:
     """What all members must give alike, besides the operation and the size."""
     root = f"root {node.root}" if node.root >= 0 else ""
-    return ", ".join(filter(None, (node.dtype, node.reduce_op, root)))
+    objects = OBJECTS if node.carries_objects else ""
+    return ", ".join(filter(None, (node.dtype, node.reduce_op, root, objects)))

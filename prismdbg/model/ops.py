@@ -46,6 +46,7 @@ class OpSpec:
     """Argument positions in the schema of `c10d::<name>` (torch 2.14, `c10d/Ops.cpp`); in
     another torch they are found by the arguments' names (`rank/c10d/schemas.py`).
 
+    output_splits, input_splits: how many rows come from, and go to, each member; an empty list means equally many.
     returns: "pair" (tensors, work), "work", or "nothing".
     """
 
@@ -61,6 +62,8 @@ class OpSpec:
     tag: int | None = None
     async_op: int | None = None
     timeout: int | None = None
+    output_splits: int | None = None
+    input_splits: int | None = None
     returns: str = "work"
 
     @property
@@ -257,6 +260,8 @@ OPS: dict[str, OpSpec] = dict(
             form=Form.FLAT,
             outputs=0,
             inputs=1,
+            output_splits=3,
+            input_splits=4,
             async_op=5,
             timeout=6,
         ),
@@ -282,7 +287,7 @@ def check_complete(known: Iterable[str], what: str) -> None:
         raise LookupError(f"{what} lacks {', '.join(missing)}, which model/ops.py has")
 
 
-# Functions of torch.distributed that carry pickles, in collectives of bytes.
+# Functions of torch.distributed that carry pickles, in collectives of bytes: as many as the largest needs.
 OBJECT_CALLS = frozenset(
     {
         "all_gather_object",

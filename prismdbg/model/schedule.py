@@ -15,7 +15,7 @@ from typing import Any
 
 from prismdbg.errors import UsageError
 
-FORMAT = 1
+FORMAT = 2
 MAIN = 0
 NO_STREAM = -1
 
@@ -68,15 +68,14 @@ class Lane:
 class Schedule:
     """`rows`: in the order of the program. iteration_ns: when the main stream is done.
 
-    step: which it was made from. first_step, last_step: these and those between are like it; no other is paced.
+    step: which it was made from. steps: these are like it; no other is paced.
     families: what calls may be named, the longest name first. contention_ppm: of a core, what a transfer under way
     takes from the rank's computation.
     """
 
     rank: int
     step: int
-    first_step: int
-    last_step: int
+    steps: tuple[int, ...]
     iteration_ns: int
     streams: tuple[str, ...]
     channels: tuple[Lane, ...]
@@ -114,8 +113,8 @@ class Schedule:
             names = data.pop("columns")
             rows = tuple(_row(dict(zip(names, values, strict=True))) for values in data.pop("rows"))
             channels = tuple(Lane(**channel) for channel in data.pop("channels"))
-            streams, families = tuple(data.pop("streams")), tuple(data.pop("families"))
-            return cls(rows=rows, channels=channels, streams=streams, families=families, **data)
+            lists: dict[str, Any] = {name: tuple(data.pop(name)) for name in ("steps", "streams", "families")}
+            return cls(rows=rows, channels=channels, **lists, **data)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{path} is not a schedule: {error}") from error
 

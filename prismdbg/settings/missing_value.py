@@ -11,7 +11,7 @@ from typing import Any
 class MissingValue:
     """`source`: the rank that sends the value, -1 for unknown; `key`: what the value is kept under.
 
-    where: the program's line, `file:line in function`.
+    where: the program's line, `file:line in function`. is_optional: the rank goes on where nobody sends it.
     """
 
     rank: int
@@ -22,6 +22,7 @@ class MissingValue:
     identity: str
     caller: str = ""
     where: str = ""
+    is_optional: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

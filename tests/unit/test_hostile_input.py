@@ -27,7 +27,7 @@ from prismdbg.checkpoint import bundle, images
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.emulate.external_donors import write_external
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.columns import read_columns
@@ -526,6 +526,15 @@ def test_what_ranks_of_an_emulation_sent(run: Path, tmp_path: Path, line: bytes)
     (run / "donors" / "0.jsonl").write_bytes(line + b"\n")
     with pytest.raises(CapsuleError, match=r"0\.jsonl, line 1"):
         write_external(RunFolder(run), Mesh.parse("dp=2"), tmp_path / "external")
+
+
+def test_an_emulation_in_which_nobody_sent_anything_is_a_donor_too(run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "ranks")
+    (run / "ranks").mkdir()
+    with pytest.raises(UsageError, match="contains no received values"):
+        write_external(RunFolder(run), Mesh.parse("dp=2"), tmp_path / "of a recorded run")
+    change(run / "run.json", emulated={"world": 2, "mesh": {"dp": 2}})
+    assert write_external(RunFolder(run), Mesh.parse("dp=2"), tmp_path / "external") == 0
 
 
 def test_what_ranks_of_an_emulation_sent_is_found(run: Path, tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def command(
     The script needs no change. Its peers are synthesized, and RUN marks the values that they send. If only another
     rank knows a value (an object, the metadata of a stage), that rank runs first. The script really writes its files:
     give it a folder of its own, not the real job's training checkpoints.
+
+    At the end, the calls of the ranks that ran are compared. If a real job would hang there, the exit code is 2.
     """
     request = replace(
         whole,
@@ -110,6 +112,10 @@ def command(
         console.emit("\n".join(class_lines(done.classes)))
     worth = worth_of(RunFolder.existing(output), request.world)
     console.emit("\n".join(worth.lines()))
+    if done.fit.not_checked:
+        console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
+    if done.fit.problem is not None:
+        raise done.fit.problem
     if worth.passed is not None and not worth.passed.has_converged:
         end_unconverged(worth.passed)
 

@@ -12,7 +12,7 @@ from prismdbg.capsule.log_format import STREAM
 from prismdbg.model import synthesis
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS
-from prismdbg.model.ops import FROM_ROOT, OPS, TO_ROOT, Movement, OpSpec
+from prismdbg.model.ops import FROM_ROOT, OPS, TO_ROOT, Form, Movement, OpSpec
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
@@ -103,6 +103,23 @@ class Call:
         if self.spec.movement in TO_ROOT and self.root != self.rank:
             return []
         return self.outputs
+
+    @property
+    def parts_sent(self) -> list[torch.Tensor]:
+        """Of an all-to-all: what each member gets of this rank, in group order."""
+        return self._parts(self.inputs, self.spec.input_splits)
+
+    @property
+    def parts_received(self) -> list[torch.Tensor]:
+        """Of an all-to-all: where what each member sends is put, in group order."""
+        return self._parts(self.outputs, self.spec.output_splits)
+
+    def _parts(self, tensors: list[torch.Tensor], position: int | None) -> list[torch.Tensor]:
+        if self.spec.form is Form.LISTED:
+            return tensors
+        (whole,) = tensors
+        rows = [int(count) for count in self._argument(position, ())] or [whole.shape[0] // self.size] * self.size
+        return list(whole.split(rows))
 
     @property
     def held(self) -> list[torch.Tensor]:

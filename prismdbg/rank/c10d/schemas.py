@@ -24,6 +24,10 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "async_op": ("async_op",),
     "timeout": ("timeout",),
 }
+_SPLITS: dict[str, tuple[str, ...]] = {  # the native recorder does not look at them
+    "output_splits": ("output_split_sizes",),
+    "input_splits": ("input_split_sizes",),
+}
 _TYPES = {"group": "c10d.ProcessGroup", "outputs": "Tensor", "inputs": "Tensor", "reduce_op": "c10d.ReduceOp"}
 _NAMESPACE = "c10d::"
 
@@ -60,7 +64,7 @@ def read() -> Schemas:
 def placed(spec: OpSpec, arguments: Mapping[str, str]) -> OpSpec:
     """With the positions of these arguments: types by name, in their order. `LookupError` where one is missing."""
     positions: dict[str, Any] = {}
-    for role, names in _NAMES.items():
+    for role, names in (_NAMES | _SPLITS).items():
         if getattr(spec, role) is None:
             continue
         at = [at for at, (name, text) in enumerate(arguments.items()) if name in names and _TYPES.get(role, "") in text]

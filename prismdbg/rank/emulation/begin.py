@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.log_notes import DECISIONS, SHAPING
 from prismdbg.errors import FacilityError
 from prismdbg.rank.c10d import unknown_ops
 from prismdbg.rank.emulation import checkpoints
@@ -14,6 +15,7 @@ from prismdbg.rank.emulation.clock_settings import make_clock
 from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
+from prismdbg.rank.emulation.reads import Reads
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.emulation.store import StoreState
@@ -64,7 +66,9 @@ def _begin(config: RankConfig, serve: Serve) -> None:
         COUNTER.listen(ProcessorWaits(recording.note))
     COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording)))
     COUNTER.install()
-    exception_hooks.install(_Witness(recording, peers))
+    reads = Reads(lambda: peers.rests_on_assumptions)
+    reads.install()
+    exception_hooks.install(_Witness(recording, peers, reads))
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
 
 
@@ -83,9 +87,10 @@ def _in_child(recording: Recording) -> None:
 
 
 class _Witness:
-    def __init__(self, recording: Recording, peers: EmulatedPeers) -> None:
+    def __init__(self, recording: Recording, peers: EmulatedPeers, reads: Reads) -> None:
         self._recording = recording
         self._peers = peers
+        self._reads = reads
 
     def exception(self, report: dict[str, Any], error: BaseException) -> None:
         if self._recording.ensure_open():
@@ -95,6 +100,10 @@ class _Witness:
         if self._recording.is_open:
             sent = self._peers.outbox.tally()
             self._recording.note("synthesized", rows=self._peers.summary(), sent=sent)
+            if shaping := self._peers.shaping():
+                self._recording.note(SHAPING, rows=shaping)
+            if decisions := self._reads.decisions():
+                self._recording.note(DECISIONS, rows=decisions)
             if beyond := sent.get("beyond_budget_bytes"):
                 text = f"{beyond} bytes sent by rank {self._recording.rank} do not fit into --donor-bytes"
                 print(f"prismdbg: {text}: their receivers get noise with the same statistics", file=sys.stderr)

@@ -7,7 +7,7 @@ from prismdbg.rank.c10d.call import Call
 
 
 class KeptAlready:
-    def keep(self, call: Call, identity: Identity, axis: str, members: list[int]) -> None:
+    def keep(self, call: Call, identity: Identity, axis: str, members: list[int], *, meets: bool = False) -> None:
         pass
 
     def keep_key(self, name: str, value: bytes) -> None:

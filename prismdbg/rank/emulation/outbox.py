@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.fingerprint import as_bytes
 from prismdbg.rank.emulation.control import is_control, object_call
 from prismdbg.rank.emulation.donors import DonorReader, DonorWriter
+from prismdbg.rank.emulation.exchange import contributed_key, part_key
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.settings.donor_value import (
     DonorValue,
@@ -53,7 +55,8 @@ class Outbox:
         self._turn = turn
         self._writer = DonorWriter(Path(settings.donors), settings.rank, settings.donor_bytes)
 
-    def keep(self, call: Call, identity: Identity, axis: str, members: list[int]) -> None:
+    def keep(self, call: Call, identity: Identity, axis: str, members: list[int], *, meets: bool = False) -> None:
+        """`meets`: the members receive what they really send each other (`exchange`)."""
         movement, is_root = call.spec.movement, call.root == call.rank
         if movement is Movement.SEND:
             way = call.rank, call.root, call.tag, identity.seq
@@ -69,7 +72,11 @@ class Outbox:
                 needed = self._is_needed([rank], axis, "scatter")
                 if needed or (is_small and is_control(call.inputs)):
                     self._value(scattered_key(call, identity, rank), [call.inputs[place]])
-        elif call.spec.name in OBJECT_GATHERS and is_control(call.inputs) and object_call():
+        elif meets and movement is Movement.ALL_TO_ALL:
+            parts = call.parts_sent
+            others = [place for place in range(call.size) if place != call.rank]
+            self._values({part_key(call, identity, call.rank, place): [parts[place]] for place in others})
+        elif meets or (call.spec.name in OBJECT_GATHERS and is_control(call.inputs) and object_call()):
             self._value(contributed_key(call, identity, call.rank), call.inputs)
 
     def _is_needed(self, receivers: list[int], axis: str, *labels: str) -> bool:
@@ -83,7 +90,18 @@ class Outbox:
         self._writer.keep_key(name, value)
         self._turn.kept(store_key(name))
 
+    def _values(self, by_key: Mapping[str, list[torch.Tensor]]) -> None:
+        """All of them before anybody gets the turn."""
+        for key, tensors in by_key.items():
+            self._write(key, tensors)
+        for key in by_key:
+            self._turn.kept(key)
+
     def _value(self, key: str, tensors: list[torch.Tensor], like: str = "", *, needed: bool = True) -> None:
+        self._write(key, tensors, like, needed=needed)
+        self._turn.kept(key)
+
+    def _write(self, key: str, tensors: list[torch.Tensor], like: str = "", *, needed: bool = True) -> None:
         control = is_control(tensors)
         statistics = None if control else _statistics(tensors)
         if needed or control:
@@ -92,7 +110,6 @@ class Outbox:
         else:
             size = sum(int(t.numel()) * int(t.element_size()) for t in tensors)
             self._writer.pass_over(key, size, statistics, like)
-        self._turn.kept(key)
 
 
 class Inbox:
@@ -162,6 +179,13 @@ class Inbox:
                     found[place] = self._own_run.load(value)
         return found
 
+    def contribution(self, key: str) -> DonorValue | None:
+        """What a member of this run sent, else what it sent in the same collective of an emulation before this one."""
+        value = self._own_run.find(key)
+        if value is None and self._other_run is not None:
+            value = self._other_run.find(earlier_key(key))
+        return value
+
     def load(self, value: DonorValue) -> bytes:
         similar = self._other_run is not None and value.key.startswith("~")
         reader = self._other_run if similar and self._other_run is not None else self._own_run
@@ -178,10 +202,6 @@ class Inbox:
 
 def scattered_key(call: Call, identity: Identity, rank: int) -> str:
     return f"{collective_key(call.group_name, identity.seq)}@{rank}"
-
-
-def contributed_key(call: Call, identity: Identity, place: int) -> str:
-    return f"{collective_key(call.group_name, identity.seq)}<{place}"
 
 
 def _statistics(tensors: list[torch.Tensor]) -> tuple[float, float] | None:

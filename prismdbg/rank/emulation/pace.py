@@ -60,6 +60,7 @@ class Pace:
 
     def __init__(self, schedule: Schedule, now_ns: Callable[[], int] | None) -> None:
         self._schedule = schedule
+        self._paced = frozenset(schedule.steps)
         self._wall = now_ns
         self._lock = threading.RLock()
         self._channel_of: dict[str, int] = {}  # of each group
@@ -121,7 +122,7 @@ class Pace:
     # below: times count from the step's begin
 
     def _begin(self, step: int) -> None:
-        self._step, self._is_on = step, self._schedule.first_step <= step <= self._schedule.last_step
+        self._step, self._is_on = step, step in self._paced
         self._issued: dict[int, int] = defaultdict(int)  # of each stream: how many calls
         self._clocks: dict[int, int] = defaultdict(int)
         self._held: dict[int, int] = {}  # streams that stand in a call, until then

@@ -15,11 +15,11 @@ from prismdbg.model import synthesis
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, Movement
 from prismdbg.rank.c10d.call import Call
-from prismdbg.rank.emulation import checkpoints, filling
+from prismdbg.rank.emulation import checkpoints, exchange, filling
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.kept_already import KeptAlready
 from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Outbox, ValueAddress
-from prismdbg.rank.emulation.scheduler_client import SchedulerClient
+from prismdbg.rank.emulation.scheduler_client import SchedulerClient, program_line
 from prismdbg.rank.program.isolation import unseen
 from prismdbg.settings.donor_value import DonorValue
 from prismdbg.settings.emulation import Emulation, Policy
@@ -54,6 +54,7 @@ class Asked:
     outputs: list[torch.Tensor]
     inputs: list[torch.Tensor]
     can_be_later: bool = False
+    meets: bool = False
 
 
 class EmulatedPeers:
@@ -67,6 +68,9 @@ class EmulatedPeers:
         turn.after.append(self.inbox.refresh)
         self.outbox: Outbox | KeptAlready = KeptAlready() if settings.schedule else Outbox(settings, turn)
         self._members: dict[str, list[int]] = {}
+        self._exchange = exchange.Exchange()
+        self.rests_on_assumptions = False
+        self._shaping: Counter[tuple[str, str, str, str]] = Counter()
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
 
@@ -74,13 +78,16 @@ class EmulatedPeers:
         """`can_be_later`: what can be filled by another thread need not be filled at once."""
         members = self.members_of(call)
         axis = self._axes.name_of(call.group_name, members)
+        policy = self._policy(call, axis)
+        meets = self._exchange.meets(call, policy, members)
         with unseen():
-            self.outbox.keep(call, identity, axis, members)
+            self.outbox.keep(call, identity, axis, members, meets=meets)
             asked = Asked(
                 call=call,
                 identity=identity,
                 axis=axis,
-                policy=self._policy(call, axis),
+                policy=policy,
+                meets=meets,
                 members=members,
                 outputs=[t.detach() for t in call.received],
                 inputs=[t.detach() for t in call.inputs],
@@ -90,7 +97,26 @@ class EmulatedPeers:
         entry = axis, call.spec.label, answered.how
         self._counts[entry] += 1
         self._bytes[entry] += _bytes_of(call.received)
+        self._note_shaping(call, axis, answered.how)
         return answered
+
+    def _note_shaping(self, call: Call, axis: str, how: str) -> None:
+        """Counts that nobody sent, or that peers computed from values that nobody sent: sizes follow from them."""
+        if how in synthesis.FROM_OTHERS or how in (synthesis.OWN, synthesis.NOTHING):
+            if exchange.is_routing(call) and self.rests_on_assumptions:
+                self._shaping[axis, call.spec.label, synthesis.DONOR, program_line()] += 1
+            return
+        if exchange.is_routing(call):
+            self._shaping[axis, call.spec.label, how, program_line()] += 1
+        is_start = call.spec.movement is Movement.BROADCAST and holds_it_already()
+        self.rests_on_assumptions |= bool(_bytes_of(call.received)) and not is_start
+
+    def shaping(self) -> list[dict[str, Any]]:
+        """Counts of which the sizes of later calls follow, and that are not the job's: a row for each line and way."""
+        return [
+            {"axis": axis, "collective": label, "how": how, "where": where, "count": count}
+            for (axis, label, how, where), count in sorted(self._shaping.items())
+        ]
 
     def _policy(self, call: Call, axis: str) -> Policy:
         """Objects are never made up, whatever the rule for the axis: nobody could unpickle them."""
@@ -129,8 +155,12 @@ class EmulatedPeers:
             filling.balanced(outputs, asked.inputs)
         elif policy is Policy.DONOR:
             self._load(self._similar(asked), outputs)
+        elif asked.meets and self._from_members(asked, waits=False):
+            return Answered(how=synthesis.DONOR)
         elif routed := self._recorded_routing(asked):
             self._load(routed, outputs)
+            return Answered(how=synthesis.DONOR)
+        elif asked.meets and self._from_members(asked, waits=True):
             return Answered(how=synthesis.DONOR)
         else:
             return self._echo(asked)
@@ -142,6 +172,44 @@ class EmulatedPeers:
             return None
         value = self.inbox.find_similar(asked.call, asked.identity, asked.axis)
         return value if self._fits(value, asked.outputs) else None
+
+    def _from_members(self, asked: Asked, *, waits: bool) -> bool:
+        """Whether they sent it. waits: this rank stands until they have, for counts as long as it takes."""
+        call, is_routing = asked.call, exchange.is_routing(asked.call)
+        wanted = exchange.wanted(call, asked.identity)
+        if wanted is None:
+            return False
+        said = {}
+        for key, (place, size_bytes) in wanted.items():
+            if waits:
+                self._await(asked, key, place, size_bytes, is_optional=not is_routing)
+            value = self.inbox.contribution(key)
+            if value is None or value.size_bytes != size_bytes:
+                return False
+            said[place] = value
+        if is_routing:
+            self._exchange.began(asked.members)
+        exchange.fill(call, asked.outputs, asked.inputs, {at: self.inbox.load(value) for at, value in said.items()})
+        return True
+
+    def _await(self, asked: Asked, key: str, place: int, size_bytes: int, *, is_optional: bool) -> None:
+        """Until the member has sent it; what is optional is asked for once."""
+        is_first = True
+        while (value := self.inbox.contribution(key)) is None or (value.size_bytes != size_bytes and not is_optional):
+            if is_optional and not is_first:
+                return
+            is_first = False
+            self._turn.lacks(
+                MissingValue(
+                    rank=self._settings.rank,
+                    source=asked.members[place],
+                    key=key,
+                    collective=asked.call.spec.label,
+                    axis=asked.axis,
+                    identity=str(asked.identity),
+                    is_optional=is_optional,
+                )
+            )
 
     def _echo(self, asked: Asked) -> Answered:
         fill = partial(filling.echo, asked.call, asked.outputs, asked.inputs)

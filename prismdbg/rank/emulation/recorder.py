@@ -11,7 +11,7 @@ from prismdbg.model.collective import Identity
 from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.issued import Facts
-from prismdbg.rank.emulation.notes import noise_note
+from prismdbg.rank.emulation.notes import noise_note, parts_note
 from prismdbg.rank.emulation.open_calls import OpenCall, PacedClock, work_for
 from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
@@ -49,6 +49,8 @@ class EmulatedRecorder(PythonRecorder):
         call.synthesized, call.made = True, answered.how
         if answered.like is not None:
             self.append(fmt.Kind.NOTE, noise_note(identity, *answered.like))
+        if (parts := parts_note(identity, call)) is not None:
+            self.append(fmt.Kind.NOTE, parts)
         self._answering.call = opened = OpenCall(self, self._clock, call, due, answered.fill, answered.later)
         self._answering.source = answered.source
         if call.spec.returns == "nothing":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import MismatchError
 from prismdbg.simulate.engine.engine import Team, Track
 from prismdbg.simulate.engine.program import Step
 from prismdbg.simulate.graph.job_graph import JobGraph
@@ -14,10 +14,10 @@ from prismdbg.simulate.graph.job_graph import JobGraph
 _SHOWN = 4
 
 
-def explain(graph: JobGraph, stuck: Sequence[Track]) -> UsageError:
+def explain(graph: JobGraph, stuck: Sequence[Track]) -> MismatchError:
     lines = [f"{_first(graph, track.team)} waits in {_waits(track)}" for track in _telling(stuck)[:_SHOWN]]
     more = f" ({len(stuck) - _SHOWN} more streams wait)" if len(stuck) > _SHOWN else ""
-    return UsageError(
+    return MismatchError(
         "deadlock: ranks wait for each other:  " + "; ".join(lines) + more,
         hint="compare the order in which these ranks issue these calls",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prismdbg.model import schedule as model
 from prismdbg.model.schedule import Lane, Row, RowKind, Schedule
 from prismdbg.simulate.cluster.transfer import OPS
@@ -28,11 +30,11 @@ def schedule_of(
     arrivals: Arrivals,
     *,
     step: int = 0,
-    first_step: int = 0,
-    last_step: int | None = None,
+    steps: Sequence[int] | None = None,
     contention_ppm: int = 0,
 ) -> Schedule:
-    """Memory events are left out. `arrivals`: of this timeline, made once for all ranks. last_step: None for `step`."""
+    """Memory events are left out. `arrivals`: of this timeline, made once for all ranks. steps: which are
+    like `step`; None for all up to it."""
     of_rank = timeline.of(rank)
     team, place = timeline.team_of(rank)
     lanes = _Lanes(timeline, rank, team)
@@ -47,8 +49,7 @@ def schedule_of(
     return Schedule(
         rank=rank,
         step=step,
-        first_step=first_step,
-        last_step=step if last_step is None else last_step,
+        steps=tuple(range(step + 1) if steps is None else steps),
         iteration_ns=iteration_ns(of_rank),
         streams=of_rank.entries.streams,
         channels=tuple(lanes.lanes),

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import numpy as np
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import MismatchError, UsageError
 from prismdbg.simulate.graph.channel import Across, Channel, Toward
 from prismdbg.simulate.graph.cohorts import Bools, Cohort, Layout
-from prismdbg.simulate.graph.entries import Entries, Kind
+from prismdbg.simulate.graph.entries import OBJECTS, Entries, Kind
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.graph.shared_channels import SharedChannel, Stitching
 
@@ -49,7 +49,7 @@ class Agreement:
                 )
             silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
             if silent.any():
-                raise UsageError(
+                raise MismatchError(
                     f"{self._some(silent, 'never issue')} {issued}, which {self._some(users, 'wait')} for",
                     hint="check the mesh: if these ranks are of one job, it hangs here; else the mesh names other "
                     "groups",
@@ -96,7 +96,7 @@ class Agreement:
             sides = [(a, int(mine[turn])), (b, int(theirs[turn]))]
             in_detail = len({e.texts[e.detail[entry]] for e, entry in sides}) > 1
             ours, others = (e.say(entry, in_detail=in_detail) for e, entry in sides)
-            raise UsageError(
+            raise MismatchError(
                 f"#{turn + 1} on {seam.channel} does not match: {self._some(here, 'issue')} {ours}, "
                 f"{self._some(there, 'issue')} {others}",
                 hint="check the mesh: either the job hangs here, or the mesh describes other groups",
@@ -105,7 +105,7 @@ class Agreement:
             last = f" (the last there is #{len(theirs)}, {b.say(int(theirs[-1]))})" if len(theirs) else ""
             if kind == Kind.COLLECTIVE:
                 here, there = self._sides(stitching, entries, seam, len(theirs))
-            raise UsageError(
+            raise MismatchError(
                 f"{self._some(here, 'issue')} {a.say(int(mine[len(theirs)]))} as #{len(theirs) + 1}, which "
                 f"{self._some(there, 'never answer')}{last}",
                 hint="check the logs: either the job hangs here, or a rank ended early",
@@ -173,6 +173,7 @@ def _issued(entries: Entries, stitching: Stitching, cohort: Cohort, seam: Shared
 def _differ(a: Entries, mine: Ints, b: Entries, theirs: Ints, kind: Kind) -> Bools:
     """Another operation, another size where sizes must agree, or other tensors where both are known."""
     uneven = np.array([text in UNEVEN for text in a.texts])[a.op[mine]]
+    uneven |= np.array([text.endswith(OBJECTS) for text in a.texts])[a.detail[mine]]
     different: Bools = (a.size_bytes[mine] != b.size_bytes[theirs]) & ~uneven
     if kind == Kind.COLLECTIVE:
         place = {text: number for number, text in enumerate(a.texts)}

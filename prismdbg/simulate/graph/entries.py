@@ -6,6 +6,8 @@ there and its own stream is free; `WAIT` makes a stream wait for an earlier entr
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 
@@ -16,8 +18,29 @@ from prismdbg.simulate.graph.mesh import Ints
 
 COMPUTE_STREAM = 0
 FREE = 255  # no stream of its own: it waits for nothing but its issue and its members
+OBJECTS = "objects"  # the end of a detail: an emulated rank does not know the size of its peers' objects
+_SPLITS = re.compile(r"([0-9]{1,19}(,[0-9]{1,19})*)>([0-9]{1,19}(,[0-9]{1,19})*)")
 MODELLED_NS = -1  # the cluster model says how long
 HELD_AT_LEAST = "held before the step, as far as known"  # a label of memory: a captured rank held more
+
+
+def splits_text(sent: Sequence[int], received: Sequence[int]) -> str:
+    """`8,24>16,16`: 8 bytes to the first member and 24 to the second, 16 from each."""
+    return ">".join(",".join(map(str, sizes)) for sizes in (sent, received)) if sent or received else ""
+
+
+def splits_of(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Bytes to and from each member; nothing where the text is empty."""
+    sent, _, received = text.partition(">")
+    return _sizes(sent), _sizes(received)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def is_splits(text: str) -> bool:
+    return not text or _SPLITS.fullmatch(text) is not None
 
 
 class Kind(IntEnum):
@@ -52,6 +75,7 @@ DTYPES: dict[str, type[np.generic]] = {
     "label": np.int32,
     "line": np.int32,
     "detail": np.int32,
+    "splits": np.int32,
     "target": np.int32,
     "size_bytes": np.int64,
     "duration_ns": np.int64,
@@ -60,10 +84,11 @@ DTYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entries:
-    """One row an entry. `op`, `label`, `line` and `detail` are places in `texts`, `channel` in `channels` (as text).
+    """One row an entry. `op`, `label`, `line`, `detail`, `splits` are places in `texts`, `channel` in `channels`.
 
     stream: where it runs. issuer, blocking: communication only; whether its issuer waits for it at once.
     detail: of a collective, what else all members must give alike, as `float32, SUM`; empty where it is not known.
+    splits: of an all-to-all, bytes to and from each member (`splits_text`); empty where they are not known.
     target: the entry a WAIT is for. size_bytes: of a message, or of memory (negative: freed).
     duration_ns: of a computation, or of a transfer if it is known, else `MODELLED_NS`.
     """
@@ -78,6 +103,7 @@ class Entries:
     label: NDArray[np.int32]
     line: NDArray[np.int32]
     detail: NDArray[np.int32]
+    splits: NDArray[np.int32]
     target: NDArray[np.int32]
     size_bytes: Ints
     duration_ns: Ints

@@ -24,7 +24,7 @@ FREE_NAME = "free"
 class Communication(TypedDict, total=False):
     """What may be said of any. stream, issuer: names; `free` is no stream of its own. duration_ns: if it is known.
 
-    detail: what all members must give alike besides operation and size.
+    detail: what all members must give alike besides operation and size. splits: of an all-to-all (`splits_text`).
     """
 
     stream: str
@@ -33,6 +33,7 @@ class Communication(TypedDict, total=False):
     label: str
     line: str
     detail: str
+    splits: str
     provenance: Provenance
 
 
@@ -121,6 +122,7 @@ class EntryWriter:
             label=more.get("label", ""),
             line=more.get("line", ""),
             detail=more.get("detail", ""),
+            splits=more.get("splits", ""),
             provenance=more.get("provenance", Provenance.MODELLED),
         )
 
@@ -137,6 +139,7 @@ class EntryWriter:
         label: str = "",
         line: str = "",
         detail: str = "",
+        splits: str = "",
         target: int = -1,
         size_bytes: int = 0,
         duration_ns: int = 0,
@@ -152,6 +155,7 @@ class EntryWriter:
             "label": self._text(label),
             "line": self._text(line),
             "detail": self._text(detail),
+            "splits": self._text(splits),
             "target": target,
             "size_bytes": size_bytes,
             "duration_ns": duration_ns,

@@ -14,7 +14,7 @@ from prismdbg.simulate.graph.kinds import Kinds
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.quantities import MILLION
 
-_SHAPE = ("kind", "stream", "issuer", "blocking", "size_bytes", "channel", "op", "detail")
+_SHAPE = ("kind", "stream", "issuer", "blocking", "size_bytes", "channel", "op", "detail", "splits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def _rows(entries: Entries) -> list[tuple[object, ...]]:
     names = dict(enumerate(entries.streams)) | {FREE: "free"}
     columns = (entries.kind, entries.stream, entries.issuer, entries.blocking, entries.size_bytes)
     chosen = entries.communicates
-    texts = (entries.channel, entries.op, entries.detail)
+    texts = (entries.channel, entries.op, entries.detail, entries.splits)
     rows = zip(*(column[chosen].tolist() for column in (*columns, *texts)), strict=True)
     return [
         (
@@ -106,8 +106,9 @@ def _rows(entries: Entries) -> list[tuple[object, ...]]:
             entries.channels[channel],
             entries.texts[op],
             entries.texts[detail],
+            entries.texts[splits],
         )
-        for kind, stream, issuer, blocking, size_bytes, channel, op, detail in rows
+        for kind, stream, issuer, blocking, size_bytes, channel, op, detail, splits in rows
     ]
 
 
@@ -119,7 +120,13 @@ def _said(entries: Entries, number: int) -> str:
 def _how(entries: Entries, number: int) -> str:
     place = np.flatnonzero(entries.communicates)[number]
     is_waited_for = "waited for" if entries.blocking[place] else "asynchronous"
-    parts = (entries.texts[entries.detail[place]], f"on {entries.streams[entries.issuer[place]]}", is_waited_for)
+    splits = entries.texts[entries.splits[place]]
+    parts = (
+        splits and f"bytes sent>received {splits}",
+        entries.texts[entries.detail[place]],
+        f"on {entries.streams[entries.issuer[place]]}",
+        is_waited_for,
+    )
     return ", ".join(filter(None, parts))
 
 

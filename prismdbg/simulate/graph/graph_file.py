@@ -20,12 +20,21 @@ from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_GRAPH_BYTES
 from prismdbg.errors import CapsuleError
-from prismdbg.simulate.graph.entries import COMPUTE_STREAM, DTYPES, FREE, MODELLED_NS, PROVENANCES, Entries, Kind
+from prismdbg.simulate.graph.entries import (
+    COMPUTE_STREAM,
+    DTYPES,
+    FREE,
+    MODELLED_NS,
+    PROVENANCES,
+    Entries,
+    Kind,
+    is_splits,
+)
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.graph.origin import NOT_KNOWN, Origin, Source, Standing, Truth
 
-FORMAT = 3
+FORMAT = 4
 FILE_NAME = "graph.npz"  # in a folder
 _LARGEST_NS = 1 << 53
 _NUMBERS = frozenset(np.dtype(kind) for kind in (*DTYPES.values(), np.int64, np.uint8))
@@ -188,6 +197,7 @@ class _Reader:
             ("label", entries.label, 0, len(entries.texts) - 1),
             ("line", entries.line, 0, len(entries.texts) - 1),
             ("detail", entries.detail, 0, len(entries.texts) - 1),
+            ("splits", entries.splits, 0, len(entries.texts) - 1),
             ("target", entries.target[waits], 0, len(entries) - 1),
             ("target", np.flatnonzero(waits) - entries.target[waits], 1, len(entries)),
             ("size_bytes", entries.size_bytes[talks], 0, _LARGEST_NS),
@@ -196,6 +206,8 @@ class _Reader:
         ]
         for name, column, least, most in limits:
             self._between(f"{number}.{name}", column, least, most)
+        if not all(is_splits(entries.texts[place]) for place in np.unique(entries.splits)):
+            self._fail(f"{number}.splits", "does not say which parts an all-to-all has")
         if np.isin(kind[entries.target[waits]], (Kind.WAIT, Kind.MEMORY)).any():
             self._fail(f"{number}.target", "points to an entry that does not run")
         if (talks & (entries.stream == COMPUTE_STREAM) & (entries.issuer != COMPUTE_STREAM)).any():

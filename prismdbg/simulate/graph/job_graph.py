@@ -93,12 +93,12 @@ class JobGraph:
         return vector_by_rank(self.mesh, peaks[self.class_at])
 
     def reordered(self, order: Sequence[str]) -> JobGraph:
-        """The same job with its ranks laid out over the machines in another order of the axes."""
-        by_rank = vector_by_rank(self.mesh, self.compute_ppm_at)
+        """The same job with its ranks laid out over the machines in another order of the axes. How much slower one
+        computes than its class moves with what it does."""
         mesh = self.mesh.reordered(order)
         doubt = f"that the ranks laid out as {','.join(order)} behave like this: nothing ran"
         origin = replace(self.origin.changed(), doubts=(*self.origin.doubts, doubt))
-        return replace(self, mesh=mesh, compute_ppm_at=by_position(mesh, by_rank), origin=origin)
+        return replace(self, mesh=mesh, origin=origin)
 
     def stretched(self, axis: str, size: int) -> JobGraph:
         """The same classes on another number of ranks along an axis on which they do not depend.

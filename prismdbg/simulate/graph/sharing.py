@@ -22,7 +22,7 @@ def shared_out(times: Entries, parts: Entries) -> Entries:
     groups = _groups(parts)
     for group in np.unique(groups[groups >= 0]):
         chosen = np.flatnonzero(groups == group)
-        durations[chosen] = _in_proportion(parts.duration_ns[chosen], total_ns.get(int(group), 0))
+        durations[chosen] = in_proportion(parts.duration_ns[chosen], total_ns.get(int(group), 0))
     return replace(parts, duration_ns=durations)
 
 
@@ -61,7 +61,7 @@ def _totals(entries: Entries) -> tuple[list[int], list[int]]:
     return numbers.tolist(), sums.tolist()
 
 
-def _in_proportion(durations_ns: Ints, total_ns: int) -> Ints:
+def in_proportion(durations_ns: Ints, total_ns: int) -> Ints:
     """The same to the nanosecond in sum."""
     whole = int(durations_ns.sum())
     if not whole:

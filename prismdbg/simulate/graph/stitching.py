@@ -14,6 +14,7 @@ from prismdbg.simulate.graph.cohorts import Bools, Cohort, Cohorts, Layout, find
 from prismdbg.simulate.graph.entries import Entries, Kind
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.graph.shared_channels import SharedChannel, Stitching
+from prismdbg.simulate.graph.split_sizes import SplitSizes
 
 
 def stitch(mesh: Mesh, class_at: Ints, entries: Sequence[Entries]) -> Stitching:
@@ -32,6 +33,7 @@ def stitch(mesh: Mesh, class_at: Ints, entries: Sequence[Entries]) -> Stitching:
     seams = tuple(_seams(cohorts, cohort, entries, named, mesh, keys) for cohort in cohorts.members)
     stitching = Stitching(cohorts, named, turns, seams, used[Kind.COLLECTIVE] | used[Kind.SEND])
     Agreement(mesh, layout).sequences(stitching, entries)
+    SplitSizes(mesh, stitching, entries).check()
     return stitching
 
 

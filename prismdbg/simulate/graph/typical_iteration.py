@@ -29,7 +29,7 @@ def typical_iteration(iterations: Sequence[Iteration]) -> Entries:
     quiet = [each.entries for each in iterations if each.displaced <= SLIGHTLY]
     chosen = quiet or [_cut(each) for each in iterations]
     last = chosen[-1]
-    alike = [each for each in chosen if _goes_as(each, last)]
+    alike = [each for each in chosen if goes_as(each, last)]
     if len(alike) == 1:
         return last
     median_ns = np.median([each.duration_ns for each in alike], axis=0).astype(np.int64)
@@ -48,7 +48,7 @@ def _cut(iteration: Iteration) -> Entries:
     )
 
 
-def _goes_as(one: Entries, other: Entries) -> bool:
+def goes_as(one: Entries, other: Entries) -> bool:
     """Durations apart. The same program has the same names in the same order."""
     columns = (
         "kind",
@@ -60,6 +60,7 @@ def _goes_as(one: Entries, other: Entries) -> bool:
         "label",
         "line",
         "detail",
+        "splits",
         "target",
         "size_bytes",
     )

@@ -110,7 +110,7 @@ def test_the_tour_of_torch_distributed_comes_to_its_end(tmp_path: Path) -> None:
     """All but joining uneven inputs, where what is called next depends on the values that peers sent."""
     phases = " ".join(phase.__name__ for phase in PHASES if phase.__name__ != "ddp_join")
     program = [sys.executable, "-W", "ignore", str(PROGRAMS.parent / "tour.py")]
-    emulated(tmp_path / "run", 4, "dp=4", "--ranks", "1,2", program=program, TOUR_PHASES=phases)
+    emulated(tmp_path / "run", 4, "dp=2,tp=2", "--ranks", "1,2", program=program, TOUR_PHASES=phases)
     for rank in (1, 2):
         log = log_of(tmp_path / "run", rank)
         assert len({c.op for c in log.collectives}) >= 17

@@ -53,6 +53,48 @@ def test_what_a_rank_left_stays(tmp_path: Path) -> None:
     assert "rank 0 failed at" in said.err and "graph build" not in said.err
 
 
+MISMATCH = python("emulated_mismatch.py")
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ("missing", "rank 0 issues barrier (1.2, group 0) at * where rank 1 issues all_reduce"),
+        ("tail", "rank 0 issues all_reduce (3.1, group 0) at *, which rank 1 never issues: it ended before that"),
+        ("circle", "deadlock: ranks wait for each other"),
+    ],
+)
+def test_ranks_that_would_hang_together_do_not_end_with_code_0(how: str, named: str, tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 2, "dp=2", "--ranks", "0,1", program=[*MISMATCH, how])
+    assert done.returncode == 2, done.stderr
+    assert re.search(re.escape(named).replace(r"\*", ".*"), done.stderr)
+    assert "fidelity: 2 of 2 ranks ran" in done.stdout
+    assert (tmp_path / "run" / "ranks" / "1").exists()
+
+
+def test_a_program_that_decides_by_synthesized_values_is_said_to(tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 2, "dp=2", "--ranks", "0,1", program=[*MISMATCH, "stops early"])
+    assert done.returncode == 0, done.stderr
+    doubt = r"the program decides at (\S+):(\d+) by what it reads at \S+:(\d+) in <module>"
+    found = re.search(doubt, done.stdout)
+    assert found is not None
+    lines = Path(found[1]).read_text().splitlines()
+    assert (lines[int(found[3]) - 1].strip(), lines[int(found[2]) - 1].strip()) == (
+        "loss = weight.sum().item()",
+        'if HOW == "stops early" and loss < -1:',
+    )
+
+
+@pytest.mark.parametrize(("mesh", "code"), [("dp=4,tp=2", 0), ("tp=2,dp=4", 2)])
+def test_a_mesh_that_is_not_the_programs_own_is_refused_with_the_one_that_fits(
+    mesh: str, code: int, tmp_path: Path
+) -> None:
+    done = emulate(tmp_path / "run", 8, mesh, "--ranks", "5", program=python("emulated_mesh.py"))
+    assert done.returncode == code, done.stderr
+    assert ("the program's group dp is ranks 1, 3, 5, 7, but along dp of the mesh" in done.stderr) is bool(code)
+    assert ("try: give --mesh dp=4,tp=2" in done.stderr) is bool(code)
+
+
 def test_a_rank_that_was_killed_is_said_to(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_raises.py", "SIGKILL"))
     assert done.returncode == 6

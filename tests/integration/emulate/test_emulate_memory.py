@@ -199,9 +199,23 @@ def test_balanced_tokens_come_in_equal_shares(tmp_path: Path) -> None:
         assert entry["taken"] == [16] * 4
 
 
-def test_without_a_donor_each_sends_back_as_many_as_it_gets(tmp_path: Path) -> None:
-    for entry in routed(tmp_path / "run"):
-        assert entry["taken"] == entry["given"]
+def test_without_a_donor_the_peers_that_send_the_counts_run_in_turn(experts: Recorded, tmp_path: Path) -> None:
+    assert routed(tmp_path / "run") == said_by(experts.ended.output, 2)
+    run = RunFolder((tmp_path / "run").resolve())
+    assert [folder.name for folder in run.rank_folders()] == ["2"]
+    assert routed(tmp_path / "again", "--donor", tmp_path / "run") == said_by(experts.ended.output, 2)
+
+
+def test_counts_that_are_synthesized_are_said_to_shape_what_follows(tmp_path: Path) -> None:
+    options = ("--ranks", "0-3", "--peers", ":all_to_all_single=echo")
+    done = emulate(tmp_path / "run", 4, "ep=4", *options, program=python("emulated_experts.py"))
+    assert all(entry["taken"] == entry["given"] for rank in range(4) for entry in said_by(done.stdout, rank))
+    assert "allocations are real" not in done.stdout
+    assert "for sizes that follow from synthesized counts" in done.stdout
+    assert "the counts that ranks received in all_to_all_single on world at" in done.stdout
+    built = prismdbg("graph", "build", tmp_path / "run")
+    assert built.code == 2
+    assert "bytes to rank" in built.err and "which expects" in built.err
 
 
 def test_a_donor_of_another_size_is_refused_with_both_sizes(experts: Recorded, tmp_path: Path) -> None:

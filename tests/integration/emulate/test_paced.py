@@ -96,7 +96,7 @@ def times(log: RankLog, schedule: Schedule) -> list[list[tuple[int | None, ...]]
     begins = {mark.step: mark.time_ns for mark in log.steps}
     found = []
     for step in sorted(begins):
-        if step >= schedule.first_step and step + 1 in begins:
+        if step in schedule.steps and step + 1 in begins:
             calls = [c for c in log.collectives if c.moment.step == step]
             rows: list[tuple[int | None, ...]] = [
                 tuple(
@@ -126,7 +126,7 @@ class TestVirtualClock:
         for rank in RANKS:
             schedule = ran.schedule(rank)
             steps = times(ran.log(rank), schedule)
-            assert len(steps) == STEPS - schedule.first_step
+            assert len(steps) == len(schedule.steps)
             assert all(step == steps[0] for step in steps)
             assert steps[0][-1] == (schedule.iteration_ns,)
 
@@ -209,6 +209,17 @@ def test_a_slice_of_another_program_is_refused(paced: Pace, tmp_path: Path) -> N
     ) as caught:
         ran.again({0: tmp_path / "changed.json"}, ClockKind.VIRTUAL)
     assert "does not match" in caught.value.hint
+
+
+def test_steps_of_one_kind_are_paced_also_where_others_lie_between(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    options = ("--ranks", "0,1", "--pace", "virtual", "--cluster", tmp_path / "cluster.yaml", "--passes", 1)
+    done = emulate(tmp_path / "run", 2, "dp=2", *options, program=python("emulated_every_third.py", 12))
+    assert done.returncode == 0, done.stderr
+    assert "8 of 11 complete steps issue the same calls: these are paced" in done.stderr
+    (only,) = read_json(tmp_path / "run" / "passes.json")["passes"]
+    assert [each["steps"] for each in only["ranks"]] == [8, 8]
+    assert [each["emulated_ns"] - each["simulated_ns"] for each in only["ranks"]] == [0, 0]
 
 
 def test_too_few_ranks_for_a_graph(tmp_path: Path) -> None:

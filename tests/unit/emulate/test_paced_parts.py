@@ -26,9 +26,7 @@ TRANSFER_NS = 2 * MILLISECOND_NS
 
 def schedule(*rows: Row) -> Schedule:
     """Of steps 1 to 3."""
-    return Schedule(
-        rank=0, step=1, first_step=1, last_step=3, iteration_ns=0, streams=("compute",), channels=(), rows=rows
-    )
+    return Schedule(rank=0, step=1, steps=(1, 2, 3), iteration_ns=0, streams=("compute",), channels=(), rows=rows)
 
 
 def row(size_bytes: int = 16, *, blocking: bool = True) -> Row:

@@ -135,3 +135,16 @@ def test_a_value_that_nobody_sends_blames_nobody() -> None:
     """As under the policy `donor` where no run was given: what all make together has no key and no sender."""
     with pytest.raises(RankLost, match="the sender is unknown"):
         RankScheduler(Job({0: [("recv", "", -1)]}).go).complete(0)
+
+
+def test_what_a_rank_can_do_without_is_looked_for_and_left_where_nobody_sends_it() -> None:
+    def go(rank: int, until: str, since: MissingValue | None) -> Event:
+        asked.append((rank, until))
+        if rank == 0 and len(asked) == 1:
+            words = {"collective": "all_reduce", "axis": "ep", "identity": "a"}
+            return MissingValue(rank=0, source=1, key="a", is_optional=True, **words)
+        return Ended()
+
+    asked: list[tuple[int, str]] = []
+    RankScheduler(go).complete(0)
+    assert asked == [(0, ""), (1, "a"), (0, "")]

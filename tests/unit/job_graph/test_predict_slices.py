@@ -26,6 +26,7 @@ from prismdbg.simulate.graph.entries import PROVENANCES, Entries, Kind, Provenan
 from prismdbg.simulate.graph.folding import fold
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.quantities import MILLION
 
 MESH = Mesh.parse("dp=2,tp=2")
 
@@ -281,6 +282,19 @@ class TestStepsThatAreNotWhole:
         graph = built(job)
         assert simulate(graph, ideal()).iteration_ns == 6.5 * MILLISECOND_NS
         assert graph.origin.doubts == ()
+
+    def test_ranks_of_one_class_share_one_computing_time(self, built: Callable[..., JobGraph]) -> None:
+        job = Job(4)
+        job.steps(1)
+        for _ in range(3):
+            job.call(late_ns={1: 40 * MILLISECOND_NS, 3: 10 * MILLISECOND_NS})
+            for rank in job.ranks:
+                job.next_step(rank)
+        job.exits()
+        graph = built(job)
+        assert (graph.compute_ppm_at == MILLION).all() and len(graph.classes) == 1
+        (doubt,) = graph.origin.doubts
+        assert doubt.startswith("how long ranks like rank 0 compute closer than 1.0 to 41.0 ms")
 
     def test_a_rank_that_ended_early(self, built: Callable[..., JobGraph]) -> None:
         job = self.job()

@@ -71,6 +71,45 @@ class TestMismatches:
     def test_sizes_may_differ_where_each_has_its_own(self) -> None:
         job("dp=2", (reduce(8, "all_to_all"), [0]), (reduce(16, "all_to_all"), [1]))
 
+    def test_objects_of_other_sizes(self) -> None:
+        def gathered(size_bytes: int) -> Write:
+            return lambda w: w.collective("all_gather", "dp", size_bytes, detail="uint8, objects")
+
+        job("dp=2", (gathered(37), [0]), (gathered(38), [1]))
+
+    def test_what_one_sends_is_what_the_other_expects(self) -> None:
+        def moves(sent: str, received: str) -> Write:
+            line = "moe.py:9 in route"
+            return lambda w: w.collective("all_to_all", "ep", 40, line=line, splits=f"{sent}>{received}")
+
+        fits = [(moves("10,30", "10,8"), [0]), (moves("8,20", "30,20"), [1])]
+        job("ep=2", *fits)
+        with pytest.raises(UsageError) as caught:
+            job("ep=2", (moves("10,30", "10,8"), [0]), (moves("8,20", "24,20"), [1]))
+        assert str(caught.value) == (
+            "#1 on ep does not match: rank 0 sends 30 bytes to rank 1 in all_to_all of 40 bytes on ep at moe.py:9 in "
+            "route, which expects 24 bytes from it in all_to_all of 40 bytes on ep at moe.py:9 in route"
+        )
+
+    def test_ranks_of_one_class_send_each_other_what_they_expect(self) -> None:
+        def echoed(splits: str) -> Write:
+            return lambda w: w.collective("all_to_all", "ep", 40, splits=splits)
+
+        job("dp=2,ep=4", (echoed("10,10,10,10>10,10,10,10"), range(8)))
+        with pytest.raises(UsageError, match=r"rank 0 sends 30 bytes to rank 1 .*, which expects 10 bytes"):
+            job("dp=2,ep=4", (echoed("10,30,0,0>10,30,0,0"), range(8)))  # each receives what it sends
+
+    def test_groups_are_in_the_order_of_the_ranks(self) -> None:
+        """Of ranks 0 to 3 over both axes, 1 and 2 change places with the order of the axes."""
+        graph = Mesh.parse("a=2,b=2", order="b,a")
+        sent = {0: "1,2,3,4>1,5,9,13", 1: "5,6,7,8>2,6,10,14", 2: "9,10,11,12>3,7,11,15", 3: "13,14,15,16>4,8,12,16"}
+        classes = []
+        for rank, splits in sent.items():
+            writer = EntryWriter()
+            writer.collective("all_to_all", "a,b", 40, splits=splits)
+            classes.append((RankClass(name=f"c{rank}", entries=writer.done()), [rank]))
+        JobGraph.build(graph, classes)
+
     def test_one_ended_early(self) -> None:
         def twice(writer: EntryWriter) -> None:
             reduce(8)(writer)

@@ -16,8 +16,9 @@ from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.entry_writer import EntryWriter
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
-from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass, vector_by_rank
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.quantities import MILLION
 
 SECOND_A_GB = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=0, rate=10**9),))
 
@@ -266,6 +267,19 @@ class TestWhatIf:
         for graph in (self.GRAPH, self.GRAPH.reordered(["tp", "dp", "pp"])):
             computed = simulate(graph, ideal(), slow).computed_ns
             assert int(computed[5]) > 1.9 * int(np.median(computed))
+
+    def test_what_a_recorded_rank_computes_longer_moves_with_what_it_does(self) -> None:
+        """The rank at pp=1 dp=0 tp=1 is number 33, and in the other order number 17."""
+        slower = np.full(64, MILLION, dtype=np.int64)
+        slower[33] = 2 * MILLION
+        classes = [(c, np.flatnonzero(vector_by_rank(self.GRAPH.mesh, self.GRAPH.class_at) == number).tolist())
+                   for number, c in enumerate(self.GRAPH.classes)]  # fmt: skip
+        graph = JobGraph.build(self.GRAPH.mesh, classes, compute_ppm=slower)
+        turned = graph.reordered(["tp", "dp", "pp"])
+        assert turned.mesh.coordinates(17) == graph.mesh.coordinates(33)
+        before, after = (simulate(each, ideal()).computed_ns for each in (graph, turned))
+        assert sorted(before.tolist()) == sorted(after.tolist())
+        assert int(after[17]) == int(before[33]) > 1.9 * int(np.median(after))
 
     @pytest.mark.parametrize(
         ("changes", "said"),

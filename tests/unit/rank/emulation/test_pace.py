@@ -184,7 +184,7 @@ class TestWhatDoesNotMatch:
 
     def test_steps_before_the_first_are_not_paced(self) -> None:
         schedule, mesh = two_calls()
-        pace = Pace(replace(schedule, first_step=2, last_step=2), None)
+        pace = Pace(replace(schedule, steps=(2,)), None)
         assert pace.issue(replace(call_of(schedule, 1, mesh), label="barrier")) is None
         pace.begin_step(1)
         pace.begin_step(2)
@@ -252,10 +252,18 @@ class TestStepsThatAreAlike:
                 run.next_step(rank)
         return run
 
-    def test_the_longest_row_of_them(self) -> None:
+    def test_all_of_one_kind_count_adjacent_or_not(self) -> None:
         logs = self.job([-9, 5, 7, 6, -3, 4]).logs
         found = steps_alike([logs[0], logs[1]])
-        assert (found.first, found.last, found.typical) == (2, 4, 4)
+        assert (found.steps, found.typical, found.whole) == ((2, 3, 4, 6), 2, 6)
+
+    def test_a_call_in_every_third_step_leaves_two_thirds_of_the_steps(self) -> None:
+        logs = self.job([5, 6, -7] * 13).logs
+        assert len(steps_alike([logs[0], logs[1]]).steps) == 26
+
+    def test_of_two_kinds_that_come_equally_often_the_one_that_goes_on_longer(self) -> None:
+        logs = self.job([-9, 5, -3, 4]).logs
+        assert steps_alike([logs[0], logs[1]]).steps == (2, 4)
 
     def test_none(self) -> None:
         with pytest.raises(UsageError, match="no complete step after the first") as caught:

@@ -1,0 +1,82 @@
+"""Ranks that issue the same share one computing time: they ran one after the other, on a machine with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from prismdbg.simulate.graph.entries import Entries, Kind
+from prismdbg.simulate.graph.folding import shape_of
+from prismdbg.simulate.graph.sharing import in_proportion
+from prismdbg.simulate.graph.typical_iteration import goes_as
+
+SMALL_SPREAD = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """What ranks of one class computed in an iteration. `pooled_ns`: the median, which stands for all of them."""
+
+    ranks: tuple[int, ...]
+    least_ns: int
+    most_ns: int
+    pooled_ns: int
+
+    @property
+    def share(self) -> float:
+        return (self.most_ns - self.least_ns) / max(self.pooled_ns, 1)
+
+    def doubt(self) -> str:
+        """What must not be concluded."""
+        return (
+            f"how long ranks like rank {self.ranks[0]} compute closer than {self.least_ns / 1e6:.1f} to "
+            f"{self.most_ns / 1e6:.1f} ms: so much {len(self.ranks)} of them took; their median, "
+            f"{self.pooled_ns / 1e6:.1f} ms, stands for all"
+        )
+
+
+def pooled(by_rank: Mapping[int, Entries]) -> tuple[dict[int, Entries], list[Spread]]:
+    """The same ranks with the computing time of their class: each entry's median, where they go entry by entry."""
+    classes: dict[Hashable, list[int]] = {}
+    for rank in sorted(by_rank):
+        classes.setdefault(shape_of(by_rank[rank]), []).append(rank)
+    found: dict[int, Entries] = {}
+    spreads = []
+    for ranks in classes.values():
+        members = [by_rank[rank] for rank in ranks]
+        found |= dict(zip(ranks, _shared(members), strict=True))
+        totals_ns = [computed_ns(entries) for entries in members]
+        pooled_ns = computed_ns(found[ranks[0]])
+        spread = Spread(ranks=tuple(ranks), least_ns=min(totals_ns), most_ns=max(totals_ns), pooled_ns=pooled_ns)
+        if spread.share > SMALL_SPREAD:
+            spreads.append(spread)
+    return {rank: found[rank] for rank in by_rank}, spreads
+
+
+def computed_ns(entries: Entries) -> int:
+    return int(entries.duration_ns[entries.kind == Kind.COMPUTE].sum())
+
+
+def _shared(members: Sequence[Entries]) -> list[Entries]:
+    if len(members) == 1:
+        return list(members)
+    if all(goes_as(each, members[0]) for each in members):
+        median_ns = np.median([each.duration_ns for each in members], axis=0).astype(np.int64)
+        shared = replace(
+            members[0], duration_ns=np.where(members[0].kind == Kind.COMPUTE, median_ns, members[0].duration_ns)
+        )
+        return [shared] * len(members)
+    total_ns = int(np.median([computed_ns(each) for each in members]))
+    return [_lasting(each, total_ns) for each in members]
+
+
+def _lasting(entries: Entries, total_ns: int) -> Entries:
+    """In its own proportions."""
+    computed = np.flatnonzero(entries.kind == Kind.COMPUTE)
+    if not len(computed):
+        return entries
+    durations = entries.duration_ns.copy()
+    durations[computed] = in_proportion(entries.duration_ns[computed], total_ns)
+    return replace(entries, duration_ns=durations)

@@ -1,0 +1,55 @@
+"""Ranks of one class compute equally long: what differed was the machine, which ran them one after the other."""
+
+from __future__ import annotations
+
+from test_predict_usual import computed, iteration
+
+from prismdbg.simulate.graph.entries import Entries
+from prismdbg.simulate.graph.entry_writer import EntryWriter
+from prismdbg.simulate.graph.folding import fold
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.simulate.graph.pooling import pooled
+from prismdbg.simulate.quantities import MILLION
+
+MS = 1_000_000
+
+
+def waiting(*computed_ns: int) -> Entries:
+    """As `iteration`, with a wait that it issues asynchronously between."""
+    writer = EntryWriter()
+    for taken_ns in computed_ns:
+        call = writer.collective("all_reduce", "tp", 64)
+        writer.compute(taken_ns)
+        writer.wait(call)
+    return writer.done()
+
+
+def test_noise_of_the_machine_makes_no_slow_ranks() -> None:
+    taken_ms = (36.7, 125.7, 94.5, 32.0)
+    by_rank = {rank: iteration(int(each * MS), MS).entries for rank, each in enumerate(taken_ms)}
+    found, (spread,) = pooled(by_rank)
+    assert {rank: computed(entries) for rank, entries in found.items()} == {rank: [65_600_000, MS] for rank in range(4)}
+    assert set(fold(Mesh.parse("tp=4"), found).compute_ppm_at.tolist()) == {MILLION}
+    assert spread.doubt() == (
+        "how long ranks like rank 0 compute closer than 33.0 to 126.7 ms: so much 4 of them took; their median, "
+        "66.6 ms, stands for all"
+    )
+
+
+def test_ranks_that_issue_something_else_are_another_class() -> None:
+    found, spreads = pooled({0: iteration(10).entries, 1: iteration(90, op="barrier").entries})
+    assert {rank: computed(entries) for rank, entries in found.items()} == {0: [10], 1: [90]}
+    assert not spreads
+
+
+def test_where_they_do_not_go_entry_by_entry_each_keeps_its_proportions() -> None:
+    writer = EntryWriter()
+    writer.compute(10)
+    writer.compute(30)  # another operator was seen
+    writer.collective("all_reduce", "tp", 64)
+    found, _ = pooled({0: iteration(80).entries, 1: writer.done()})
+    assert {rank: computed(entries) for rank, entries in found.items()} == {0: [60], 1: [15, 45]}
+
+
+def test_a_small_spread_is_not_worth_a_word() -> None:
+    assert pooled({0: waiting(1000, 500), 1: waiting(1010, 500)})[1] == []
