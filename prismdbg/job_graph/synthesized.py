@@ -14,7 +14,7 @@ _MOST = 4
 
 @dataclass(frozen=True, slots=True)
 class Shaping:
-    """A line of the program that receives counts. how: as in `synthesis`; DONOR where peers sent what they computed from
+    """A line of the program that receives counts. how: as in `synthesis`; DONOR where peers sent what they made of
     synthesized values."""
 
     collective: str
