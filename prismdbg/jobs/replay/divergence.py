@@ -9,7 +9,6 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, changed, content_path, read_files
-from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
@@ -46,9 +45,9 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
     differences = story.get("differences") or []
     return Facts(
         values_only=bool(differences) and all(not difference["structural"] for difference in differences),
-        from_start=capsule.manifest.origin is Origin.START,
+        from_start=capsule.manifest.origin.starts_program,
         changed_files=(*_names(rank, "changed"), *theirs),
-        missing=tuple(taken_out) if capsule.manifest.origin is Origin.START else (),
+        missing=tuple(taken_out) if capsule.manifest.origin.starts_program else (),
         recorded=recorded_surroundings(capsule),
         now=now,
         unknown_seeds=tuple(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),

@@ -63,6 +63,10 @@ class StepCounter:
         elif step < self.step:
             self._refuse(f"prismdbg.step({step}) is ignored: step {self.step} has begun already, and steps only go up")
 
+    def go_on_from(self, step: int, *, by_hand: bool) -> None:
+        """As if `step` had begun here; nobody is told."""
+        self.step, self._by_hand, self._begun = step, by_hand, True
+
     def _marks_the_first(self, step: int) -> bool:
         return step == self.step == 0 and not self._begun
 
