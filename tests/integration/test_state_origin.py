@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from chain import assert_identical, prismdbg, replay
-from jobs import ROOT, Recorded, plain_environment, recorded_by_command_line, run, torchrun
+from jobs import EXAMPLES, ROOT, Recorded, plain_environment, recorded_by_command_line, run, torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.manifest import IncidentKind, Origin
 
 pytestmark = pytest.mark.job
 
@@ -17,6 +17,13 @@ HOOKS = plain_environment(PYTHONPATH=str(ROOT / "examples" / "vendored"))
 PROGRAM = Path(__file__).parent / "programs" / "stateful_mlp.py"
 EVERY = 4
 STEPS = 14
+CHECKS = """
+time_limit: 300
+expect:
+  - name: the loop goes on with the recorded step
+    that: local.step == 8
+    at: "8.2"
+"""
 
 
 def job(*options: object) -> list[str]:
@@ -59,4 +66,76 @@ def test_a_rank_goes_on_from_its_snapshot(recorded: Recorded, rank: int, tmp_pat
 def test_a_larger_window_begins_at_the_older_snapshot(recorded: Recorded, tmp_path: Path) -> None:
     capsule = captured(recorded, 0, tmp_path, "--window", 4)
     assert Capsule.open(capsule).manifest.moment_a.step == 8
+    assert_identical(replay(capsule), capsule)
+
+
+def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:
+    made = recorded_by_command_line(
+        job("--unregistered", "schedule"), tmp_path / "run", "--state-every", "4", env=HOOKS
+    )
+    capsule = captured(made, 1, tmp_path, "--window", 4)  # from step 8, where the schedule is between two changes
+    said = prismdbg("replay", capsule, "--runtime", "local")
+    assert said.code == 5, said.out + said.err
+    assert "sends other values than it did" in said.out
+    assert "possible: state that was not registered: schedule (StepLR)" in said.out
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The capsule that the exception of rank 1 made."""
+    home = tmp_path_factory.mktemp("failed")
+    made = recorded_by_command_line(job("--raise-at", 10), home / "run", "--state-every", str(EVERY), env=HOOKS)
+    assert made.ended.code == 1
+    (capsule,) = made.run.capsules.iterdir()
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.origin, manifest.incident.kind) == (Origin.STATE, IncidentKind.EXCEPTION)
+    assert (manifest.rank, manifest.moment_a.step, manifest.moment_b.step) == (1, 8, 10)
+    return capsule
+
+
+def test_an_exception_happens_again(failed: Path) -> None:
+    verdict = replay(failed)
+    assert verdict["outcome"] == "identical" and verdict["tally"]["synthesized"] == 0
+    assert verdict["raised"]["type"] == "ValueError" and verdict["moment"] == "10.1"
+
+
+def test_the_debugger_begins_at_the_restore_point_and_comes_back_to_it(failed: Path) -> None:
+    lines = ["where", "print start", "next", "print local.step", "back", "continue", "print local.step", "quit"]
+    said = prismdbg("debug", failed, "--runtime", "local", typed="\n".join(lines) + "\n")
+    assert said.code == 0, said.err
+    assert said.out.count("at the restore point, where the program gets the state of the snapshot") == 2
+    at_restore, *_ = said.out.partition("(prismdbg) next")
+    assert "stateful_mlp.py:33 in <module>" in at_restore
+    stopped, _, raised = said.out.partition("(prismdbg) continue")
+    assert "print local.step\n8\n" in stopped
+    assert "print local.step\n10\n" in raised and "ValueError: the loss is" in raised
+
+
+def test_a_changed_program_runs_from_the_state(failed: Path, tmp_path: Path) -> None:
+    """With --source: the fix is in the loop, and the state is the recorded one."""
+    (tmp_path / PROGRAM.name).write_text(PROGRAM.read_text().replace("raise ValueError", "print"))
+    said = prismdbg("replay", failed, "--runtime", "local", "--source", tmp_path)
+    assert said.code == 0, said.out + said.err
+    assert said.out.startswith("identical up to 10.1") and "no exception" in said.out
+
+
+def test_a_script_asks_for_values_of_the_restored_program(failed: Path, tmp_path: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS)
+    said = prismdbg("replay", failed, "--runtime", "local", "--script", tmp_path / "checks.yaml", "--json")
+    assert said.code == 0, said.out + said.err
+    assert [check["outcome"] for check in said.json["checks"]] == ["held"]
+
+
+@pytest.mark.parametrize(("rank", "how"), [(1, ()), (2, ("--by-hand",))])
+def test_sharded_parameters_and_everything_else_that_a_step_depends_on(
+    rank: int, how: tuple[str, ...], tmp_path: Path
+) -> None:
+    """FSDP2 x TP, dropout, gradient accumulation, a GradScaler, a schedule, and a loader with workers in mid-epoch."""
+    program = PROGRAM.with_name("stateful_fsdp.py")
+    env = {**HOOKS, "PYTHONPATH": f"{HOOKS['PYTHONPATH']}:{EXAMPLES}"}
+    line = torchrun(program, *how, ranks=4)
+    made = recorded_by_command_line(line, tmp_path / "run", "--state-every", "3", env=env)
+    assert made.ended.code == 0, made.ended.output
+    capsule = captured(made, rank, tmp_path)
+    assert Capsule.open(capsule).manifest.moment_a.step == 6
     assert_identical(replay(capsule), capsule)

@@ -9,6 +9,7 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, changed, content_path, read_files
+from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
@@ -25,7 +26,13 @@ def with_causes(
     story: Message, capsule: Capsule, client: AgentClient, runtime: str = "", unsearched: tuple[str, ...] = ()
 ) -> Message:
     """The `diverged` event with its likely causes. `unsearched`: as the replay's plan has it."""
-    facts = replace(facts_of(story, capsule, _now(client), runtime), unsearched=unsearched)
+    told = _surroundings(client)
+    facts = replace(
+        facts_of(story, capsule, _texts(told.get("surroundings")), runtime),
+        unsearched=unsearched,
+        unregistered=_names(told, "unregistered"),
+        synthesized_before=_names(told, "synthesized"),
+    )
     causes = likely_causes(facts)
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
 
@@ -45,6 +52,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
     differences = story.get("differences") or []
     return Facts(
         values_only=bool(differences) and all(not difference["structural"] for difference in differences),
+        from_state=capsule.manifest.origin is Origin.STATE,
         from_start=capsule.manifest.origin.starts_program,
         changed_files=(*_names(rank, "changed"), *theirs),
         missing=tuple(taken_out) if capsule.manifest.origin.starts_program else (),
@@ -64,17 +72,20 @@ def recorded_surroundings(capsule: Capsule) -> dict[str, str]:
     return {title: str(value) for title, value in found.items() if value is not None}
 
 
-def _now(client: AgentClient) -> dict[str, str]:
+def _surroundings(client: AgentClient) -> Message:
     try:
-        answer = client.ask("surroundings", timeout_s=ASK_BOUND_S)["surroundings"]
-    except (PrismError, KeyError):  # an older rank, or one that is gone: nothing is said of it
+        return client.ask("surroundings", timeout_s=ASK_BOUND_S)
+    except PrismError:  # an older rank, or one that is gone: nothing is said of it
         return {}
+
+
+def _texts(answer: object) -> dict[str, str]:
     return {str(title): str(value) for title, value in answer.items()} if isinstance(answer, dict) else {}
 
 
-def _names(rank: Mapping[str, Any], name: str) -> list[str]:
+def _names(rank: Mapping[str, Any], name: str) -> tuple[str, ...]:
     found = rank.get(name)
-    return [str(word) for word in found] if isinstance(found, list) else []
+    return tuple(str(word) for word in found) if isinstance(found, list) else ()
 
 
 def _text(path: Path) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,13 +21,18 @@ from prismdbg.rank.c10d import kernels, unknown_ops
 from prismdbg.rank.c10d.call import Call, Redispatch
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.works import finished
+from prismdbg.rank.debug.gate import Stop
+from prismdbg.rank.program.frames import program_frame
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import ddp_buckets, exception_hooks, random_state, restore_point
 from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay.prologue import Prologue
 from prismdbg.rank.replay.replayed_rank import Replaying
+from prismdbg.rank.replay.unregistered import unregistered
 from prismdbg.settings.rank_config import RankConfig
+
+_SHOWN = 20
 
 
 def begin_prologue(config: RankConfig, folder: Path) -> None:
@@ -61,7 +67,7 @@ class _Restorer:
         random_state.put_back(snapshot.random)
         _at_first_forward(objects, snapshot)
         COUNTER.go_on_from(snapshot.step, by_hand=snapshot.by_hand)
-        self._hold()
+        self._hold(objects)
         return snapshot.step
 
     def _require_same(self, objects: restore_point.Registered) -> None:
@@ -82,18 +88,22 @@ class _Restorer:
             like = tensors_in({n: _parameters(o) for n, o in objects.items()})
             thing.load_state_dict(Unpacker(tensors.new, like).unpack(self._snapshot.objects[name]))
 
-    def _hold(self) -> None:
+    def _hold(self, objects: restore_point.Registered) -> None:
         snapshot = self._snapshot
         counters = Counters()
         counters.resume_at(snapshot.moment, snapshot.past_records, snapshot.sequences)
         agent = Agent(Path(self._config.socket_dir) / "replay.sock")
         replaying = Replaying(Path(self._config.log), agent, counters)
+        replaying.before_a = {
+            "unregistered": unregistered(objects, _caller()),
+            "synthesized": self._prologue.not_recorded[:_SHOWN],
+        }
         replaying.prepare()
         replaying.install()
         COUNTER.listen(replaying.on_step)
         exception_hooks.install(replaying)
         replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
-        replaying.hold(StopReason.START)
+        replaying.gate.stop(Stop(StopReason.RESTORED, counters.moment, {}, _caller(), {}))
 
 
 class Tensors:
@@ -115,6 +125,14 @@ class Tensors:
                 raise CapsuleError(f"{self._path} has changed while it was read")
         flat = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
         return flat.clone().view(DTYPES[part.dtype]).view(part.shape)
+
+
+def _caller() -> FrameType | None:
+    """The program's frame that calls `restore_point`, which may stand in a file of the program's own."""
+    frame = program_frame()
+    while frame is not None and frame.f_back is not None and frame.f_code.co_name == "restore_point":
+        frame = frame.f_back
+    return frame
 
 
 def _parameters(thing: Any) -> list[torch.Tensor]:

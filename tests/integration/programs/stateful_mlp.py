@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
-parser.add_argument("--nan-at", type=int, default=-1)
+parser.add_argument("--raise-at", type=int, default=-1)
 arguments = parser.parse_args()
 
 dist.init_process_group("gloo")
@@ -35,8 +35,8 @@ start = restore_point(**registered) or 0
 for step in range(start, arguments.steps):
     data = torch.randn(8, width)
     loss = (model(data) - data.flip(0)).square().mean()
-    if step == arguments.nan_at and rank == 1:
-        loss = loss * float("nan")
+    if step == arguments.raise_at and rank == 1:
+        raise ValueError(f"the loss is {loss.item():.6f}")
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
