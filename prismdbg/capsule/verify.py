@@ -107,10 +107,10 @@ def _state(capsule: Capsule) -> Iterator[Finding]:
     try:
         snapshot = require_whole(capsule.path / layout.STATE)
         read_log(capsule.path / layout.STATE / PROLOGUE)
+        past = json_border.read(capsule.path / layout.RANK).integer("past_records")
     except CapsuleError as error:
         yield Finding(Severity.FATAL, layout.STATE, str(error))
         return
-    past = json_border.read(capsule.path / layout.RANK).integer("past_records")
     if snapshot.past_records != past:
         yield Finding(Severity.FATAL, layout.STATE, f"begins at record {snapshot.past_records}, the capsule at {past}")
 

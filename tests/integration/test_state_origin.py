@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chain import assert_identical, prismdbg, replay
-from jobs import EXAMPLES, ROOT, Recorded, plain_environment, recorded_by_command_line, run, torchrun
+from chain import assert_identical, prismdbg, recording, replay
+from jobs import EXAMPLES, ROOT, Ended, Recorded, plain_environment, recorded_by_command_line, run, torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -67,6 +67,23 @@ def test_a_larger_window_begins_at_the_older_snapshot(recorded: Recorded, tmp_pa
     capsule = captured(recorded, 0, tmp_path, "--window", 4)
     assert Capsule.open(capsule).manifest.moment_a.step == 8
     assert_identical(replay(capsule), capsule)
+
+
+def test_a_job_that_runs_is_captured_and_verified(tmp_path: Path) -> None:
+    """Nothing is asked of the ranks, and the job goes on."""
+    line = torchrun(PROGRAM, "--steps", 1_000_000, ranks=2)
+    with recording(line, tmp_path, "--state-every", 50, env=HOOKS) as live:
+        live.wait_for_step(1, 120)
+        capsule = captured(Recorded(run=live.run, ended=Ended(code=0, output="")), 1, tmp_path)
+        verified = prismdbg("verify", live.run.path, "--state", "--rank", 0, "--runtime", "local")
+        live.wait_for_step(1, live.step(1) + 10)
+        kept = sorted(int(path.name) for path in (live.run.states / "1").iterdir() if path.name.isdecimal())
+        live.stop()
+    assert verified.code == 0, verified.out + verified.err
+    assert "the registered state is all that the 2 steps after" in verified.err
+    assert Capsule.open(capsule).manifest.origin is Origin.STATE
+    assert_identical(replay(capsule), capsule)
+    assert len(kept) == 2 and all(step % 50 == 0 for step in kept)
 
 
 def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError, WaitTimeout
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
-from prismdbg.jobs.capture.states import KeptState, last_complete, list_states
+from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
@@ -18,22 +18,33 @@ POLL_S = 0.5
 
 
 def capture_state(
-    run: RunFolder, folder: Path, output: Path, incident: Incident, *, whole_steps: int, timeout_s: float
+    run: RunFolder,
+    folder: Path,
+    output: Path,
+    incident: Incident,
+    *,
+    whole_steps: int,
+    timeout_s: float,
+    and_no_more: bool = False,
 ) -> Capsule:
-    """From the newest snapshot that so many whole steps follow, or where the rank has ended the newest there is."""
+    """From the newest snapshot that so many whole steps follow, or where the rank has ended the newest there is; to the
+    rank's last complete collective, or with `and_no_more` to the end of these steps."""
     state, last = _await(run, folder, whole_steps, time.monotonic() + timeout_s, timeout_s)
-    return assemble(
-        Ingredients(
-            run=run,
-            folder=folder,
-            output=output,
-            origin=Origin.STATE,
-            incident=incident,
-            past_records=state.past_records,
-            state=state.path,
-            last_moment=last,
+    if and_no_more:
+        last = min(last, Moment(state.moment.step + whole_steps, 1 << 60))
+    with pinned(run, folder, state) as (log, snapshot):
+        return assemble(
+            Ingredients(
+                run=run,
+                folder=log,
+                output=output,
+                origin=Origin.STATE,
+                incident=incident,
+                past_records=state.past_records,
+                state=snapshot,
+                last_moment=last,
+            )
         )
-    )
 
 
 def _await(

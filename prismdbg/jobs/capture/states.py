@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +11,13 @@ import numpy as np
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import NOT_ENDED, read_whole
 from prismdbg.model.moment import Moment
-from prismdbg.settings.state_folders import states_of
+from prismdbg.settings.state_folders import STATES, states_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,33 @@ def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
             continue
         found.append(KeptState(path=home / str(step), moment=snapshot.moment, past_records=snapshot.past_records))
     return found
+
+
+@contextmanager
+def pinned(run: RunFolder, folder: Path, state: KeptState) -> Iterator[tuple[Path, Path]]:
+    """The rank's log folder and the snapshot's under other names: what the live rank drops meanwhile stays there. As
+    they are where the file system has no second names."""
+    with partial_folder(run.path / "pinned") as partial:
+        log, states = partial / folder.name, partial / STATES
+        try:
+            _link(folder, log)
+            _link(state.path, states / state.path.name)
+            _link(state.path.parent / PROLOGUE, states / PROLOGUE)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            yield folder, state.path
+        else:
+            yield log, states / state.path.name
+
+
+def _link(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, mode=0o700)
+    for path in source.iterdir():
+        if path.is_symlink() or path.is_dir():
+            (target / path.name).symlink_to(path.resolve())
+        elif path.suffix != ".spare":  # a file that the rank is about to write over
+            (target / path.name).hardlink_to(path)
 
 
 def last_complete(folder: Path) -> Moment:

@@ -14,7 +14,7 @@ from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
-from prismdbg.jobs.capture.states import KeptState, last_complete, list_states
+from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -35,22 +35,24 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
             hint="record with --checkpoint-every or --state-every STEPS, or with --window all to replay from the "
             "program's start",
         )
-    return assemble(
-        Ingredients(
-            run=run,
-            folder=folder,
-            output=_free_name(run.capsules, wanted),
-            origin=Origin.IMAGE if checkpoint is not None else Origin.STATE if state is not None else Origin.START,
-            incident=wanted.incident,
-            past_records=origin.past_records if (origin := checkpoint or state) is not None else 0,
-            in_flight=() if checkpoint is None else checkpoint.in_flight,
-            images=None if checkpoint is None else checkpoint.images,
-            keep_images=True,
-            state=None if state is None else state.path,
-            last_moment=wanted.last,
-            died_with=wanted.died_with,
-        )
+    parts = Ingredients(
+        run=run,
+        folder=folder,
+        output=_free_name(run.capsules, wanted),
+        origin=Origin.START if checkpoint is None else Origin.IMAGE,
+        incident=wanted.incident,
+        past_records=0 if checkpoint is None else checkpoint.past_records,
+        in_flight=() if checkpoint is None else checkpoint.in_flight,
+        images=None if checkpoint is None else checkpoint.images,
+        keep_images=True,
+        last_moment=wanted.last,
+        died_with=wanted.died_with,
     )
+    if state is None:
+        return assemble(parts)
+    with pinned(run, folder, state) as (pinned_log, snapshot):
+        from_state = replace(parts, folder=pinned_log, origin=Origin.STATE, state=snapshot)
+        return assemble(replace(from_state, past_records=state.past_records))
 
 
 def has_past(run: RunFolder, folder: Path) -> bool:
