@@ -78,6 +78,7 @@ class Job:
         )
         self.model = torch.nn.Linear(2, 2)
         self.loader = Loader()
+        self.batches = iter(self.loader)
         self.snapshots = StateSnapshots(self.recording, every)
         self.objects = objects or {"model": self.model, "loader": self.loader}
 
@@ -86,7 +87,7 @@ class Job:
         self.snapshots.on_step(self.recorder.step, source)
 
     def begin_step(self) -> None:
-        next(iter(self.loader))
+        next(self.batches)
         self.model(torch.ones(1, 2))
 
     def steps(self, count: int) -> None:
@@ -147,6 +148,24 @@ def test_a_snapshot_is_of_the_boundary_between_two_steps(tmp_path: Path) -> None
     assert b"\x00\x00\xe0\x40" * 4 in (job.home / "3" / "tensors.safetensors").read_bytes(), "four times 7.0"
 
 
+def test_between_two_epochs_the_snapshot_waits_a_step(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    other = iter(Loader())
+    job.snapshots.reached(job.objects)
+    job.steps(2)
+    job.batches = iter(job.loader)
+    job.steps(1)
+    assert states_of(job.home) == []
+    next(other)
+    iter(Loader())  # another one's beginning says nothing
+    job.begin_step()
+    job.await_steps(3)
+    job.steps(1)
+    job.begin_step()
+    job.await_steps(3, 4)
+    assert Loader.__iter__.__qualname__ == "Loader.__iter__", "nobody watches any more"
+
+
 def test_a_step_that_is_marked_by_hand_is_the_boundary(tmp_path: Path) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)
@@ -194,6 +213,20 @@ def test_what_cannot_be_written_ends_the_snapshots_and_nothing_else(
     assert capfd.readouterr().err == f"prismdbg: no further state snapshots of rank 0: {says}\n"
     assert job.notes == [("no_state", {"text": says})] and job.recorder.windows == [(False, 0, 9)]
     assert not job.home.exists()
+
+
+def test_a_state_that_is_gathered_from_other_ranks_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path, 1)
+
+    class Gathered(Loader):
+        def state_dict(self) -> dict[str, int]:
+            job.recorder.step += 1  # as if collectives were issued
+            return {}
+
+    job.snapshots.reached({"loader": Gathered()})
+    assert "a state_dict issues collectives" in capfd.readouterr().err
 
 
 def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

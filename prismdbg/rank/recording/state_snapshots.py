@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +70,16 @@ class StateSnapshots:
             return
         if problem := unfit(objects):
             raise UsageError(problem)
-        packer = Packer()
+        if any(module.static_graph for module in ddp_buckets.modules_of(objects.values())):
+            raise UsageError("a DDP module with static_graph begins in another way than it goes on")
+        packer, issued = Packer(), self._issued
         with ours():
             for name, thing in objects.items():
                 packer.pack(thing.state_dict(), name)
+        if self._issued != issued:
+            raise UsageError("a state_dict issues collectives; register objects that give this rank's part alone")
         self._objects = dict(objects)
-        self._prologue_records = int(self._recording.recorder.stats()["events"])
+        self._prologue_records = issued
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         keep_prologue(self._folder, self._home / files.PROLOGUE)
         self._say_budget(sum(_size_bytes(t) for t in packer.tensors.values()))
@@ -124,6 +129,10 @@ class StateSnapshots:
 
     def _finish(self, pending: _Pending) -> None:
         self._pending = None
+        pending.stop_watching()
+        if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
+            self._taken_at = self._taken_at // self._every * self._every - 1
+            return
         if pending.modules:
             pending.random_at_forward = random_state.read()
         if pending.moment is None:
@@ -155,6 +164,11 @@ class StateSnapshots:
                 f"the state snapshot of step {snapshot.step} has {_mib(size)}: copied in {copied_ns / 1e6:.1f} ms, "
                 f"then written in {written_ns / 1e6:.0f} ms beside the program"
             )
+
+    @property
+    def _issued(self) -> int:
+        """How many collectives so far."""
+        return int(self._recording.recorder.stats()["events"])
 
     @property
     def _folder(self) -> Path:
@@ -207,6 +221,24 @@ class _Pending:
             for name in (name for name, thing in objects.items() if _is_position(thing)):
                 self._packed[name] = self.packer.pack(objects[name].state_dict(), name)
             self.packer.tensors = {name: tensor.clone() for name, tensor in self.packer.tensors.items()}
+        self.began_again = False
+        self._unwatch = [self._watch(thing) for thing in objects.values() if _is_position(thing)] if not by_hand else []
+
+    def stop_watching(self) -> None:
+        while self._unwatch:
+            self._unwatch.pop()()
+
+    def _watch(self, thing: Any) -> Callable[[], None]:
+        """Notices that it is iterated over from its beginning, as in a new epoch."""
+        kind = type(thing)
+        own, original = vars(kind).get("__iter__"), kind.__iter__
+
+        def begun(mine: Any) -> Any:
+            self.began_again |= mine is thing
+            return original(mine)
+
+        kind.__iter__ = begun
+        return partial(setattr, kind, "__iter__", own) if own is not None else partial(delattr, kind, "__iter__")
 
     def pack(self) -> None:
         """What was not read yet."""
