@@ -166,6 +166,18 @@ def test_between_two_epochs_the_snapshot_waits_a_step(tmp_path: Path) -> None:
     assert Loader.__iter__.__qualname__ == "Loader.__iter__", "nobody watches any more"
 
 
+def test_where_no_registered_module_is_called_the_step_is_the_boundary(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        job.end_step()
+    job.await_steps(3)
+    assert job.snapshot(3).random_at_forward is None
+    wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+    job.end_step()
+    job.await_steps(3, 4)
+
+
 def test_a_step_that_is_marked_by_hand_is_the_boundary(tmp_path: Path) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)

@@ -52,6 +52,7 @@ class StateSnapshots:
         self._writer: threading.Thread | None = None
         self._pending: _Pending | None = None
         self._told_cost = False
+        self._at_forward = True
 
     def reached(self, objects: Registered) -> None:
         """The program's restore point: from here on its state is registered."""
@@ -95,6 +96,10 @@ class StateSnapshots:
     def _at_step(self, step: int, source: StepSource) -> None:
         if not self._objects:
             raise UsageError("the program did not call prismdbg.restore_point before its first step")
+        if self._pending is not None:  # a whole step went by: the registered modules are not called as such
+            self._pending.cancel()
+            self._pending, self._at_forward = None, False
+            self._taken_at = 0
         if step // self._every <= self._taken_at // self._every or self._is_busy:
             return
         orders = [ddp_buckets.order_of(module) for module in ddp_buckets.modules_of(self._objects.values())]
@@ -105,7 +110,7 @@ class StateSnapshots:
         pending = _Pending(self._objects, buckets, by_hand=source is StepSource.MANUAL)
         if pending.by_hand:
             self._copy(pending)
-        if pending.modules:
+        if pending.modules and self._at_forward:
             self._pending = pending
             pending.at_forward(lambda: self._guarded(lambda: self._finish(pending)))
         else:
@@ -113,7 +118,7 @@ class StateSnapshots:
 
     @property
     def _is_busy(self) -> bool:
-        return self._pending is not None or (self._writer is not None and self._writer.is_alive())
+        return self._writer is not None and self._writer.is_alive()
 
     def _copy(self, pending: _Pending) -> None:
         """The snapshot's place in the log is here."""
@@ -133,7 +138,7 @@ class StateSnapshots:
         if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
             self._taken_at = self._taken_at // self._every * self._every - 1
             return
-        if pending.modules:
+        if pending.modules and self._at_forward:
             pending.random_at_forward = random_state.read()
         if pending.moment is None:
             self._copy(pending)
@@ -150,6 +155,8 @@ class StateSnapshots:
         partial.mkdir(mode=0o700)
         self._staging.write(partial / files.TENSORS)
         (partial / files.DESCRIPTION).write_bytes(snapshot.to_bytes())
+        for path in partial.iterdir():
+            path.chmod(0o600)
         partial.rename(home / str(snapshot.step))
         steps = states_of(home)
         for step in steps[:-KEPT]:
@@ -224,6 +231,12 @@ class _Pending:
         self.began_again = False
         self._unwatch = [self._watch(thing) for thing in objects.values() if _is_position(thing)] if not by_hand else []
 
+    def cancel(self) -> None:
+        """Nothing waits for a forward pass or a new epoch any more."""
+        self.stop_watching()
+        while self._hooks:
+            self._hooks.pop().remove()
+
     def stop_watching(self) -> None:
         while self._unwatch:
             self._unwatch.pop()()
@@ -249,10 +262,8 @@ class _Pending:
         """Calls `action` once, when the next forward pass of a registered module begins."""
 
         def begun(*_: Any) -> None:
-            hooks, self._hooks = self._hooks, []
-            for hook in hooks:
-                hook.remove()
-            if hooks:
+            if self._hooks:
+                self.cancel()
                 action()
 
         self._hooks = [module.register_forward_pre_hook(begun, prepend=True) for module in self.modules]
