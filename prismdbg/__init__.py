@@ -7,7 +7,7 @@ is cheap and needs nothing but the standard library: it is imported inside train
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,17 @@ def replay(
     from prismdbg.api.replay import replay as begin
 
     return begin(capsule, runtime=runtime, allow_writes=allow_writes, timeout_s=timeout_s, say=say)
+
+
+def restore_point(**objects: Any) -> int | None:
+    """Register the training state, each object with `state_dict` and `load_state_dict`; call it once, as the last thing
+    before the training loop.
+
+    None, and nothing else happens, unless this process is recorded by `prismdbg record --state-every`, or replayed from
+    a state snapshot. There the state is loaded, and the step is returned with which the loop goes on.
+    """
+    point = sys.modules.get("prismdbg.rank.recording.restore_point")
+    return point.reached(objects) if point is not None else None
 
 
 def step(number: int) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from tiny_log import write_training
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import layout, safetensors
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
+from prismdbg.capsule.manifest import OLDEST_WITH_STATE, Incident, IncidentKind, Manifest, Origin
+from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 
@@ -32,6 +33,7 @@ MANIFEST = Manifest(
     hardware={"machine": "x86_64"},
     notes=("made by a test",),
 )
+STATE = replace(MANIFEST, origin=Origin.STATE, oldest_reader=OLDEST_WITH_STATE)
 IMAGE = replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True)
 
 
@@ -40,7 +42,7 @@ def make_capsule(path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, *
     with tempfile.TemporaryDirectory() as folder, CapsuleWriter(path) as writer:
         write_training(Path(folder) / "log", steps, rank=manifest.rank)
         writer.add_tree(layout.LOG, Path(folder) / "log")
-        writer.add_json(layout.RANK, RANK)
+        writer.add_json(layout.RANK, {**RANK, "past_records": 0} if manifest.origin is Origin.STATE else RANK)
         for name, value in parts.items():
             writer.add_json(f"{layout.OURS}/{name}.json", value)
         if manifest.origin is Origin.IMAGE:
@@ -49,4 +51,26 @@ def make_capsule(path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, *
             (images / "pages-1.img").write_bytes(b"memory" * 1000)
             (images / "stats-dump").write_bytes(b"statistics")
             writer.add_checkpoint(images)
+        if manifest.origin is Origin.STATE:
+            add_state(writer, Path(folder), manifest.rank)
         return writer.finish(manifest)
+
+
+def add_state(writer: CapsuleWriter, folder: Path, rank: int) -> None:
+    """One tensor, before the first collective; the prologue is a log of one step."""
+    write_training(folder / PROLOGUE, 1, rank=rank)
+    writer.add_tree(f"{layout.STATE}/{PROLOGUE}", folder / PROLOGUE)
+    snapshot = StateSnapshot(
+        moment=Moment(0),
+        past_records=0,
+        prologue_records=0,
+        by_hand=False,
+        sequences=(),
+        objects={"model": ["dict", [["weight", ["tensor", "model.weight", "cpu"]]]]},
+        random=None,
+        random_at_forward=None,
+        buckets=(),
+    )
+    writer.add_bytes(f"{layout.STATE}/{DESCRIPTION}", snapshot.to_bytes())
+    header = safetensors.header_of(safetensors.lay([("model.weight", "F32", (2,))]))
+    writer.add_bytes(f"{layout.STATE}/{TENSORS}", header + bytes(8))

@@ -16,7 +16,7 @@ from types import TracebackType
 from prismdbg.capsule import checked_json, container_dump, layout, transfer
 from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_MANIFEST_BYTES
-from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
+from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.rank_json import RankJson, read_rank, startable
 from prismdbg.capsule.transfer import Transfer
@@ -182,7 +182,7 @@ class Capsule:
     def rank(self) -> RankJson:
         """What the rank said of itself."""
         rank = read_rank(self.path / layout.RANK)
-        return startable(rank, str(self.path / layout.RANK)) if self.manifest.origin is Origin.START else rank
+        return startable(rank, str(self.path / layout.RANK)) if self.manifest.origin.starts_program else rank
 
     def part(self, name: str) -> Fields | None:
         """The JSON object in an optional part, None where the capsule has none."""

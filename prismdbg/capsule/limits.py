@@ -21,6 +21,10 @@ MAX_TENSORS = 1 << 16
 MAX_LISTED_TENSORS = 1 << 24
 # Parsed images of a checkpoint: 65,530 mappings, Linux's own limit, take 4 MiB; 100,000 open files 10 MiB.
 MAX_IMAGE_BYTES = 16 << 20
+# The header of a safetensors file: 100,000 tensors take 12 MiB.
+MAX_HEADER_BYTES = 32 << 20
+# Values in the description of a state snapshot, one inside another.
+MAX_STATE_DEPTH = 64
 # The half of prismdbg in a capsule: 2 MiB, 200 files.
 MAX_RANK_PACKAGE_BYTES = 32 << 20
 MAX_RANK_PACKAGE_FILES = 2000

@@ -15,8 +15,9 @@ from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 
-FORMAT = 1
+FORMAT = 2
 OLDEST_READER = 1
+OLDEST_WITH_STATE = 2  # an older reader does not know that origin
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -26,6 +27,12 @@ class Origin(StrEnum):
 
     IMAGE = "image"  # a checkpoint taken at moment A
     START = "start"  # the first line of the program
+    STATE = "state"  # the program's restore point, with the training state of a step boundary
+
+    @property
+    def starts_program(self) -> bool:
+        """Whether the program itself is started: its files and its environment are those of its beginning."""
+        return self is not Origin.IMAGE
 
 
 class IncidentKind(StrEnum):

@@ -13,6 +13,7 @@ from prismdbg.capsule.log_coverage import capsule_span, gaps
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
+from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
 from prismdbg.model.plurals import counted
@@ -87,6 +88,7 @@ def findings(path: Path) -> Iterator[Finding]:
         yield from _parts(capsule)
         yield from _log(capsule)
         yield from _memory(capsule)
+        yield from _state(capsule)
     yield from _notes(capsule.manifest)
 
 
@@ -98,6 +100,21 @@ def _memory(capsule: Capsule) -> Iterator[Finding]:
             yield Finding(Severity.FATAL, layout.MEMORY, str(error))
 
 
+def _state(capsule: Capsule) -> Iterator[Finding]:
+    """Its headers and its prologue; what the values are only the rank knows."""
+    if capsule.manifest.origin is not Origin.STATE:
+        return
+    try:
+        snapshot = require_whole(capsule.path / layout.STATE)
+        read_log(capsule.path / layout.STATE / PROLOGUE)
+        past = checked_json.read(capsule.path / layout.RANK).integer("past_records")
+    except CapsuleError as error:
+        yield Finding(Severity.FATAL, layout.STATE, str(error))
+        return
+    if snapshot.past_records != past:
+        yield Finding(Severity.FATAL, layout.STATE, f"begins at record {snapshot.past_records}, the capsule at {past}")
+
+
 def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
     for name in layout.REQUIRED:
         if name not in manifest.files:
@@ -107,8 +124,10 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
     images = any(name.startswith(layout.CHECKPOINT + "/") for name in manifest.files)
     if manifest.origin is Origin.IMAGE and not images:
         yield Finding(Severity.FATAL, layout.CHECKPOINT, "is empty, but the origin is a checkpoint")
-    if manifest.origin is Origin.START and images:
-        yield Finding(Severity.FATAL, layout.CHECKPOINT, "contains a checkpoint, but the origin is the program's start")
+    if manifest.origin.starts_program and images:
+        yield Finding(Severity.FATAL, layout.CHECKPOINT, f"contains a checkpoint, but the origin is {manifest.origin}")
+    if manifest.origin is Origin.STATE and f"{layout.STATE}/{DESCRIPTION}" not in manifest.files:
+        yield Finding(Severity.FATAL, layout.STATE, "is empty, but the origin is a state snapshot")
 
 
 def _tree(capsule: Capsule) -> Iterator[Finding]:

@@ -111,7 +111,7 @@ class Driver:
         self.session.begin(self.ask(Ask("progress")))
         if self.session.phase is Phase.RUNNING and self.session.astray is None:
             self.wait()
-        if self.session.stop is not None and self.session.stop.reason == StopReason.START:
+        if self.session.stop is not None and self.session.stop.reason in (StopReason.START, StopReason.RESTORED):
             self.checkpoints.origin()
 
     def run(

@@ -19,7 +19,7 @@ from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.snapshot import check_place, write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
-from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.breakpoints import AT_NO_EVENT, StopReason
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
@@ -77,7 +77,7 @@ class MemoryVerbs:
     @property
     def _is_between(self) -> bool:
         stop = self._driver.session.stop
-        if stop is None or stop.reason in (StopReason.PARKED, StopReason.START):
+        if stop is None or stop.reason in AT_NO_EVENT:
             return False
         return not stop.collective or "kind" in stop.collective
 

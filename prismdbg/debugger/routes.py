@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prismdbg.debugger.driver import Driver, Json
 from prismdbg.errors import FacilityError, UsageError
-from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.breakpoints import AT_NO_EVENT, StopReason
 from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
@@ -35,7 +35,7 @@ class Routes:
     @property
     def at_origin(self) -> bool:
         stop = self._session.stop
-        return stop is not None and not stop.collective and stop.reason in (StopReason.PARKED, StopReason.START)
+        return stop is not None and not stop.collective and stop.reason in AT_NO_EVENT
 
     def here(self) -> Moment:
         """What lies before it is the past. After the program's end, or where the rank was lost, its last moment, too,

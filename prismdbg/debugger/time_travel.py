@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.verify import require_replayable
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
@@ -124,7 +123,7 @@ class Travel:
     def keep_origin(self) -> None:
         """Of a program that was started and stands at its beginning: going back there need not start it again. Where no
         checkpoint can be taken it is."""
-        if self.why_no_checkpoints or self.capsule.manifest.origin is not Origin.START:
+        if self.why_no_checkpoints or not self.capsule.manifest.origin.starts_program:
             return
         with contextlib.suppress(FacilityError):
             self._saved.require_room(self._expected_bytes())

@@ -163,4 +163,4 @@ def whole_steps(manifest: Manifest, log: RankLog) -> tuple[int, int]:
     """The first and the last step of which a replay runs all: it goes on from B to the next call, or to its end."""
     b = manifest.moment_b.step
     begun = max([b, *(mark.step for mark in log.steps if mark.step <= b + 1)])
-    return manifest.moment_a.step + (manifest.origin is Origin.IMAGE), begun - 1
+    return manifest.moment_a.step + (manifest.origin is not Origin.START), begun - 1

@@ -24,6 +24,7 @@ class StopReason(StrEnum):
     """Why a rank stands."""
 
     START = "start"  # nothing of the program has run
+    RESTORED = "restored"  # at the program's restore point, with the state of a snapshot
     PARKED = "parked"  # where it was captured
     NEXT = "next"
     STEP = "step"  # the event that was counted to
@@ -38,4 +39,4 @@ class StopReason(StrEnum):
 
 
 ON_THE_WAY = (StopReason.UNTIL, StopReason.NEXT, StopReason.STEP, StopReason.SPACING)  # how a verb was carried out
-AT_NO_EVENT = (StopReason.PARKED, StopReason.START)
+AT_NO_EVENT = (StopReason.PARKED, StopReason.START, StopReason.RESTORED)

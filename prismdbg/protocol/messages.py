@@ -441,6 +441,8 @@ class History(TypedDict):
 
 class Surroundings(TypedDict):
     surroundings: dict[str, str]
+    unregistered: NotRequired[list[str]]
+    synthesized: NotRequired[list[str]]
 
 
 class Trace(TypedDict):

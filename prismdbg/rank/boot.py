@@ -37,8 +37,9 @@ def start() -> None:
 
 def _record(config: RankConfig) -> None:
     from prismdbg.rank.c10d import gloo_threads, store, unknown_ops
-    from prismdbg.rank.recording import exception_hooks
+    from prismdbg.rank.recording import exception_hooks, restore_point
     from prismdbg.rank.recording.recorded_rank import Recording
+    from prismdbg.rank.recording.state_snapshots import StateSnapshots
     from prismdbg.rank.recording.steps import COUNTER
 
     recorder, kind = make_recorder(config)
@@ -64,6 +65,10 @@ def _record(config: RankConfig) -> None:
     recorder.mode(1)
     unknown_ops.install(unknown)
     COUNTER.listen(recording.on_step)
+    if config.state_every:
+        snapshots = StateSnapshots(recording, config.state_every)
+        restore_point.answer_with(snapshots.reached)
+        COUNTER.listen(snapshots.on_step)
     COUNTER.install()
     exception_hooks.install(Witness())
     os.register_at_fork(after_in_child=lambda: _in_child(recording))

@@ -36,6 +36,7 @@ Json = dict[str, Any]
 
 _WHY: dict[str, str] = {
     StopReason.START: "before the first line that follows `import torch`",
+    StopReason.RESTORED: "at the restore point, where the program gets the state of the snapshot",
     StopReason.PARKED: "where it was captured; no frame yet: n runs to the next collective",
     StopReason.END_OF_LOG: "the recording ends here; from here on peers' answers are synthesized",
 }

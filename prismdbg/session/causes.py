@@ -32,11 +32,16 @@ class Facts:
     values_only: the call is the recorded one, what it sends is not. changed_files: written to after the rank had read
     them. unhidden: what the replay may see although it is younger than its start. missing: names of what was taken out
     of the capsule. recorded, now: what the rank ran on, by title. unknown_seeds: random generators of
-    which the capsule does not hold what they began with. calls: in the program's source.
+    which the capsule does not hold what they began with. calls: in the program's source. from_state: it begins at a
+    restore point; unregistered: what the program holds there and did not register; synthesized_before: calls before it
+    that had no recorded answer.
     """
 
     values_only: bool = False
     from_start: bool = False
+    from_state: bool = False
+    unregistered: tuple[str, ...] = ()
+    synthesized_before: tuple[str, ...] = ()
     changed_files: tuple[str, ...] = ()
     unhidden: Unhidden = ALL_HIDDEN
     missing: tuple[str, ...] = ()
@@ -56,6 +61,7 @@ class Causes:
 
 def likely_causes(facts: Facts) -> Causes:
     looked_for = {
+        **({"unregistered state": tuple(_state(facts))} if facts.from_state else {}),
         "changed files": tuple(_files(facts)),
         "another environment": tuple(_environment(facts)),
         "unseeded random numbers": tuple(_random(facts)),
@@ -66,6 +72,13 @@ def likely_causes(facts: Facts) -> Causes:
         found=tuple(text for texts in looked_for.values() for text in texts),
         not_found=tuple(name for name, texts in looked_for.items() if not texts),
     )
+
+
+def _state(facts: Facts) -> Iterator[str]:
+    if facts.unregistered:
+        yield f"possible: state that was not registered: {_some(facts.unregistered)}"
+    if facts.synthesized_before:
+        yield f"answers before the restore point were synthesized: {_some(facts.synthesized_before)}"
 
 
 def _files(facts: Facts) -> Iterator[str]:

@@ -29,6 +29,7 @@ class RankConfig:
     ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
     memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
     seeds: what random generators begin with (`rank/recording/seeds.py`).
+    state_every: a state snapshot every so many steps, 0: none.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 
@@ -40,6 +41,7 @@ class RankConfig:
     window_steps: int = 0
     window_bytes: int = 4 << 30
     checkpoint_every: int = 0
+    state_every: int = 0
     stacks: bool = True
     fingerprints: bool = True
     nan_check: bool = True
@@ -57,9 +59,9 @@ class RankConfig:
 
     @property
     def payload_window(self) -> tuple[bool, int, int]:
-        """on, steps (0: no limit), bytes. With checkpoints at least what follows the older one is kept, too: the
-        supervisor says from which step on."""
-        on = bool(self.checkpoint_every or self.window_steps)
+        """on, steps (0: no limit), bytes. With checkpoints or state snapshots at least what follows the older
+        one is kept, too: the supervisor or the rank itself says from which step on."""
+        on = bool(self.checkpoint_every or self.state_every or self.window_steps)
         steps = 0 if self.window_steps < 0 else max(self.window_steps, int(on))
         return on, steps, self.window_bytes
 

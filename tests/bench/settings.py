@@ -21,6 +21,8 @@ class Settings:
     checkpoint_every: int = 20
     checkpoint_steps: int = 120
     checkpoint_rounds: int = 2
+    state_every: int = 50
+    state_steps: int = 160
     capsule_steps: int = 10
     replays: int = 5
     cold_starts: int = 2
@@ -46,6 +48,8 @@ QUICK = Settings(
     checkpoint_every=10,
     checkpoint_steps=40,
     checkpoint_rounds=1,
+    state_every=5,
+    state_steps=16,
     capsule_steps=4,
     replays=2,
     cold_starts=1,

@@ -11,6 +11,7 @@ from prismdbg.cli.options.param_types import seconds
 from prismdbg.jobs.capture.capture import CaptureRequest, capture
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console
+from prismdbg.settings.rank_config import RankConfig
 
 
 @click.command()
@@ -26,10 +27,9 @@ from prismdbg.render import console
 )
 @click.option(
     "--origin",
-    type=click.Choice(["image", "start"]),
-    default="image",
-    show_default=True,
-    help="Start the capsule at a checkpoint of the live process (image) or at the start of the program (start).",
+    type=click.Choice(["image", "state", "start"]),
+    help="Start the capsule at a checkpoint of the live process (image), at a state snapshot (state) or at the start "
+    "of the program (start).  [default: state, if RUN was recorded with --state-every; otherwise image]",
 )
 @click.option(
     "--timeout", type=seconds, default=600.0, show_default=True, help="Wait at most this long for these steps."
@@ -42,20 +42,25 @@ from prismdbg.render import console
     metavar="CAPSULE",
     help="Write to this new folder.",
 )
-def command(run: Path, rank: int, window: int, origin: str, timeout: float, output: Path) -> None:
+def command(run: Path, rank: int, window: int, origin: str | None, timeout: float, output: Path) -> None:
     """Capture one rank of the job recorded in RUN as CAPSULE. The job continues.
 
     The rank pauses only while its checkpoint is taken. `--origin start` needs no checkpoint and no privileges: the
     capsule replays from the first line of the program. RUN must then have been recorded with --window all.
 
+    `--origin state` needs no privileges either, and the rank is not paused. RUN must have been recorded with
+    --state-every, and the program must call `prismdbg.restore_point`.
+
     If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """
+    folder = RunFolder.existing(run)
+    keeps_states = RankConfig.load(folder.config).state_every > 0
     request = CaptureRequest(
-        run=RunFolder.existing(run),
+        run=folder,
         rank=rank,
         output=output,
         window_steps=window,
-        origin=Origin(origin),
+        origin=Origin(origin) if origin else Origin.STATE if keeps_states else Origin.IMAGE,
         timeout_s=timeout,
     )
     made = capture(request, console.announce)

@@ -45,6 +45,14 @@ from prismdbg.render import console
     help="Take a checkpoint of each rank every STEPS steps. Capsules start there.  [default: never]",
 )
 @click.option(
+    "--state-every",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="STEPS",
+    help="Keep a state snapshot of each rank every STEPS steps. Capsules start there. The program must call "
+    "prismdbg.restore_point.  [default: never]",
+)
+@click.option(
     "--trigger",
     "triggers",
     default=DEFAULT_TRIGGERS,
@@ -73,6 +81,7 @@ def command(
     window_bytes: int,
     log_bytes: int,
     checkpoint_every: int,
+    state_every: int,
     triggers: str,
     keep: int,
     memory: bool,
@@ -90,6 +99,8 @@ def command(
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.
     """
+    if checkpoint_every and state_every:
+        raise UsageError("--checkpoint-every and --state-every exclude each other", hint="give one of them")
     policy = Policy(
         triggers=parse_triggers(triggers),
         checkpoint_every=checkpoint_every,
@@ -102,6 +113,7 @@ def command(
         ranks=ranks or (),
         window_steps=_window(window),
         window_bytes=window_bytes,
+        state_every=state_every,
         native=not python_kernels,
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,

@@ -30,7 +30,7 @@ from prismdbg.render.stop_text import source_lines
 from prismdbg.runtime.limits import Asked
 from prismdbg.session.divergence_text import render_divergence
 
-_CODES = {
+CODES = {
     Outcome.IDENTICAL: ExitCode.OK,
     Outcome.DIVERGED: ExitCode.DIVERGED,
     Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
@@ -179,7 +179,7 @@ def _compare(chosen: Chosen) -> int:
             _print(verdict, output, incident)
             if kept:
                 console.say(f"complete output: {kept}")
-    code = _CODES[verdict.outcome]
+    code = CODES[verdict.outcome]
     return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
 
 

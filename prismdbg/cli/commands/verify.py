@@ -7,13 +7,20 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule.verify import Finding, Severity
+from prismdbg.cli.commands.replay import CODES
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.options.place_options import RUNTIME
+from prismdbg.jobs.replay.state_check import Checked, check_state
+from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.verify_parts import all_findings
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
+from prismdbg.session.divergence_text import render_divergence
 
 _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "note"}
 
@@ -21,12 +28,42 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 @click.command()
 @click.argument("capsule", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--state", is_flag=True, help="Replay the steps after the newest state snapshot of a rank of this RUN.")
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="With --state.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="With --state: whole steps."
+)
+@RUNTIME
+@click.option("--timeout", type=seconds, default=600.0, show_default=True, help="With --state: wait at most this long.")
 @archive_keys
-def command(capsule: Path, as_json: bool, keys: Keys) -> int:
+def command(
+    capsule: Path,
+    as_json: bool,
+    state: bool,
+    rank: int,
+    steps: int,
+    runtime: str | None,
+    timeout: float,
+    keys: Keys,
+) -> int:
     """Check that CAPSULE, a folder or a packed file, is complete, unaltered and replayable.
 
     The exit code is 0 if it is, and 3 if it is not. Notes are not faults.
+
+    With --state, CAPSULE is the folder RUN of a job recorded with --state-every, which may still run. The steps after
+    the newest state snapshot are replayed to see whether the registered state is all that they depend on. The exit
+    codes are those of `prismdbg replay`.
     """
+    if state:
+        checked = check_state(
+            RunFolder.existing(capsule),
+            rank,
+            steps=steps,
+            runtime=runtime or "",
+            timeout_s=timeout,
+            say=console.announce,
+        )
+        return _told(checked)
     with opened(capsule, keys) as whole:
         found = list(all_findings(whole.path))
     wrong = _wrong(capsule, found)
@@ -40,6 +77,18 @@ def command(capsule: Path, as_json: bool, keys: Keys) -> int:
         whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay"
         console.say(wrong or whole_capsule)
     return ExitCode.BAD_CAPSULE if wrong else ExitCode.OK
+
+
+def _told(checked: Checked) -> int:
+    verdict = checked.verdict
+    console.emit(render_divergence(verdict.story) if verdict.story is not None else verdict.summary)
+    if verdict.outcome is Outcome.IDENTICAL:
+        console.say(
+            f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
+        )
+    for note in verdict.notes:
+        console.say(note)
+    return CODES[verdict.outcome]
 
 
 def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:

@@ -25,8 +25,9 @@ from prismdbg.capsule.log_coverage import (
 )
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_reader import event_segments
-from prismdbg.capsule.manifest import Incident, Manifest, Origin
+from prismdbg.capsule.manifest import OLDEST_READER, OLDEST_WITH_STATE, Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
+from prismdbg.capsule.state_snapshot import PROLOGUE
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile
@@ -36,6 +37,7 @@ from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
 from prismdbg.jobs.capture.secret_search import Finding, Search, to_json
+from prismdbg.jobs.capture.states import add_state
 from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
@@ -53,8 +55,8 @@ from prismdbg.settings.rank_config import RANK_MEMORY
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
     """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
-    `images`: of a checkpoint, taken over. `emulated`: the mesh of a world that was not there. `died_with`: the exit
-    code of a rank that died without a word, where it is known."""
+    `images`: of a checkpoint, taken over. `state`: the folder of a state snapshot. `emulated`: the mesh of a world that
+    was not there. `died_with`: the exit code of a rank that died without a word, where it is known."""
 
     run: RunFolder
     folder: Path
@@ -65,6 +67,7 @@ class Ingredients:
     in_flight: tuple[int, ...] = ()
     images: Path | None = None
     keep_images: bool = False
+    state: Path | None = None
     last_moment: Moment | None = None
     notes: tuple[str, ...] = ()
     emulated: str = ""
@@ -100,7 +103,10 @@ def assemble(parts: Ingredients) -> Capsule:
         files, about_files = _add_files(writer, parts, recorded, environment)
         secrets = Redaction.of(rank, files, recorded.log)
         writer.add_json(layout.RANK, {**secrets.describe(rank), **_about(parts), **about_files})
-        _mask_log(writer, secrets)
+        _mask(writer, secrets, f"{layout.LOG}/events.*.seg")
+        if parts.state is not None:
+            add_state(writer, parts.state)
+            _mask(writer, secrets, f"{layout.STATE}/{PROLOGUE}/events.*.seg")
         payloads = _add_payloads(writer, parts.folder, recorded.span)
         _add_stacks(writer, parts)
         writer.add_json(layout.ENVIRONMENT, environment.to_json())
@@ -165,9 +171,9 @@ def _about(parts: Ingredients) -> dict[str, Any]:
     return about | ({"died_with": parts.died_with} if parts.died_with is not None else {})
 
 
-def _mask_log(writer: CapsuleWriter, secrets: Redaction) -> None:
-    for path in sorted((writer.folder / layout.LOG).glob("events.*.seg")):  # a live rank begins further ones
-        writer.edit(f"{layout.LOG}/{path.name}", secrets.mask)
+def _mask(writer: CapsuleWriter, secrets: Redaction, segments: str) -> None:
+    for path in sorted(writer.folder.glob(segments)):  # a live rank begins further ones
+        writer.edit(path.relative_to(writer.folder).as_posix(), secrets.mask)
 
 
 def _add_stacks(writer: CapsuleWriter, parts: Ingredients) -> None:
@@ -349,4 +355,5 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
         hardware={k: str(v) for k, v in rank["hardware"].items()},
         notes=tuple(notes),
         emulated=parts.emulated,
+        oldest_reader=OLDEST_WITH_STATE if parts.origin is Origin.STATE else OLDEST_READER,
     )

@@ -25,6 +25,7 @@ from prismdbg.checkpoint.engine import DumpReport, Engine
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
+from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
@@ -101,6 +102,15 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START:
         return _capture_from_start(request, folder, incident)
+    if request.origin is Origin.STATE:
+        return capture_state(
+            request.run,
+            folder,
+            request.output,
+            incident,
+            whole_steps=request.window_steps,
+            timeout_s=request.timeout_s,
+        )
     await_agent(folder, say)  # first: a rank out of reach is named as such
     remove_leftovers(request.run)
     with partial_folder(request.run.path / _IMAGES) as partial:

@@ -4,68 +4,71 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
+from typing import TypeVar
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
+from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, read_whole
 from prismdbg.log.folding import bytes_since
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.moment import Moment
+
+Kept = TypeVar("Kept", Checkpoint, KeptState)
 
 
 def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     """`CapsuleError` says why nothing that was kept can replay the incident, and what would have."""
     folder = run.ranks / wanted.folder
-    checkpoint = _origin_before(run, folder, wanted)
-    if checkpoint is None and not kept_from_the_start(folder):
+    checkpoint = _newest_before(list_checkpoints(run, folder), wanted, folder)
+    state = _newest_before(list_states(run, folder), wanted, folder) if checkpoint is None else None
+    if checkpoint is None and state is None and not kept_from_the_start(folder):
         raise CapsuleError(
             f"no capsule of rank {wanted.folder}: no data from before the incident was kept",
-            hint="record with --checkpoint-every STEPS, or with --window all to replay from the program's start",
+            hint="record with --checkpoint-every or --state-every STEPS, or with --window all to replay from the "
+            "program's start",
         )
-    return assemble(
-        Ingredients(
-            run=run,
-            folder=folder,
-            output=_free_name(run.capsules, wanted),
-            origin=Origin.START if checkpoint is None else Origin.IMAGE,
-            incident=wanted.incident,
-            past_records=0 if checkpoint is None else checkpoint.past_records,
-            in_flight=() if checkpoint is None else checkpoint.in_flight,
-            images=None if checkpoint is None else checkpoint.images,
-            keep_images=True,
-            last_moment=wanted.last,
-            died_with=wanted.died_with,
-        )
+    parts = Ingredients(
+        run=run,
+        folder=folder,
+        output=_free_name(run.capsules, wanted),
+        origin=Origin.START if checkpoint is None else Origin.IMAGE,
+        incident=wanted.incident,
+        past_records=0 if checkpoint is None else checkpoint.past_records,
+        in_flight=() if checkpoint is None else checkpoint.in_flight,
+        images=None if checkpoint is None else checkpoint.images,
+        keep_images=True,
+        last_moment=wanted.last,
+        died_with=wanted.died_with,
     )
+    if state is None:
+        return assemble(parts)
+    with pinned(run, folder, state) as (pinned_log, snapshot):
+        from_state = replace(parts, folder=pinned_log, origin=Origin.STATE, state=snapshot)
+        return assemble(replace(from_state, past_records=state.past_records))
 
 
 def has_past(run: RunFolder, folder: Path) -> bool:
-    """Whether there is something to freeze: a checkpoint, or payloads since the start."""
-    return bool(list_checkpoints(run, folder)) or kept_from_the_start(folder)
+    """Whether there is something to freeze: a checkpoint, a state snapshot, or payloads since the start."""
+    return bool(list_checkpoints(run, folder) or list_states(run, folder)) or kept_from_the_start(folder)
 
 
 def wanted_now(folder: Path, incident: Incident) -> Wanted:
     """Of a rank that goes on: to its last collective before which all are complete."""
-    log = read_whole(folder, LAST_BYTES)
-    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
-    done = int(unfinished[0]) if len(unfinished) else len(log)
-    last = log.moment(done - 1) if done else Moment(0)
+    last = last_complete(folder)
     return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
 
 
-def _origin_before(run: RunFolder, folder: Path, wanted: Wanted) -> Checkpoint | None:
-    """The newest checkpoint from which a replay goes through a whole step before the incident's, or before the rank's
-    last where it did not come to the incident; where none does, the newest before the incident."""
-    moment, kept = wanted.incident.moment, list_checkpoints(run, folder)
+def _newest_before(kept: Sequence[Kept], wanted: Wanted, folder: Path) -> Kept | None:
+    """The newest from which a replay goes through a whole step before the incident's, or before the rank's last where
+    it did not come to the incident; where none does, the newest before the incident."""
+    moment = wanted.incident.moment
     if moment is None or not kept:
         return None
     log = read_log(folder, bytes_since(folder, max(kept[0].past_records - 1, 0)))  # older collectives lead to none

@@ -21,13 +21,14 @@ from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRequest:
-    """`window_steps`: 0 none, -1 everything. `checkpoint_every`: 0 never."""
+    """`window_steps`: 0 none, -1 everything. `state_every`: steps, 0 never."""
 
     output: Path
     command: tuple[str, ...]
     ranks: tuple[int, ...] = ()
     window_steps: int = 0
     window_bytes: int = 4 << 30
+    state_every: int = 0
     native: bool = True
     memory: bool = False
     memory_cap: int = 0
@@ -38,7 +39,7 @@ def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
     was_there = request.output.exists()
     run = prepare(request)
-    keeps_payloads = request.window_steps != 0
+    keeps_payloads = request.window_steps != 0 or request.state_every > 0
     environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=keeps_payloads)
     sockets = RankConfig.load(run.config).socket_dir
     try:
@@ -110,6 +111,7 @@ def prepare(request: RecordRequest) -> RunFolder:
         window_steps=request.window_steps,
         window_bytes=request.window_bytes,
         checkpoint_every=request.policy.checkpoint_every,
+        state_every=request.state_every,
         nan_check="nan" in request.policy.triggers,  # it looks at every value: not where nobody asks
         native=request.native,
         memory=request.memory,
@@ -123,6 +125,7 @@ def prepare(request: RecordRequest) -> RunFolder:
             "window_steps": request.window_steps,
             "window_bytes": request.window_bytes,
             "checkpoint_every": request.policy.checkpoint_every,
+            "state_every": request.state_every,
             "triggers": dict(request.policy.triggers),
         },
     )

@@ -28,6 +28,7 @@ from prismdbg.diagnosis.hang import HangReport
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
+from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.answering import why_unfinished
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
@@ -259,6 +260,7 @@ class Supervisor:
             kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
             captured = needed_by_captures(self._run)
             kept += [captured[folder.name]] if folder.name in captured else []
+            kept += [state.past_records for state in list_states(self._run, folder)]
             fold(folder, self._policy.log_bytes, min(kept, default=None))
 
     def _say_what_is_kept(self, folder: Path) -> None:

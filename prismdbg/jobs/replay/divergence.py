@@ -26,7 +26,13 @@ def with_causes(
     story: Message, capsule: Capsule, client: AgentClient, runtime: str = "", unhidden: Unhidden = ALL_HIDDEN
 ) -> Message:
     """The `diverged` event with its likely causes. `unhidden`: as the replay's plan has it."""
-    facts = replace(facts_of(story, capsule, _now(client), runtime), unhidden=unhidden)
+    told = _surroundings(client)
+    facts = replace(
+        facts_of(story, capsule, _texts(told.get("surroundings")), runtime),
+        unhidden=unhidden,
+        unregistered=_names(told, "unregistered"),
+        synthesized_before=_names(told, "synthesized"),
+    )
     causes = likely_causes(facts)
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
 
@@ -46,9 +52,10 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
     differences = story.get("differences") or []
     return Facts(
         values_only=bool(differences) and all(not difference["structural"] for difference in differences),
-        from_start=capsule.manifest.origin is Origin.START,
+        from_state=capsule.manifest.origin is Origin.STATE,
+        from_start=capsule.manifest.origin.starts_program,
         changed_files=(*_names(rank, "changed"), *theirs),
-        missing=tuple(taken_out) if capsule.manifest.origin is Origin.START else (),
+        missing=tuple(taken_out) if capsule.manifest.origin.starts_program else (),
         recorded=recorded_surroundings(capsule),
         now=now,
         unknown_seeds=tuple(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
@@ -65,17 +72,20 @@ def recorded_surroundings(capsule: Capsule) -> dict[str, str]:
     return {title: str(value) for title, value in found.items() if value is not None}
 
 
-def _now(client: AgentClient) -> dict[str, str]:
+def _surroundings(client: AgentClient) -> Message:
     try:
-        answer = client.ask("surroundings", timeout_s=ASK_BOUND_S)["surroundings"]
-    except (PrismError, KeyError):  # an older rank, or one that is gone: nothing is said of it
+        return client.ask("surroundings", timeout_s=ASK_BOUND_S)
+    except PrismError:  # an older rank, or one that is gone: nothing is said of it
         return {}
+
+
+def _texts(answer: object) -> dict[str, str]:
     return {str(title): str(value) for title, value in answer.items()} if isinstance(answer, dict) else {}
 
 
-def _names(rank: Mapping[str, Any], name: str) -> list[str]:
+def _names(rank: Mapping[str, Any], name: str) -> tuple[str, ...]:
     found = rank.get(name)
-    return [str(word) for word in found] if isinstance(found, list) else []
+    return tuple(str(word) for word in found) if isinstance(found, list) else ()
 
 
 def _text(path: Path) -> str:

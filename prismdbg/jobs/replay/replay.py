@@ -24,8 +24,14 @@ from prismdbg.session.causes import ALL_HIDDEN, Unhidden, not_hidden
 __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
 
 AGENT_BOUND_S = 90.0
+RESTORE_POINT_BOUND_S = 900.0  # what the program does before it: building a large model, for instance
 CHANGE_OVER_BOUND_S = 60.0
 LAST_WORDS, LAST_BYTES = 12, 64 << 10  # lines, and where they are looked for
+_BEGINNING = {
+    Origin.IMAGE: "restoring the checkpoint",
+    Origin.START: "starting the program",
+    Origin.STATE: "starting the program, which loads the state snapshot at its restore point",
+}
 Say = Callable[[str], None]
 
 
@@ -76,8 +82,7 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
 def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
     if reason := runtime.refuses(plan.spec):
         raise FacilityError(reason)
-    image = capsule.manifest.origin is Origin.IMAGE
-    say(f"{runtime.name}: {'restoring the checkpoint' if image else 'starting the program'}")
+    say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
     return runtime.start(plan.spec)
@@ -109,7 +114,7 @@ def connect(plan: Plan, running: RunningRank) -> AgentClient:
     try:
         return connect_when_ready(
             plan.own.path / plan.agent,
-            bound_s=AGENT_BOUND_S,
+            bound_s=RESTORE_POINT_BOUND_S if plan.awaits_restore_point else AGENT_BOUND_S,
             still_alive=lambda: running.exit_code() is None,
             reach=lambda: plan.own.reach(plan.agent),
         )
@@ -136,7 +141,9 @@ def take_over(client: AgentClient, request: ReplayRequest) -> int:
 
 def _change_over(client: AgentClient, request: ReplayRequest) -> int:
     capsule = request.capsule
-    if capsule.manifest.origin is not Origin.IMAGE:
+    if capsule.manifest.origin is Origin.STATE:
+        return int(capsule.rank().get("past_records", 0))
+    if capsule.manifest.origin is Origin.START:
         return 0
     in_flight = capsule.rank().get("in_flight", [])
     missing = list(request.missing_files)

@@ -81,12 +81,14 @@ class ReplayRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`own`: the rank's folder; `agent`: the name by which its agent will answer there. `unhidden`: what of this
-    machine may be younger than the start moment and is not hidden."""
+    machine may be younger than the start moment and is not hidden. `awaits_restore_point`: the agent answers only when
+    the program comes to its restore point."""
 
     spec: ReplaySpec
     own: RankFolder
     agent: str
     unhidden: Unhidden
+    awaits_restore_point: bool = False
 
 
 def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
@@ -169,7 +171,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         world_size=manifest.world_size,
         memory_cap=int(rank.get("memory_cap", 0)),
         seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
-        extra={"emulation": rank["emulation"]} if "emulation" in rank else {},
+        extra=_extra(capsule, rank),
     ).save(config)
     environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
     _require_startable(rank, environment)
@@ -199,7 +201,19 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         limits=_limits(request, session),
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, own=own, agent="replay.sock", unhidden=unhidden)
+    return Plan(
+        spec=spec,
+        own=own,
+        agent="replay.sock",
+        unhidden=unhidden,
+        awaits_restore_point=capsule.manifest.origin is Origin.STATE,
+    )
+
+
+def _extra(capsule: Capsule, rank: RankJson) -> dict[str, Any]:
+    if capsule.manifest.origin is Origin.STATE:
+        return {"state": str(capsule.path / layout.STATE)}
+    return {"emulation": rank["emulation"]} if "emulation" in rank else {}
 
 
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
@@ -334,7 +348,7 @@ def _absent(capsule: Capsule, session: Path, laid: tuple[LaidFile, ...], folders
 
 def begins_ns(origin: Origin, rank: Mapping[str, Any], log: RankLog) -> int:
     """A as time since the epoch; 0 where it is not known."""
-    if origin is Origin.START:
+    if origin.starts_program:
         return int(rank.get("started_ns", 0))
     past = int(rank.get("past_records", 0))
     first = min((r.time_created_ns for r in log.collectives if r.record_id >= past), default=None)

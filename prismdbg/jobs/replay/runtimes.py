@@ -44,6 +44,6 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
             return runtime
         reasons.append(f"{candidate}: {reason}")
     hint = "install Docker or run as root"
-    if origin is Origin.START:
+    if origin.starts_program:
         hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
     raise FacilityError("this machine has no usable runtime:  " + "; ".join(reasons), hint=hint)

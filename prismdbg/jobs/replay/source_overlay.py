@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from prismdbg.capsule import transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, read_files
-from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson
 from prismdbg.capsule.rank_path import too_long
 from prismdbg.errors import UsageError
@@ -60,7 +59,7 @@ class Overlay:
 
 def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     """`UsageError` where the capsule does not start at the program's start, or nothing in the folder is of it."""
-    if capsule.manifest.origin is not Origin.START:
+    if not capsule.manifest.origin.starts_program:
         raise UsageError(
             f"--source needs a capsule from the program's start; this one starts at {capsule.manifest.moment_a}, "
             "with the old program in its memory",

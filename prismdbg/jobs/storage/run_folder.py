@@ -20,6 +20,7 @@ from prismdbg.capsule.secrets import redact_arguments
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.settings.overwritten_copies import FOLDER
+from prismdbg.settings.state_folders import STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def states(self) -> Path:
+        """State snapshots of the ranks, and their prologues."""
+        return self.path / STATES
 
     @property
     def overwritten(self) -> Path:

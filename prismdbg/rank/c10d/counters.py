@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
@@ -41,6 +42,17 @@ class Counters:
             record_id, self.record_id = self.record_id, self.record_id + 1
             tracer.moved(self.step, self.collective)
             return record_id, Moment(self.step, self.collective), Identity(group, sequence, op, peer, tag)
+
+    def sequences(self) -> list[tuple[str, str, int, int, int]]:
+        """(group, op, peer, tag, the number that comes next)."""
+        with self._lock:
+            return [(*key, number) for key, number in self._sequences.items()]
+
+    def resume_at(self, at: Moment, record_id: int, sequences: Iterable[tuple[str, str, int, int, int]]) -> None:
+        """Takes over where `record_id` collectives had been issued, the last one at `at`."""
+        with self._lock:
+            self._sequences = {(group, op, peer, tag): number for group, op, peer, tag, number in sequences}
+            self.step, self.collective, self.record_id = at.step, at.collective, record_id
 
     def resume_before(self, past: list[Collective], step: int, collective: int) -> None:
         """Takes over as if exactly the collectives in `past` had been issued."""

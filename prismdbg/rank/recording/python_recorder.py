@@ -142,6 +142,9 @@ class PythonRecorder:
             "entering": len(self._entering),
         }
 
+    def sequences(self) -> list[tuple[str, str, int, int, int]]:
+        return self._counters.sequences()
+
     def on_group(self, callback: Callable[[Any], None]) -> None:
         self._on_group = callback
 

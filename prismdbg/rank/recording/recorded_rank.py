@@ -110,7 +110,7 @@ class Recording:
             shutil.rmtree(folder, ignore_errors=True)
             return
         self.recorder.window(*config.payload_window)
-        if config.checkpoint_every:  # payloads since the older of two checkpoints; the supervisor says which
+        if config.checkpoint_every or config.state_every:  # payloads since the older of two; later it is said which
             self.recorder.keep_from(0)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
         described = describe_process(self.rank, socket_path, self.kind)

@@ -63,6 +63,10 @@ class Recorder(Protocol):
         """`entering`: threads on their way from the gate to their call's record, hashing what it sends."""
         ...
 
+    def sequences(self) -> list[tuple[str, str, int, int, int]]:
+        """(group, op, peer, tag, the number that comes next) of all; op is empty but for point-to-point."""
+        ...
+
     def on_group(self, callback: Callable[[Any], None]) -> None:
         """`callback(process_group)` before the first record of each group."""
         ...

@@ -36,7 +36,7 @@ class StepCounter:
     def __init__(self) -> None:
         self.step = 0
         self.optimizer: weakref.ref[Any] | None = None
-        self._by_hand = False
+        self.by_hand = False
         self._listeners: list[Listener] = []
         self._in_scaler = False
         self._stepped = False
@@ -57,11 +57,15 @@ class StepCounter:
         if step is None:
             self._refuse(f"prismdbg.step({number!r}) is ignored: a step is a whole number from 0 to {_MOST}")
             return
-        self._by_hand = True
+        self.by_hand = True
         if step > self.step or self._marks_the_first(step):
             self._begin(step, StepSource.MANUAL)
         elif step < self.step:
             self._refuse(f"prismdbg.step({step}) is ignored: step {self.step} has begun already, and steps only go up")
+
+    def go_on_from(self, step: int, *, by_hand: bool) -> None:
+        """As if `step` had begun here; nobody is told."""
+        self.step, self.by_hand, self._begun = step, by_hand, True
 
     def _marks_the_first(self, step: int) -> bool:
         return step == self.step == 0 and not self._begun
@@ -103,7 +107,7 @@ class StepCounter:
         torch.amp.GradScaler.step = step
 
     def _count(self, source: StepSource) -> None:
-        if not self._by_hand:
+        if not self.by_hand:
             self._begin(self.step + 1, source)
 
     def _begin(self, step: int, source: StepSource) -> None:

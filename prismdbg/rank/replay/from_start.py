@@ -13,6 +13,7 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay.from_state import begin_prologue
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.tracing import tracer
 from prismdbg.settings.rank_config import RankConfig
@@ -27,6 +28,13 @@ def begin_replay(config: RankConfig) -> None:
     try:
         (Path(config.socket_dir) / "replay.pid").open("x").write(str(os.getpid()))
     except FileExistsError:
+        return
+    if "state" in config.extra:
+        if config.memory_cap:
+            _hold_cap(config)
+        fake_world.install()
+        COUNTER.install()
+        begin_prologue(config, Path(str(config.extra["state"])))
         return
     counters = Counters()
     agent = Agent(Path(config.socket_dir) / "replay.sock")

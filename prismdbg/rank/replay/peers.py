@@ -101,7 +101,7 @@ def _fill_dense(tensor: torch.Tensor, data: memoryview) -> int:
 class SynthesizedPeers:
     """Echo: every peer sends what this rank sends. Sums scale with the group; what only a peer knows is zero."""
 
-    def answer(self, call: Call, record: Collective | None) -> Answer | None:
+    def answer(self, call: Call, record: Collective | None) -> Answer:
         with torch.no_grad():
             outputs = [t.detach() for t in call.received]
             inputs = [t.detach() for t in call.inputs]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.moment import Moment
@@ -36,6 +36,7 @@ class Replaying:
         self.gate = Gate(agent.publish)
         self._log_folder = log_folder
         self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
+        self.before_a: dict[str, list[str]] = {}  # what is known of the way to A, where the program went it
         self.ended = False
         self._probe: NonfiniteProbe | None = None
 
@@ -113,7 +114,7 @@ class Replaying:
         """Compares the parameters' hash where the record has one for this place."""
         note = self._hashes.get(COUNTER.step if at_exit else step)
         optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
-        if self.replayer.departed:
+        if self.replayer.departed or (note is not None and not at_exit and self._is_later(note, step)):
             return
         if note is not None and optimizer is not None and (at_exit or step in self._hashes):
             actual = f"{state_hash.of(optimizer):016x}"
@@ -125,6 +126,11 @@ class Replaying:
                 actual=actual,
                 equal=actual == expected,
             )
+
+    def _is_later(self, note: Note, step: int) -> bool:
+        """Whether it was written at the program's end, in the step that begins here: marked by hand, it has begun with
+        other parameters."""
+        return COUNTER.by_hand and Moment.parse(str(note.data["moment"])).step >= step
 
     def verbs(self) -> dict[str, Any]:
         return verbs.verbs_of(self)

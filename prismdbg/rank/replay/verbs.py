@@ -113,7 +113,7 @@ def _surveying(replaying: Replaying) -> dict[str, Verb]:
             "version of Python": platform.python_version(),
             "version of torch": torch.__version__,
         }
-        return {"surroundings": {title: str(value) for title, value in found.items()}}
+        return {"surroundings": {title: str(value) for title, value in found.items()}, **replaying.before_a}
 
     def peers(_: Message) -> Message:
         return gate.ask(lambda stop: peers_at(stop, log))  # type: ignore[no-any-return]

@@ -32,6 +32,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="of blocks in all modes; needs the native recorder")
     parser.add_argument("--block", type=int, default=10, help="steps of a block")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--restore-point", action="store_true", help="register the state")
     parser.add_argument("--say", action="store_true", help="print the seconds of each step")
     return parser.parse_args()
 
@@ -86,6 +87,10 @@ def main() -> None:
     batches = endless(loader(Excerpts(model.config.context), args.batch, world, rank, 0))
     modes = schedule(args.rounds, args.block, args.seed)
     to = switch() if modes else None
+    if args.restore_point:
+        import prismdbg
+
+        prismdbg.restore_point(model=ddp, optimizer=optimizer)
     taken: list[tuple[str, float, float]] = []
 
     for step in range(len(modes) or args.steps):

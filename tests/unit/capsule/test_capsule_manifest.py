@@ -83,7 +83,7 @@ def test_a_path_that_is_no_utf8_survives() -> None:
         (("moment_a",), "9" * 5000, "moment_a is '999"),
         (("moment_a",), "9.9", "moment_b is 2.2, before moment_a 9.9"),
         (("replayable_from",), "0.0", "replayable_from is 0.0, before moment_a"),
-        (("origin",), "cloud", "origin is 'cloud', not one of image, start"),
+        (("origin",), "cloud", "origin is 'cloud', not one of image, start, state"),
         (("origin",), "image", "contains_raw_memory is false"),
         (("contains_raw_memory",), 1, "contains_raw_memory must be true or false"),
         (("incident",), "nan", "incident must be an object"),
@@ -182,5 +182,5 @@ def test_other_names_are_refused(name: str) -> None:
 def test_every_kind_is_frozen() -> None:
     """A reader of this format knows these words; a new one needs a new format."""
     assert {*IncidentKind} == {"request", "exception", "nan", "hang", "oom", "slow", "signal", "lost"}
-    assert {*Origin} == {"image", "start"}
-    assert FORMAT == 1
+    assert {*Origin} == {"image", "start", "state"}
+    assert FORMAT == 2

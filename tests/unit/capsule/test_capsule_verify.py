@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from capsules import IMAGE, MANIFEST, RANK, make_capsule
+from capsules import IMAGE, MANIFEST, RANK, STATE, make_capsule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_log import TinyLog, write_training
@@ -39,7 +39,7 @@ def with_log(path: Path, write: Callable[[Path], object], manifest: Manifest = M
     return path
 
 
-@pytest.mark.parametrize("manifest", [MANIFEST, IMAGE])
+@pytest.mark.parametrize("manifest", [MANIFEST, IMAGE, STATE])
 def test_a_whole_capsule(tmp_path: Path, manifest: Manifest) -> None:
     make_capsule(tmp_path / "capsule", manifest)
     notes = [str(note) for note in verify(tmp_path / "capsule")]
@@ -130,6 +130,31 @@ def test_a_manifest_that_says_more_than_is_there(tmp_path: Path, fields: dict[st
     capsule = make_capsule(tmp_path / "capsule")
     rewrite_manifest(capsule, **fields)
     assert any(says in fault for fault in faults(capsule.path))
+
+
+def test_a_state_where_there_is_none(tmp_path: Path) -> None:
+    with_log(tmp_path / "capsule", lambda path: write_training(path, 3), STATE)
+    assert any("is empty, but the origin is a state snapshot" in fault for fault in faults(tmp_path / "capsule"))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        ("state.json", b'"past_records":0', b'"past_records":7', "begins at record 7, the capsule at 0"),
+        ("state.json", b'"by_hand":false', b'"by_hand":"no"', "by_hand must be true or false"),
+        ("tensors.safetensors", b'"shape":[2]', b'"shape":[9]', "do not fit the shape"),
+        ("tensors.safetensors", b"[0,8]", b"[8,0]", "are not two offsets"),
+    ],
+)
+def test_a_state_that_was_made_to_mislead(tmp_path: Path, name: str, old: bytes, new: bytes, says: str) -> None:
+    """By somebody who made the manifest agree."""
+    whole = make_capsule(tmp_path / "whole", STATE)
+    with CapsuleWriter(tmp_path / "altered") as writer:
+        for path in whole.manifest.files.keys() - {layout.CONFIG_DUMP, layout.SPEC_DUMP}:
+            data = (whole.path / path).read_bytes()
+            writer.add_bytes(path, data.replace(old, new) if path == f"{layout.STATE}/{name}" else data)
+        writer.finish(STATE)
+    assert any(says in fault for fault in faults(tmp_path / "altered"))
 
 
 def test_an_image_where_none_should_be(tmp_path: Path) -> None:

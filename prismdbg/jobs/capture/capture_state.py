@@ -1,0 +1,71 @@
+"""`prismdbg capture` where state snapshots are kept: nothing is asked of the rank, and no privilege is needed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, Origin
+from prismdbg.errors import CapsuleError, WaitTimeout
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
+from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.moment import Moment
+
+POLL_S = 0.5
+
+
+def capture_state(
+    run: RunFolder,
+    folder: Path,
+    output: Path,
+    incident: Incident,
+    *,
+    whole_steps: int,
+    timeout_s: float,
+    and_no_more: bool = False,
+) -> Capsule:
+    """From the newest snapshot that so many whole steps follow, or where the rank has ended the newest there is; to the
+    rank's last complete collective, or with `and_no_more` to the end of these steps."""
+    state, last = _await(run, folder, whole_steps, time.monotonic() + timeout_s, timeout_s)
+    if and_no_more:
+        last = min(last, Moment(state.moment.step + whole_steps, 1 << 60))
+    with pinned(run, folder, state) as (log, snapshot):
+        return assemble(
+            Ingredients(
+                run=run,
+                folder=log,
+                output=output,
+                origin=Origin.STATE,
+                incident=incident,
+                past_records=state.past_records,
+                state=snapshot,
+                last_moment=last,
+            )
+        )
+
+
+def _await(
+    run: RunFolder, folder: Path, whole_steps: int, deadline: float, timeout_s: float
+) -> tuple[KeptState, Moment]:
+    while True:
+        alive = RankProcess(folder).is_alive()
+        states, last = list_states(run, folder), last_complete(folder)
+        followed = [state for state in states if state.moment.step + whole_steps < last.step]
+        if followed:
+            return followed[-1], last
+        if states and not alive:
+            return states[-1], last
+        if not alive:
+            raise CapsuleError(
+                f"rank {folder.name} has no state snapshot",
+                hint="record with --state-every STEPS, and call prismdbg.restore_point before the training loop",
+            )
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"waited {timeout_s:g} s for a state snapshot of rank {folder.name}, and {whole_steps} steps after it",
+                hint="give a longer --timeout, or a smaller --window",
+            )
+        time.sleep(POLL_S)

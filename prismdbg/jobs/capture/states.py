@@ -1,0 +1,91 @@
+"""The state snapshots that a rank keeps in RUN: the newest two, and what came before its restore point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, read_whole
+from prismdbg.model.moment import Moment
+from prismdbg.settings.state_folders import STATES, states_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptState:
+    """One snapshot on disk. `past_records`: collectives the rank had issued."""
+
+    path: Path
+    moment: Moment
+    past_records: int
+
+    def leads_to(self, step: int) -> bool:
+        """Whether a replay from here goes through a whole step before `step`."""
+        return self.moment.step < step
+
+
+def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
+    """Of one rank's attempt, oldest first. The rank may drop one at any time."""
+    home = run.states / folder.name
+    found = []
+    for step in states_of(home):
+        try:
+            snapshot = StateSnapshot.read(home / str(step))
+        except CapsuleError:
+            if (home / str(step)).exists():
+                raise
+            continue
+        found.append(KeptState(path=home / str(step), moment=snapshot.moment, past_records=snapshot.past_records))
+    return found
+
+
+@contextmanager
+def pinned(run: RunFolder, folder: Path, state: KeptState) -> Iterator[tuple[Path, Path]]:
+    """The rank's log folder and the snapshot's under other names: what the live rank drops meanwhile stays there. As
+    they are where the file system has no second names."""
+    with partial_folder(run.path / "pinned") as partial:
+        log, states = partial / folder.name, partial / STATES
+        try:
+            _link(folder, log)
+            _link(state.path, states / state.path.name)
+            _link(state.path.parent / PROLOGUE, states / PROLOGUE)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            yield folder, state.path
+        else:
+            yield log, states / state.path.name
+
+
+def _link(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, mode=0o700)
+    for path in source.iterdir():
+        if path.is_symlink() or path.is_dir():
+            (target / path.name).symlink_to(path.resolve())
+        elif path.suffix != ".spare":  # a file that the rank is about to write over
+            (target / path.name).hardlink_to(path)
+
+
+def last_complete(folder: Path) -> Moment:
+    """Of a rank that goes on: its last collective before which all are complete."""
+    log = read_whole(folder, LAST_BYTES)
+    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
+    done = int(unfinished[0]) if len(unfinished) else len(log)
+    return log.moment(done - 1) if done else Moment(0)
+
+
+def add_state(writer: CapsuleWriter, state: Path) -> None:
+    """Puts the snapshot and the prologue into the capsule."""
+    for name in (DESCRIPTION, TENSORS):
+        writer.add_file(f"{layout.STATE}/{name}", state / name)
+    for path in sorted((state.parent / PROLOGUE).iterdir()):
+        writer.add_file(f"{layout.STATE}/{PROLOGUE}/{path.name}", path)

@@ -1,0 +1,315 @@
+"""`record --state-every`: registered training state, copied at a step boundary and written in the background.
+
+Where a step ends is not told by the optimizer alone: schedulers and scalers come after it, and the next batch is drawn
+before the next forward pass. So random generators and loaders are read right after the optimizer's step, everything
+else at the next forward pass of a registered module; or all of it where the program marks its steps itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from prismdbg.capsule import state_snapshot as files
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.state_snapshot import StateSnapshot
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.recording import ddp_buckets, random_state
+from prismdbg.rank.recording.plain_state import Packed, Packer
+from prismdbg.rank.recording.restore_point import Registered, unfit
+from prismdbg.rank.recording.state_staging import Staging
+from prismdbg.settings.state_folders import KEPT, STATES, states_of
+
+if TYPE_CHECKING:
+    from prismdbg.rank.recording.recorded_rank import Recording
+
+NO_LIMIT = 1 << 62
+_ADAM = 3  # the parameters, and two more of each
+
+
+class StateSnapshots:
+    """Of one rank. Nothing here ever raises into the program: what fails ends the snapshots, and is said once."""
+
+    def __init__(self, recording: Recording, every: int) -> None:
+        self._recording = recording
+        self._every = every
+        self._objects: Registered = {}
+        self._ended = ""
+        self._taken_at = 0
+        self._prologue_records = 0
+        self._staging = Staging()
+        self._writer: threading.Thread | None = None
+        self._pending: _Pending | None = None
+        self._told_cost = False
+        self._at_forward = True
+
+    def reached(self, objects: Registered) -> None:
+        """The program's restore point: from here on its state is registered."""
+        self._guarded(lambda: self._register(objects))
+
+    def on_step(self, step: int, source: StepSource) -> None:
+        """Listens to the step counter, after the recording."""
+        if not self._ended and self._recording.is_open:
+            self._guarded(lambda: self._at_step(step, source))
+
+    def _register(self, objects: Registered) -> None:
+        if self._ended or not self._recording.ensure_open():
+            return
+        if self._objects:
+            self._say("prismdbg.restore_point was called again; the first call counts")
+            return
+        if problem := unfit(objects):
+            raise UsageError(problem)
+        if any(module.static_graph for module in ddp_buckets.modules_of(objects.values())):
+            raise UsageError("a DDP module with static_graph begins in another way than it goes on")
+        packer, issued = Packer(), self._issued
+        with ours():
+            for name, thing in objects.items():
+                packer.pack(thing.state_dict(), name)
+        if self._issued != issued:
+            raise UsageError("a state_dict issues collectives; register objects that give this rank's part alone")
+        self._objects = dict(objects)
+        self._prologue_records = issued
+        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keep_prologue(self._folder, self._home / files.PROLOGUE)
+        self._say_budget(sum(_size_bytes(t) for t in packer.tensors.values()))
+
+    def _say_budget(self, now_bytes: int) -> None:
+        parameters = {id(p): p for thing in self._objects.values() for p in _parameters_of(thing)}
+        most = max(now_bytes, _ADAM * sum(_size_bytes(p) for p in parameters.values()))
+        self._say(
+            f"a state snapshot every {self._every} steps: up to about {_mib(most)} of each rank, "
+            f"{KEPT} on disk and one in memory"
+        )
+
+    def _at_step(self, step: int, source: StepSource) -> None:
+        if not self._objects:
+            raise UsageError("the program did not call prismdbg.restore_point before its first step")
+        if self._pending is not None:  # a whole step went by: the registered modules are not called as such
+            self._pending.cancel()
+            self._pending, self._at_forward = None, False
+            self._taken_at = 0
+        if step // self._every <= self._taken_at // self._every or self._is_busy:
+            return
+        orders = [ddp_buckets.order_of(module) for module in ddp_buckets.modules_of(self._objects.values())]
+        buckets = [order for order in orders if order is not None]
+        if len(buckets) < len(orders):  # in a later step
+            return
+        self._taken_at = step
+        pending = _Pending(self._objects, buckets, by_hand=source is StepSource.MANUAL)
+        if pending.by_hand:
+            self._copy(pending)
+        if pending.modules and self._at_forward:
+            self._pending = pending
+            pending.at_forward(lambda: self._guarded(lambda: self._finish(pending)))
+        else:
+            self._finish(pending)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._writer is not None and self._writer.is_alive()
+
+    def _copy(self, pending: _Pending) -> None:
+        """The snapshot's place in the log is here."""
+        began = time.monotonic_ns()
+        stats = self._recording.recorder.stats()
+        pending.moment = Moment(int(stats["step"]), int(stats["collective"]))
+        pending.past_records = int(stats["events"])
+        pending.sequences = tuple(self._recording.recorder.sequences())
+        with ours(), torch.no_grad():
+            pending.pack()
+            self._staging.copy(pending.packer.tensors)
+        pending.copied_ns = time.monotonic_ns() - began
+
+    def _finish(self, pending: _Pending) -> None:
+        self._pending = None
+        pending.stop_watching()
+        if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
+            self._taken_at = self._taken_at // self._every * self._every - 1
+            return
+        if pending.modules and self._at_forward:
+            pending.random_at_forward = random_state.read()
+        if pending.moment is None:
+            self._copy(pending)
+        snapshot = pending.described(self._prologue_records)
+        write = lambda: self._guarded(lambda: self._write(snapshot, pending.copied_ns))  # noqa: E731
+        self._writer = threading.Thread(target=write, name="prismdbg-state", daemon=True)
+        self._writer.start()
+
+    def _write(self, snapshot: StateSnapshot, copied_ns: int) -> None:
+        """In a thread of ours: whole or not there."""
+        began, home = time.monotonic_ns(), self._home
+        partial = home / f".{snapshot.step}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        self._staging.write(partial / files.TENSORS)
+        (partial / files.DESCRIPTION).write_bytes(snapshot.to_bytes())
+        for path in partial.iterdir():
+            path.chmod(0o600)
+        partial.rename(home / str(snapshot.step))
+        steps = states_of(home)
+        for step in steps[:-KEPT]:
+            shutil.rmtree(home / str(step), ignore_errors=True)
+        self._recording.recorder.keep_from(steps[-KEPT:][0])
+        written_ns, size = time.monotonic_ns() - began, self._staging.size_bytes
+        cost = {"step": snapshot.step, "bytes": size, "copied_ns": copied_ns, "written_ns": written_ns}
+        self._recording.note("state_snapshot", **cost)
+        if not self._told_cost:
+            self._told_cost = True
+            self._say(
+                f"the state snapshot of step {snapshot.step} has {_mib(size)}: copied in {copied_ns / 1e6:.1f} ms, "
+                f"then written in {written_ns / 1e6:.0f} ms beside the program"
+            )
+
+    @property
+    def _issued(self) -> int:
+        """How many collectives so far."""
+        return int(self._recording.recorder.stats()["events"])
+
+    @property
+    def _folder(self) -> Path:
+        assert self._recording.folder is not None, "the recording is open"
+        return self._recording.folder
+
+    @property
+    def _home(self) -> Path:
+        return Path(self._recording.config.run) / STATES / self._folder.name
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._end(str(error) if isinstance(error, PrismError) else repr(error))
+
+    def _end(self, why: str) -> None:
+        """No further snapshots. Those that there are stay, and payloads are kept as without."""
+        if self._ended:
+            return
+        self._ended, self._objects = why, {}
+        config = self._recording.config
+        self._recording.recorder.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
+        self._recording.note("no_state", text=why)
+        self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
+
+    def _say(self, text: str, *, always: bool = False) -> None:
+        if always or self._recording.rank == 0:
+            print(f"prismdbg: {text}", file=sys.stderr)
+
+
+class _Pending:
+    """A snapshot that is being taken. What is read first, in the optimizer's step, is copied at once."""
+
+    def __init__(self, objects: Registered, buckets: list[ddp_buckets.Buckets], *, by_hand: bool) -> None:
+        self.by_hand = by_hand
+        self.packer = Packer()
+        self.modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+        self.random = random_state.read()
+        self.random_at_forward: random_state.Json | None = None
+        self.moment: Moment | None = None
+        self.past_records = 0
+        self.sequences: tuple[files.Sequence, ...] = ()
+        self.copied_ns = 0
+        self._buckets = tuple(buckets)
+        self._objects = objects
+        self._packed: dict[str, Packed] = {}
+        self._hooks: list[Any] = []
+        with ours(), torch.no_grad():
+            for name in (name for name, thing in objects.items() if _is_position(thing)):
+                self._packed[name] = self.packer.pack(objects[name].state_dict(), name)
+            self.packer.tensors = {name: tensor.clone() for name, tensor in self.packer.tensors.items()}
+        self.began_again = False
+        self._unwatch = [self._watch(thing) for thing in objects.values() if _is_position(thing)] if not by_hand else []
+
+    def cancel(self) -> None:
+        """Nothing waits for a forward pass or a new epoch any more."""
+        self.stop_watching()
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def stop_watching(self) -> None:
+        while self._unwatch:
+            self._unwatch.pop()()
+
+    def _watch(self, thing: Any) -> Callable[[], None]:
+        """Notices that it is iterated over from its beginning, as in a new epoch."""
+        kind = type(thing)
+        own, original = vars(kind).get("__iter__"), kind.__iter__
+
+        def begun(mine: Any) -> Any:
+            self.began_again |= mine is thing
+            return original(mine)
+
+        kind.__iter__ = begun
+        return partial(setattr, kind, "__iter__", own) if own is not None else partial(delattr, kind, "__iter__")
+
+    def pack(self) -> None:
+        """What was not read yet."""
+        for name in self._objects.keys() - self._packed.keys():
+            self._packed[name] = self.packer.pack(self._objects[name].state_dict(), name)
+
+    def at_forward(self, action: Callable[[], None]) -> None:
+        """Calls `action` once, when the next forward pass of a registered module begins."""
+
+        def begun(*_: Any) -> None:
+            if self._hooks:
+                self.cancel()
+                action()
+
+        self._hooks = [module.register_forward_pre_hook(begun, prepend=True) for module in self.modules]
+
+    def described(self, prologue_records: int) -> StateSnapshot:
+        assert self.moment is not None, "it was copied"
+        return StateSnapshot(
+            moment=self.moment,
+            past_records=self.past_records,
+            prologue_records=prologue_records,
+            by_hand=self.by_hand,
+            sequences=self.sequences,
+            objects={name: self._packed[name] for name in self._objects},
+            random=self.random,
+            random_at_forward=self.random_at_forward,
+            buckets=self._buckets,
+        )
+
+
+def keep_prologue(log: Path, target: Path) -> None:
+    """Keeps what is in the log so far under a second name: it stays when the log's own files go. A file that the rank
+    still writes to is the same file."""
+    target.mkdir(mode=0o700)
+    for path in sorted([*log.glob("events.*.seg"), *log.glob("payload.*.seg")]):
+        try:
+            os.link(path, target / path.name)
+        except FileNotFoundError:  # it went meanwhile
+            continue
+        except OSError:  # a file system without links
+            shutil.copyfile(path, target / path.name)
+
+
+def _is_position(thing: Any) -> bool:
+    """Whether it says where in the data the program is: it is iterated over."""
+    return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
+
+
+def _parameters_of(thing: Any) -> Iterator[torch.Tensor]:
+    if isinstance(thing, torch.nn.Module):
+        yield from thing.parameters()
+
+
+def _size_bytes(tensor: torch.Tensor) -> int:
+    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return int(local.numel() * local.element_size())
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):.1f} MiB"

@@ -1,0 +1,198 @@
+"""Replay from a state snapshot: the program starts among virtual peers, and at its restore point gets the recorded
+training state. From there on it is compared with the record, as from any other origin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from prismdbg.capsule import safetensors, state_snapshot
+from prismdbg.capsule.safetensors import Part
+from prismdbg.capsule.state_snapshot import StateSnapshot
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.model.breakpoints import StopReason
+from prismdbg.rank.agent import Agent
+from prismdbg.rank.c10d import kernels, unknown_ops
+from prismdbg.rank.c10d.call import Call, Redispatch
+from prismdbg.rank.c10d.counters import Counters
+from prismdbg.rank.c10d.works import finished
+from prismdbg.rank.debug.gate import Stop
+from prismdbg.rank.program.frames import program_frame
+from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.recording import ddp_buckets, exception_hooks, random_state, restore_point
+from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
+from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay.prologue import Prologue
+from prismdbg.rank.replay.replayed_rank import Replaying
+from prismdbg.rank.replay.unregistered import unregistered
+from prismdbg.settings.rank_config import RankConfig
+
+_SHOWN = 20
+
+
+def begin_prologue(config: RankConfig, folder: Path) -> None:
+    """Until the program comes to its restore point. `folder`: of the snapshot."""
+    snapshot = StateSnapshot.read(folder)
+    prologue = Prologue(folder / state_snapshot.PROLOGUE, snapshot.prologue_records)
+    restorer = _Restorer(config, folder, snapshot, prologue)
+    kernels.install(prologue)
+    unknown_ops.install(unknown_ops.refuse)
+    os.register_at_fork(after_in_child=lambda: kernels.install(None))
+    restore_point.answer_with(restorer.reached)
+
+
+class _Restorer:
+    def __init__(self, config: RankConfig, folder: Path, snapshot: StateSnapshot, prologue: Prologue) -> None:
+        self._config = config
+        self._folder = folder
+        self._snapshot = snapshot
+        self._prologue = prologue
+        self._done = False
+
+    def reached(self, objects: restore_point.Registered) -> int | None:
+        """Holds the program in its call of `restore_point` until a client resumes it."""
+        if self._done:  # as when it was recorded: the first call counts
+            return None
+        self._done = True
+        self._require_same(objects)
+        snapshot = self._snapshot
+        with ours(), torch.no_grad():
+            self._load(objects)
+        _order_buckets(objects, snapshot, self._prologue)
+        random_state.put_back(snapshot.random)
+        _at_first_forward(objects, snapshot)
+        COUNTER.go_on_from(snapshot.step, by_hand=snapshot.by_hand)
+        self._hold(objects)
+        return snapshot.step
+
+    def _require_same(self, objects: restore_point.Registered) -> None:
+        recorded = self._snapshot.objects
+        if problem := restore_point.unfit(objects):
+            raise UsageError(f"prismdbg.restore_point: {problem}")
+        if objects.keys() != recorded.keys():
+            raise UsageError(
+                f"prismdbg.restore_point registers {', '.join(objects)}; "
+                f"the recorded program registered {', '.join(recorded)}",
+                hint="register the same names as the recorded program",
+            )
+
+    def _load(self, objects: restore_point.Registered) -> None:
+        """Modules first: optimizers look at the parameters."""
+        tensors = Tensors(self._folder / state_snapshot.TENSORS)
+        for name, thing in sorted(objects.items(), key=lambda item: not isinstance(item[1], torch.nn.Module)):
+            like = tensors_in({n: _parameters(o) for n, o in objects.items()})
+            thing.load_state_dict(Unpacker(tensors.new, like).unpack(self._snapshot.objects[name]))
+
+    def _hold(self, objects: restore_point.Registered) -> None:
+        snapshot = self._snapshot
+        counters = Counters()
+        counters.resume_at(snapshot.moment, snapshot.past_records, snapshot.sequences)
+        agent = Agent(Path(self._config.socket_dir) / "replay.sock")
+        replaying = Replaying(Path(self._config.log), agent, counters)
+        replaying.before_a = {
+            "unregistered": unregistered(objects, _caller()),
+            "synthesized": self._prologue.not_recorded[:_SHOWN],
+        }
+        replaying.prepare()
+        replaying.install()
+        COUNTER.listen(replaying.on_step)
+        exception_hooks.install(replaying)
+        replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
+        replaying.gate.stop(Stop(StopReason.RESTORED, counters.moment, {}, _caller(), {}))
+
+
+class Tensors:
+    """The tensors in a safetensors file. Its header is checked against the file's size before anything is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._parts: Mapping[str, Part]
+        self._parts, self._begin = safetensors.read_header(path)
+        self._path = path
+
+    def new(self, name: str) -> torch.Tensor:
+        if name not in self._parts:
+            raise CapsuleError(f"the state snapshot has no tensor {name[:80]!r}")
+        part = self._parts[name]
+        data = bytearray(part.size_bytes)
+        with self._path.open("rb") as file:
+            file.seek(self._begin + part.begin)
+            if file.readinto(data) != part.size_bytes:
+                raise CapsuleError(f"{self._path} has changed while it was read")
+        flat = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+        return flat.clone().view(DTYPES[part.dtype]).view(part.shape)
+
+
+def _caller() -> FrameType | None:
+    """The program's frame that calls `restore_point`, which may stand in a file of the program's own."""
+    frame = program_frame()
+    while frame is not None and frame.f_back is not None and frame.f_code.co_name == "restore_point":
+        frame = frame.f_back
+    return frame
+
+
+def _parameters(thing: Any) -> list[torch.Tensor]:
+    """Also what an optimizer holds, where the module itself is not registered."""
+    if isinstance(thing, torch.nn.Module):
+        return [*thing.parameters(), *thing.buffers()]
+    groups = getattr(thing, "param_groups", ())
+    return [parameter for group in groups for parameter in group.get("params", ())]
+
+
+def _at_first_forward(objects: restore_point.Registered, snapshot: StateSnapshot) -> None:
+    """What drew random numbers between the restore point and the first forward pass may have drawn others: an iterator
+    that is made anew, for instance."""
+    if snapshot.random_at_forward is None:
+        return
+    hooks: list[Any] = []
+
+    def begun(*_: Any) -> None:
+        while hooks:
+            hooks.pop().remove()
+        random_state.put_back(snapshot.random_at_forward)
+
+    modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+    hooks += [module.register_forward_pre_hook(begun, prepend=True) for module in modules]
+
+
+def _order_buckets(objects: restore_point.Registered, snapshot: StateSnapshot, prologue: Prologue) -> None:
+    """Lets each DDP module order its buckets as the recorded one had. It asks rank 0 for the order, by two broadcasts,
+    and takes it from there on every rank."""
+    modules = list(ddp_buckets.modules_of(objects.values()))
+    if len(modules) != len(snapshot.buckets):
+        raise UsageError(f"{len(modules)} DDP modules are registered, {len(snapshot.buckets)} in the recorded run")
+    try:
+        for module, order in zip(modules, snapshot.buckets, strict=True):
+            if order:
+                kernels.install(_BucketOrder(order))
+                module.reducer._push_all_rebuilt_params()
+                module.reducer._rebuild_buckets()
+    finally:
+        kernels.install(prologue)
+
+
+class _BucketOrder:
+    """Answers what DDP asks: all indices with the number of buckets behind them, then the size of each bucket."""
+
+    def __init__(self, order: ddp_buckets.Buckets) -> None:
+        self._answers = self._told(order)
+
+    @staticmethod
+    def _told(order: ddp_buckets.Buckets) -> Iterator[list[int]]:
+        yield [*(index for bucket in order for index in bucket), len(order)]
+        yield [len(bucket) for bucket in order]
+
+    def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        answer = next(self._answers, None)
+        target = call.outputs[0] if call.outputs else None
+        if answer is None or target is None or target.numel() != len(answer):
+            raise CapsuleError(f"DistributedDataParallel asks {call.spec.label} while it orders its buckets")
+        target.copy_(torch.tensor(answer, dtype=target.dtype))
+        return call.result(finished(call))
+
+    def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
+        raise error

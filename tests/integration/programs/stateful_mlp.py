@@ -1,0 +1,51 @@
+"""Two ranks train a small network with dropout under DDP, an LR schedule and data drawn from torch's generator; it goes
+on from where `restore_point` says."""
+
+import argparse
+import sys
+
+import torch
+import torch.distributed as dist
+from prismdbg_hooks import restore_point
+from torch.nn.parallel import DistributedDataParallel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--unregistered", default="")
+parser.add_argument("--raise-at", type=int, default=-1)
+arguments = parser.parse_args()
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(7 + rank)
+told = [{"width": 64, "rate": 1e-2} if rank == 0 else None]
+dist.broadcast_object_list(told)
+width = told[0]["width"]
+layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Dropout(0.1)] * 3
+model = DistributedDataParallel(
+    torch.nn.Sequential(*layers, *(torch.nn.Linear(width, width) for _ in range(4))), bucket_cap_mb=0.03
+)
+optimizer = torch.optim.AdamW(model.parameters(), lr=told[0]["rate"])
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.8)
+
+registered = {"model": model, "optimizer": optimizer, "schedule": schedule}
+registered.pop(arguments.unregistered, None)
+start = restore_point(**registered) or 0
+
+for step in range(start, arguments.steps):
+    data = torch.randn(8, width)
+    loss = (model(data) - data.flip(0)).square().mean()
+    if step == arguments.raise_at and rank == 1:
+        raise ValueError(f"the loss is {loss.item():.6f}")
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    total = loss.detach().clone()
+    dist.all_reduce(total)
+    if rank == 0:
+        print(f"step {step} loss {total.item():.6f}", flush=True)
+checksum = sum(p.double().sum().item() for p in model.parameters())
+print(f"rank {rank} parameters {checksum:.12f}", file=sys.stderr)
+dist.destroy_process_group()

@@ -1,0 +1,158 @@
+"""Capsules that start at a state snapshot: made without CRIU and without asking the rank, replayed bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chain import assert_identical, prismdbg, recording, replay
+from jobs import EXAMPLES, ROOT, Ended, Recorded, plain_environment, recorded_by_command_line, run, torchrun
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import IncidentKind, Origin
+
+pytestmark = pytest.mark.job
+
+HOOKS = plain_environment(PYTHONPATH=str(ROOT / "examples" / "vendored"))
+PROGRAM = Path(__file__).parent / "programs" / "stateful_mlp.py"
+EVERY = 4
+STEPS = 14
+CHECKS = """
+time_limit: 300
+expect:
+  - name: the loop goes on with the recorded step
+    that: local.step == 8
+    at: "8.2"
+"""
+
+
+def job(*options: object) -> list[str]:
+    return torchrun(PROGRAM, "--steps", STEPS, *options, ranks=2)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    home = tmp_path_factory.mktemp("state")
+    made = recorded_by_command_line(job(), home / "run", "--state-every", str(EVERY), env=HOOKS)
+    assert made.ended.code == 0, made.ended.output
+    return made
+
+
+def captured(made: Recorded, rank: int, home: Path, *options: object) -> Path:
+    capsule = home / f"rank{rank}"
+    said = prismdbg("capture", made.run.path, "--rank", rank, "-o", capsule, *options)
+    assert said.code == 0, said.err
+    return capsule
+
+
+def test_the_program_is_the_same_recorded_and_bare(recorded: Recorded, tmp_path: Path) -> None:
+    bare = run(job(), tmp_path / "bare.txt", env=HOOKS)
+    assert bare.lines("rank ") == recorded.ended.lines("rank ")
+    assert bare.lines("step ") == recorded.ended.lines("step ")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_goes_on_from_its_snapshot(recorded: Recorded, rank: int, tmp_path: Path) -> None:
+    capsule = captured(recorded, rank, tmp_path)
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.origin, manifest.contains_raw_memory) == (Origin.STATE, False)
+    assert manifest.moment_a.step == 12
+    verdict = replay(capsule)
+    assert_identical(verdict, capsule)
+    assert verdict["states"] and all(state["equal"] for state in verdict["states"])
+    assert prismdbg("verify", capsule).code == 0
+
+
+def test_a_larger_window_begins_at_the_older_snapshot(recorded: Recorded, tmp_path: Path) -> None:
+    capsule = captured(recorded, 0, tmp_path, "--window", 4)
+    assert Capsule.open(capsule).manifest.moment_a.step == 8
+    assert_identical(replay(capsule), capsule)
+
+
+def test_a_job_that_runs_is_captured_and_verified(tmp_path: Path) -> None:
+    """Nothing is asked of the ranks, and the job goes on."""
+    line = torchrun(PROGRAM, "--steps", 1_000_000, ranks=2)
+    with recording(line, tmp_path, "--state-every", 50, env=HOOKS) as live:
+        live.wait_for_step(1, 120)
+        capsule = captured(Recorded(run=live.run, ended=Ended(code=0, output="")), 1, tmp_path)
+        verified = prismdbg("verify", live.run.path, "--state", "--rank", 0, "--runtime", "local")
+        live.wait_for_step(1, live.step(1) + 10)
+        kept = sorted(int(path.name) for path in (live.run.states / "1").iterdir() if path.name.isdecimal())
+        live.stop()
+    assert verified.code == 0, verified.out + verified.err
+    assert "the registered state is all that the 2 steps after" in verified.err
+    assert Capsule.open(capsule).manifest.origin is Origin.STATE
+    assert_identical(replay(capsule), capsule)
+    assert len(kept) == 2 and all(step % 50 == 0 for step in kept)
+
+
+def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:
+    made = recorded_by_command_line(
+        job("--unregistered", "schedule"), tmp_path / "run", "--state-every", "4", env=HOOKS
+    )
+    capsule = captured(made, 1, tmp_path, "--window", 4)  # from step 8, where the schedule is between two changes
+    said = prismdbg("replay", capsule, "--runtime", "local")
+    assert said.code == 5, said.out + said.err
+    assert "sends other values than it did" in said.out
+    assert "possible: state that was not registered: schedule (StepLR)" in said.out
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The capsule that the exception of rank 1 made."""
+    home = tmp_path_factory.mktemp("failed")
+    made = recorded_by_command_line(job("--raise-at", 10), home / "run", "--state-every", str(EVERY), env=HOOKS)
+    assert made.ended.code == 1
+    (capsule,) = made.run.capsules.iterdir()
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.origin, manifest.incident.kind) == (Origin.STATE, IncidentKind.EXCEPTION)
+    assert (manifest.rank, manifest.moment_a.step, manifest.moment_b.step) == (1, 8, 10)
+    return capsule
+
+
+def test_an_exception_happens_again(failed: Path) -> None:
+    verdict = replay(failed)
+    assert verdict["outcome"] == "identical" and verdict["tally"]["synthesized"] == 0
+    assert verdict["raised"]["type"] == "ValueError" and verdict["moment"] == "10.1"
+
+
+def test_the_debugger_begins_at_the_restore_point_and_comes_back_to_it(failed: Path) -> None:
+    lines = ["where", "print start", "next", "print local.step", "back", "continue", "print local.step", "quit"]
+    said = prismdbg("debug", failed, "--runtime", "local", typed="\n".join(lines) + "\n")
+    assert said.code == 0, said.err
+    assert said.out.count("at the restore point, where the program gets the state of the snapshot") == 2
+    at_restore, *_ = said.out.partition("(prismdbg) next")
+    assert "stateful_mlp.py:33 in <module>" in at_restore
+    stopped, _, raised = said.out.partition("(prismdbg) continue")
+    assert "print local.step\n8\n" in stopped
+    assert "print local.step\n10\n" in raised and "ValueError: the loss is" in raised
+
+
+def test_a_changed_program_runs_from_the_state(failed: Path, tmp_path: Path) -> None:
+    """With --source: the fix is in the loop, and the state is the recorded one."""
+    (tmp_path / PROGRAM.name).write_text(PROGRAM.read_text().replace("raise ValueError", "print"))
+    said = prismdbg("replay", failed, "--runtime", "local", "--source", tmp_path)
+    assert said.code == 0, said.out + said.err
+    assert said.out.startswith("identical up to 10.1") and "no exception" in said.out
+
+
+def test_a_script_asks_for_values_of_the_restored_program(failed: Path, tmp_path: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS)
+    said = prismdbg("replay", failed, "--runtime", "local", "--script", tmp_path / "checks.yaml", "--json")
+    assert said.code == 0, said.out + said.err
+    assert [check["outcome"] for check in said.json["checks"]] == ["held"]
+
+
+@pytest.mark.parametrize(("rank", "how"), [(1, ()), (2, ("--by-hand",))])
+def test_sharded_parameters_and_everything_else_that_a_step_depends_on(
+    rank: int, how: tuple[str, ...], tmp_path: Path
+) -> None:
+    """FSDP2 x TP, dropout, gradient accumulation, a GradScaler, a schedule, and a loader with workers in mid-epoch."""
+    program = PROGRAM.with_name("stateful_fsdp.py")
+    env = {**HOOKS, "PYTHONPATH": f"{HOOKS['PYTHONPATH']}:{EXAMPLES}"}
+    line = torchrun(program, *how, ranks=4)
+    made = recorded_by_command_line(line, tmp_path / "run", "--state-every", "3", env=env)
+    assert made.ended.code == 0, made.ended.output
+    capsule = captured(made, rank, tmp_path)
+    assert Capsule.open(capsule).manifest.moment_a.step == 6
+    assert_identical(replay(capsule), capsule)

@@ -1,0 +1,77 @@
+"""The state snapshots that a run keeps: which one a capsule starts at, and that a live rank cannot take it away."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from capsules import STATE, make_capsule
+
+from prismdbg.capsule import layout
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture.states import list_states, pinned
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.moment import Moment
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A run whose rank 0 keeps two snapshots, and has begun a third."""
+    run = RunFolder(tmp_path / "run")
+    state = make_capsule(tmp_path / "capsule", STATE).path / layout.STATE
+    home = run.states / "0"
+    for name in ("8", "4", ".12.partial"):
+        shutil.copytree(state, home / name, ignore=shutil.ignore_patterns("prologue"))
+        described = home / name / "state.json"
+        described.write_text(described.read_text().replace('"moment":"0.0"', f'"moment":"{name.strip(".")}.2"'))
+    shutil.copytree(state / "prologue", home / "prologue")
+    folder = run.ranks / "0"
+    folder.mkdir(parents=True)
+    for name in ("events.00000.seg", "payload.00000.seg", "payload.spare", "rank.json"):
+        (folder / name).write_text(name)
+    (folder / "memory").symlink_to(tmp_path)
+    return run
+
+
+def test_whole_snapshots_are_listed_oldest_first(run: RunFolder) -> None:
+    assert [state.moment for state in list_states(run, run.ranks / "0")] == [Moment(4, 2), Moment(8, 2)]
+    assert list_states(run, run.ranks / "1") == []
+
+
+def test_a_damaged_snapshot_is_an_error_and_one_that_goes_is_none(run: RunFolder) -> None:
+    described = run.states / "0" / "8" / "state.json"
+    described.write_text("{")
+    with pytest.raises(CapsuleError, match="is not JSON"):
+        list_states(run, run.ranks / "0")
+    shutil.rmtree(described.parent)
+    (run.states / "0" / "8").symlink_to("gone")  # as it is listed, and then dropped
+    assert [state.moment.step for state in list_states(run, run.ranks / "0")] == [4]
+
+
+def test_a_replay_goes_through_a_whole_step(run: RunFolder) -> None:
+    first = list_states(run, run.ranks / "0")[0]
+    assert first.leads_to(5) and not first.leads_to(4)
+
+
+def test_what_is_pinned_outlives_what_the_rank_drops(run: RunFolder) -> None:
+    folder = run.ranks / "0"
+    with pinned(run, folder, list_states(run, folder)[0]) as (log, state):
+        shutil.rmtree(run.states)
+        shutil.rmtree(folder)
+        assert {path.name for path in log.iterdir()} == {"events.00000.seg", "payload.00000.seg", "rank.json", "memory"}
+        assert log.name == "0" and (log / "rank.json").read_text() == "rank.json"
+        assert sorted(path.name for path in state.iterdir()) == ["state.json", "tensors.safetensors"]
+        assert [path.suffix for path in (state.parent / "prologue").iterdir()] == [".seg"] * 2
+    assert not list(run.path.glob(".pinned*")), "nothing is left"
+
+
+def test_a_file_system_without_second_names(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    folder = run.ranks / "0"
+    state = list_states(run, folder)[0]
+    with pinned(run, folder, state) as found:
+        assert found == (folder, state.path)

@@ -1,0 +1,264 @@
+"""The restore point, and the snapshots of what is registered there: when they are taken, and that they never harm."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from waiting import wait_for
+
+import prismdbg
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.state_snapshot import StateSnapshot
+from prismdbg.rank.recording import restore_point
+from prismdbg.rank.recording.state_snapshots import StateSnapshots
+from prismdbg.settings.state_folders import states_of
+
+VENDORED = Path(__file__).parents[2] / "examples" / "vendored" / "prismdbg_hooks.py"
+
+
+class Loader:
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            self.taken += 1
+            yield self.taken
+
+    def state_dict(self) -> dict[str, int]:
+        return {"taken": self.taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.taken = state["taken"]
+
+
+class Recorder:
+    """Counts as if every step had ten collectives."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.kept_from: list[int] = []
+        self.windows: list[tuple[Any, ...]] = []
+
+    def stats(self) -> dict[str, int]:
+        return {"step": self.step, "collective": 3, "events": 10 * self.step + 3}
+
+    def sequences(self) -> list[tuple[str, str, int, int, int]]:
+        return [("0", "", -1, 0, 10 * self.step)]
+
+    def keep_from(self, step: int) -> None:
+        self.kept_from.append(step)
+
+    def window(self, *told: Any) -> None:
+        self.windows.append(told)
+
+
+class Job:
+    """A program and its recording: `step` ends one step, `begin` begins the next."""
+
+    def __init__(self, home: Path, every: int, **objects: Any) -> None:
+        self.recorder, self.notes = Recorder(), []  # type: ignore[var-annotated]
+        self.home = home / "states" / "0"
+        (home / "ranks" / "0").mkdir(parents=True)
+        self.recording: Any = SimpleNamespace(
+            recorder=self.recorder,
+            config=SimpleNamespace(run=str(home), window_steps=0, window_bytes=9),
+            folder=home / "ranks" / "0",
+            rank=0,
+            is_open=True,
+            ensure_open=lambda: True,
+            note=lambda kind, **data: self.notes.append((kind, data)),
+        )
+        self.model = torch.nn.Linear(2, 2)
+        self.loader = Loader()
+        self.batches = iter(self.loader)
+        self.snapshots = StateSnapshots(self.recording, every)
+        self.objects = objects or {"model": self.model, "loader": self.loader}
+
+    def end_step(self, source: StepSource = StepSource.OPTIMIZER) -> None:
+        self.recorder.step += 1
+        self.snapshots.on_step(self.recorder.step, source)
+
+    def begin_step(self) -> None:
+        next(self.batches)
+        self.model(torch.ones(1, 2))
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.begin_step()
+            self.end_step()
+
+    def await_steps(self, *steps: int) -> None:
+        wait_for(lambda: states_of(self.home) == list(steps), 20, f"the snapshots of steps {steps}")
+
+    def snapshot(self, step: int) -> StateSnapshot:
+        return StateSnapshot.read(self.home / str(step))
+
+
+def vendored() -> Any:
+    spec = importlib.util.spec_from_file_location("prismdbg_hooks", VENDORED)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=[lambda: prismdbg, vendored], ids=["package", "one file"])
+def hooks(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def test_nothing_happens_where_nobody_listens(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore_point, "_handler", None)
+    assert hooks.restore_point(model="anything") is None
+    monkeypatch.delitem(sys.modules, "prismdbg.rank.recording.restore_point")
+    assert hooks.restore_point(model="anything") is None
+
+
+def test_who_listens_is_told_and_answers(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler: Callable[[dict[str, Any]], int] = lambda objects: len(objects)  # noqa: E731
+    monkeypatch.setattr(restore_point, "_handler", handler)
+    assert hooks.restore_point(model=1, optimizer=2) == 2
+
+
+def test_a_snapshot_is_of_the_boundary_between_two_steps(tmp_path: Path) -> None:
+    """The loader and the generators as the step left them, the rest as the next forward pass finds it."""
+    job = Job(tmp_path, 3)
+    job.snapshots.reached(job.objects)
+    job.steps(3)
+    drawn = torch.get_rng_state()
+    with torch.no_grad():
+        job.model.weight.fill_(7.0)  # as a schedule or an average of weights may do after the step
+    torch.rand(3)
+    before_forward = torch.get_rng_state()
+    job.begin_step()
+    job.await_steps(3)
+    snapshot = job.snapshot(3)
+    assert (snapshot.step, snapshot.past_records, snapshot.sequences) == (3, 33, (("0", "", -1, 0, 30),))
+    assert snapshot.objects["loader"] == ["dict", [["taken", 3]]]
+    assert bytes.fromhex(snapshot.random["torch"]) == bytes(drawn.tolist())
+    assert bytes.fromhex(snapshot.random_at_forward["torch"]) == bytes(before_forward.tolist())
+    assert b"\x00\x00\xe0\x40" * 4 in (job.home / "3" / "tensors.safetensors").read_bytes(), "four times 7.0"
+
+
+def test_between_two_epochs_the_snapshot_waits_a_step(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    other = iter(Loader())
+    job.snapshots.reached(job.objects)
+    job.steps(2)
+    job.batches = iter(job.loader)
+    job.steps(1)
+    assert states_of(job.home) == []
+    next(other)
+    iter(Loader())  # another one's beginning says nothing
+    job.begin_step()
+    job.await_steps(3)
+    job.steps(1)
+    job.begin_step()
+    job.await_steps(3, 4)
+    assert Loader.__iter__.__qualname__ == "Loader.__iter__", "nobody watches any more"
+
+
+def test_where_no_registered_module_is_called_the_step_is_the_boundary(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        job.end_step()
+    job.await_steps(3)
+    assert job.snapshot(3).random_at_forward is None
+    wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+    job.end_step()
+    job.await_steps(3, 4)
+
+
+def test_a_step_that_is_marked_by_hand_is_the_boundary(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.end_step(StepSource.MANUAL)
+    with torch.no_grad():
+        job.model.weight.fill_(7.0)
+    job.begin_step()
+    job.await_steps(1)
+    assert job.snapshot(1).by_hand
+    assert b"\x00\x00\xe0\x40" * 4 not in (job.home / "1" / "tensors.safetensors").read_bytes()
+
+
+def test_two_are_kept_and_payloads_since_the_older_one(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    job.snapshots.reached(job.objects)
+    for step in (2, 4, 6):
+        job.steps(2)
+        job.begin_step()
+        kept = [s for s in (2, 4, 6) if step - 2 <= s <= step]
+        job.await_steps(*kept)
+        wait_for(lambda kept=kept: job.recorder.kept_from[-1:] == kept[:1], 20, "payloads to be kept")  # type: ignore[misc]
+        wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+    assert job.recorder.kept_from == [2, 2, 4]
+    assert [kind for kind, _ in job.notes] == ["state_snapshot"] * 3
+
+
+class Opaque(Loader):
+    def state_dict(self) -> Any:
+        return {"cache": {"entries": [object()]}}
+
+
+@pytest.mark.parametrize(
+    ("thing", "says"),
+    [
+        (Opaque(), "loader.cache.entries.0 is of type builtins.object, which cannot be written as plain data"),
+        ("text", "loader has no state_dict and load_state_dict"),
+    ],
+)
+def test_what_cannot_be_written_ends_the_snapshots_and_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], thing: Any, says: str
+) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached({"model": job.model, "loader": thing})
+    job.steps(3)
+    assert capfd.readouterr().err == f"prismdbg: no further state snapshots of rank 0: {says}\n"
+    assert job.notes == [("no_state", {"text": says})] and job.recorder.windows == [(False, 0, 9)]
+    assert not job.home.exists()
+
+
+def test_a_state_that_is_gathered_from_other_ranks_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path, 1)
+
+    class Gathered(Loader):
+        def state_dict(self) -> dict[str, int]:
+            job.recorder.step += 1  # as if collectives were issued
+            return {}
+
+    job.snapshots.reached({"loader": Gathered()})
+    assert "a state_dict issues collectives" in capfd.readouterr().err
+
+
+def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = Job(tmp_path, 1)
+    job.steps(3)
+    assert capfd.readouterr().err.count("did not call prismdbg.restore_point before its first step") == 1
+    assert job.recorder.windows == [(False, 0, 9)], "payloads are kept as without"
+
+
+def test_a_disk_that_is_full_ends_the_snapshots(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    job.snapshots._staging.write = full  # type: ignore[method-assign]
+    job.steps(1)
+    job.begin_step()
+    wait_for(lambda: any(kind == "no_state" for kind, _ in job.notes), 20, "the failure to be noted")
+    assert "No space left on device" in capfd.readouterr().err
+    job.steps(2)
+    assert states_of(job.home) == []

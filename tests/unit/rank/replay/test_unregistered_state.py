@@ -1,0 +1,39 @@
+"""What a program holds beside its registered state is found by its name."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from prismdbg.rank.replay import unregistered as module
+from prismdbg.rank.replay.unregistered import unregistered
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def test_only_what_is_no_part_of_registered_objects_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "own_frames", lambda frame: [frame])
+    monkeypatch.setattr(module.gc, "get_objects", list)
+    raw = torch.nn.Linear(2, 2)
+    model, loss, other = Wrapped(raw), torch.nn.MSELoss(), torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    combined = torch.optim.lr_scheduler.ChainedScheduler([schedule])
+    draws = torch.Generator()
+    registered = {"model": model, "optimizer": optimizer, "combined": combined}
+    found = unregistered(registered, sys._getframe())
+    assert set(found) == {"other (Linear)", "draws (Generator)"}, (raw, loss, other, draws)
+    del registered["combined"]
+    assert "schedule (StepLR)" in unregistered(registered, sys._getframe())
+
+
+def test_a_schedule_that_has_no_name_is_found_by_its_type() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    held = [[torch.optim.lr_scheduler.StepLR(optimizer, 1)]]
+    assert "an object of type StepLR" in unregistered({"optimizer": optimizer}, None), held
