@@ -52,7 +52,7 @@ class Raised(Verdict):
         elif self.last is not None:
             lines.append(f"its last collective: {self.last.text}")
         if self.was_outlived:
-            lines.append("raised in a thread: the program went on without it")
+            lines.append("the program went on after it")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} failed after it")
         return tuple(lines)
@@ -168,9 +168,12 @@ def last_call(log: RankLog) -> Call | None:
 
 
 def was_outlived(log: LogColumns, note: Note) -> bool:
-    """Whether it was raised in a thread, as that of a library which reports to a server, and the rank issued further
-    collectives."""
-    return bool(note.data.get("thread")) and bool((log.begun_ns > note.time_ns).any())
+    """Whether its program went on: past one of a thread, as that of a library which reports to a server, to another
+    collective; past one that it had only printed (`sys.excepthook`) to another step, for what is called at its end
+    (`atexit`) may issue collectives."""
+    if note.data.get("thread"):
+        return bool((log.begun_ns > note.time_ns).any())
+    return any(mark.time_ns > note.time_ns for mark in log.steps)
 
 
 def raised_inside(log: LogColumns, note: Note) -> Collective | None:

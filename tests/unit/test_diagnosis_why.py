@@ -253,7 +253,7 @@ class TestFailures:
         died, raised = only(diagnosis, Died), only(diagnosis, Raised)
         assert (died.ranks, died.certainty) == ((2,), Certainty.CERTAIN)
         assert (raised.ranks, raised.certainty) == ((rank,), Certainty.HINT)
-        assert "raised in a thread: the program went on without it" in raised.lines
+        assert "the program went on after it" in raised.lines
         assert diagnosis.verdicts[0] is died
 
     def test_nor_of_an_exception_that_ended_its_program(self) -> None:
@@ -269,6 +269,17 @@ class TestFailures:
             ("KeyError", Certainty.CERTAIN),
             ("ValueError", Certainty.HINT),
         ]
+
+    def test_nor_is_one_that_the_program_printed_and_went_on(self) -> None:
+        job = Job(2)
+        job.steps(1)
+        job.raises(0, "ValueError", "printed")
+        job.steps(3)
+
+        diagnosis = diagnose(evidence(job, silent=frozenset({0, 1}), died_first=1))
+
+        assert only(diagnosis, Died).ranks == (1,)
+        assert only(diagnosis, Raised).certainty is Certainty.HINT
 
     def test_an_exception_of_a_thread_that_was_the_last_thing_may_be_the_cause(self) -> None:
         job = Job(2)
