@@ -194,8 +194,12 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
     try:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(output)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(output)
+        except OSError:
+            kept.unlink(missing_ok=True)  # it would be half of it
+            raise
     except OSError as error:
         console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None
