@@ -117,6 +117,7 @@ def command(
       7    The replay is inconclusive: too little could be compared, or the
            recorded rank died and the replayed one did not.
       124  The replay took longer than --timeout.
+      141  The reader of the output ended before there was a verdict.
 
     With --source, the program may leave the recording. Then 0 means that the incident does not happen again, 1 that it
     happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125 skips the
