@@ -21,7 +21,8 @@ _CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised(Verdict):
-    """`inside`: the collective it raised in, which makes it a consequence more often than a cause."""
+    """`inside`: the collective it raised in, which makes it a consequence more often than a cause. was_outlived: as the
+    function of that name says."""
 
     at: Moment | None
     type_name: str
@@ -30,6 +31,7 @@ class Raised(Verdict):
     inside: Call | None
     last: Call | None
     followers: tuple[int, ...]
+    was_outlived: bool = False
 
     kind = "raised"
 
@@ -49,6 +51,8 @@ class Raised(Verdict):
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:
             lines.append(f"its last collective: {self.last.text}")
+        if self.was_outlived:
+            lines.append("the program went on after it")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} failed after it")
         return tuple(lines)
@@ -97,8 +101,17 @@ def find_failures(evidence: Evidence) -> list[Verdict]:
     """The first exception, and whatever else was raised outside of a collective; or the rank that died before that."""
     raised = [(rank, note) for rank, log in evidence.logs.items() for note in log.notes if note.kind == "incident"]
     raised.sort(key=lambda item: evidence.wall_ns(item[0], item[1].time_ns))
-    outside = [item for item in raised if raised_inside(evidence.columns[item[0]], item[1]) is None]
+    outlived = [item for item in raised if was_outlived(evidence.columns[item[0]], item[1])]
+    ended_by = [item for item in raised if item not in outlived]
     dead = first_dead(evidence)
+    if dead is None and not ended_by:
+        return _ends(evidence, raised, None)
+    return [*_ends(evidence, ended_by, dead), *(_raised(evidence, *item, Certainty.HINT, ()) for item in outlived)]
+
+
+def _ends(evidence: Evidence, raised: list[tuple[int, Note]], dead: int | None) -> list[Verdict]:
+    """raised: in order, without those that their programs outlived."""
+    outside = [item for item in raised if raised_inside(evidence.columns[item[0]], item[1]) is None]
     if dead is not None and not outside:
         return [_died(evidence, dead, [rank for rank, _ in raised])]
     first = outside or raised[:1]
@@ -131,6 +144,7 @@ def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, fol
         inside=Call(rank=rank, collective=inside) if inside is not None else None,
         last=last_call(evidence.logs[rank]),
         followers=followers,
+        was_outlived=was_outlived(evidence.columns[rank], note),
     )
 
 
@@ -151,6 +165,15 @@ def last_call(log: RankLog) -> Call | None:
     if not log.collectives:
         return None
     return Call(rank=log.rank, collective=log.collectives[-1])
+
+
+def was_outlived(log: LogColumns, note: Note) -> bool:
+    """Whether its program went on: past one of a thread, as that of a library which reports to a server, to another
+    collective; past one that it had only printed (`sys.excepthook`) to another step, for what is called at its end
+    (`atexit`) may issue collectives."""
+    if note.data.get("thread"):
+        return bool((log.begun_ns > note.time_ns).any())
+    return any(mark.time_ns > note.time_ns for mark in log.steps)
 
 
 def raised_inside(log: LogColumns, note: Note) -> Collective | None:

@@ -117,13 +117,13 @@ class Job:
         self.now_ns += 1000
         self.logs[rank].notes.append(Note(kind, self.now_ns, {"moment": str(self._moments[rank]), **data}))
 
-    def raises(self, rank: int, kind: str = "ValueError", text: str = "no") -> None:
+    def raises(self, rank: int, kind: str = "ValueError", text: str = "no", **more: Any) -> None:
         trace = [
             "Traceback (most recent call last):\n",
             '  File "/job/train.py", line 7, in main\n',
             f"{kind}: {text}\n",
         ]
-        self.note(rank, "incident", incident="exception", type=kind, text=text, traceback=trace)
+        self.note(rank, "incident", incident="exception", type=kind, text=text, traceback=trace, **more)
 
     def _next(self, key: tuple[object, ...]) -> int:
         self._sequence[key] += 1

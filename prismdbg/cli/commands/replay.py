@@ -117,6 +117,7 @@ def command(
       7    The replay is inconclusive: too little could be compared, or the
            recorded rank died and the replayed one did not.
       124  The replay took longer than --timeout.
+      141  The reader of the output ended before there was a verdict.
 
     With --source, the program may leave the recording. Then 0 means that the incident does not happen again, 1 that it
     happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125 skips the
@@ -194,8 +195,12 @@ def _keep_output(capsule: Path, output: str) -> Path | None:
     try:
         kept.unlink(missing_ok=True)
         descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(output)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(output)
+        except OSError:
+            kept.unlink(missing_ok=True)  # it would be half of it
+            raise
     except OSError as error:
         console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
         return None

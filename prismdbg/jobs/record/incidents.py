@@ -211,7 +211,7 @@ class _Attempt:
 
     def note_raised(self, folder: str, note: Note, now_ns: int) -> None:
         wanted = "exception" in self.triggers or (_kind(note) is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
-        if wanted and "exception" not in self._fired:
+        if wanted and "exception" not in self._fired and _raised_by(note) not in self._fired:
             self._raised.append((folder, note))
             if self._raised_since_ns is None:
                 self._raised_since_ns = now_ns
@@ -221,8 +221,9 @@ class _Attempt:
         if not _has_settled(self._raised_since_ns, now_ns, ended):
             return []
         self._raised_since_ns = None
-        self._fired.add("exception")
-        folder, note = min(self._raised, key=lambda raised: raised[1].time_ns)
+        raised, self._raised = self._raised, []
+        self._fired |= {_raised_by(note) for _, note in raised}
+        folder, note = min(raised, key=lambda one: one[1].time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
         return [Wanted(folder=folder, incident=incident)]
@@ -301,6 +302,12 @@ class IncidentWatch:
 
 def _has_settled(since_ns: int | None, now_ns: int, ended: bool) -> bool:
     return since_ns is not None and (ended or now_ns - since_ns >= SETTLE_NS)
+
+
+def _raised_by(note: Note) -> str:
+    """What has happened then. An exception of a thread may be nothing to the program, which goes on: it hides no later
+    one, and no death."""
+    return "exception of a thread" if note.data.get("thread") else "exception"
 
 
 def _kind(note: Note) -> IncidentKind:

@@ -51,10 +51,13 @@ def record(request: RecordRequest, say: Say) -> int:
             run.path.rmdir()
         raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
     say = if_possible(say)
-    say(f"recording into {request.output}")
-    supervisor = Supervisor(run, request.policy, job, say)
     try:
-        return supervisor.watch(lambda: _finish(run, request.output, say))
+        say(f"recording into {request.output}")
+        return Supervisor(run, request.policy, job, say).watch(lambda: _finish(run, request.output, say))
+    except (KeyboardInterrupt, SystemExit):  # before signals were passed on
+        job.terminate()
+        job.wait()
+        raise
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
 

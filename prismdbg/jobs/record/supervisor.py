@@ -53,7 +53,8 @@ POLL_S = 0.2
 PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 COSTS_KEPT = 100  # of checkpoints, in supervisor.json
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,7 @@ class Supervisor:
             # With nohup, say: a job that still ignores it goes on, and is watched.
             is_ignored = signal.getsignal(number) is signal.SIG_IGN
             signal.signal(number, self._pass_on if is_ignored else self._forward)
+        signal.signal(signal.SIGUSR2, self._pass_on)  # that a scheduler gives before the time is up, say
         signal.signal(signal.SIGUSR1, self._on_signal)
         follower = Thread(target=self._follow, args=(finish,), name="prismdbg-supervisor", daemon=True)
         try:
@@ -156,7 +158,7 @@ class Supervisor:
         self._pass_on(number, _frame)
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        if number != signal.SIGINT or not _terminal_signals_us():
+        if number not in OF_TERMINALS or not _terminal_signals_us():
             self._job.send_signal(number)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:

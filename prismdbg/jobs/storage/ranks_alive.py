@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log_reader import was_cut
-from prismdbg.diagnosis.failures import raised_inside
+from prismdbg.diagnosis.failures import raised_inside, was_outlived
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
@@ -101,7 +101,7 @@ class RankProcess:
         if self.pid is None or self.is_alive() or "incident" not in self._said():
             return None
         log = read_whole(self._folder, LAST_BYTES)
-        raised = [note for note in log.notes if note.kind == "incident"]
+        raised = [note for note in log.notes if note.kind == "incident" and not was_outlived(log, note)]
         return all(raised_inside(log, note) is not None for note in raised)
 
     def last_moment(self) -> Moment:
@@ -111,9 +111,9 @@ class RankProcess:
         """Looked up once when it is dead: nothing is added any more."""
         if self._last_words is None:
             gone = self.pid is not None and not self.is_alive()
-            found = frozenset(
-                n.kind for n in read_whole(self._folder, LAST_BYTES).notes if n.kind in ("exit", "incident")
-            )
+            log = read_whole(self._folder, LAST_BYTES)
+            said = (note for note in log.notes if note.kind in ("exit", "incident"))
+            found = frozenset(note.kind for note in said if not was_outlived(log, note))
             if not gone:
                 return found
             self._last_words = found

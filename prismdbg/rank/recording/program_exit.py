@@ -7,37 +7,34 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from prismdbg.errors import INTERRUPTED
 
-
-class ProgramExit(SystemExit):
-    """What `sys.exit` raises here: it can be referred to weakly. To everybody else it is a SystemExit."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SystemExit, self.args
-
-
-ProgramExit.__name__ = ProgramExit.__qualname__ = "SystemExit"
+_MARK = "_prismdbg"
 
 
 class ExitCode:
-    """`value` is that of the exception that is on its way to the top, or arrived there; 0 where it was caught."""
+    """`value` is that of the exception that is on its way to the top, or arrived there; 0 where it was caught.
+
+    The exception is a SystemExit and no class of ours, for programs compare. None can be referred to weakly, but what
+    it carries can.
+    """
 
     def __init__(self) -> None:
         self.value = 0
-        self._on_its_way: weakref.ref[ProgramExit] | None = None
+        self._on_its_way: weakref.ref[set[None]] | None = None
 
     def install(self) -> None:
         def exit(status: object = None, /) -> NoReturn:
-            error = ProgramExit() if status is None else ProgramExit(status)
+            error, carried = SystemExit() if status is None else SystemExit(status), set[None]()
+            error.__dict__[_MARK] = carried  # goes with it; a set can be pickled everywhere
             self.value = code_of(status)
-            self._on_its_way = weakref.ref(error, self._gone)
+            self._on_its_way = weakref.ref(carried, self._gone)
             try:
                 raise error
             finally:
-                del error  # its traceback holds this frame: it would keep itself alive
+                del error, carried  # its traceback holds this frame: it would keep itself alive
 
         sys.exit = exit
 

@@ -239,6 +239,57 @@ class TestFailures:
         assert died.followers == (0,)
         assert only(diagnosis, Stopped).absent[0].how is How.DIED
 
+    @pytest.mark.parametrize("rank", [0, 2])
+    def test_an_exception_of_a_thread_that_its_program_outlived_is_no_cause_of_a_death(self, rank: int) -> None:
+        """That of a library which reports to a server, say."""
+        job = Job(3)
+        job.steps(1)
+        job.raises(rank, "ValueError", "the server is gone", thread=True)
+        job.steps(3)
+        job.call(without={2}, done=False)
+
+        diagnosis = diagnose(evidence(job, silent=frozenset({0, 1, 2}), died_first=2))
+
+        died, raised = only(diagnosis, Died), only(diagnosis, Raised)
+        assert (died.ranks, died.certainty) == ((2,), Certainty.CERTAIN)
+        assert (raised.ranks, raised.certainty) == ((rank,), Certainty.HINT)
+        assert "the program went on after it" in raised.lines
+        assert diagnosis.verdicts[0] is died
+
+    def test_nor_of_an_exception_that_ended_its_program(self) -> None:
+        job = Job(2)
+        job.steps(1)
+        job.raises(0, "ValueError", "the server is gone", thread=True)
+        job.steps(3)
+        job.raises(1, "KeyError", "the cause")
+
+        found = [verdict for verdict in diagnose(evidence(job)).verdicts if isinstance(verdict, Raised)]
+
+        assert [(v.type_name, v.certainty) for v in found] == [
+            ("KeyError", Certainty.CERTAIN),
+            ("ValueError", Certainty.HINT),
+        ]
+
+    def test_nor_is_one_that_the_program_printed_and_went_on(self) -> None:
+        job = Job(2)
+        job.steps(1)
+        job.raises(0, "ValueError", "printed")
+        job.steps(3)
+
+        diagnosis = diagnose(evidence(job, silent=frozenset({0, 1}), died_first=1))
+
+        assert only(diagnosis, Died).ranks == (1,)
+        assert only(diagnosis, Raised).certainty is Certainty.HINT
+
+    def test_an_exception_of_a_thread_that_was_the_last_thing_may_be_the_cause(self) -> None:
+        job = Job(2)
+        job.steps(3)
+        job.raises(1, "ValueError", "no more data", thread=True)
+
+        raised = only(diagnose(evidence(job)), Raised)
+
+        assert (raised.certainty, raised.was_outlived) == (Certainty.CERTAIN, False)
+
     def test_a_rank_that_was_seen_to_die_first(self) -> None:
         job = Job(3)
         job.steps(2)

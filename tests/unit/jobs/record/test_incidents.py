@@ -20,8 +20,9 @@ NOW = 10**12
 ALL = parse_triggers("exception,nan,oom,slow=3")
 
 
-def raised(time_ns: int, text: str, *, kind: str = "exception") -> Note:
-    return Note("incident", time_ns, {"incident": kind, "type": "RuntimeError", "text": text, "moment": "3.1"})
+def raised(time_ns: int, text: str, *, kind: str = "exception", **more: object) -> Note:
+    told = {"incident": kind, "type": "RuntimeError", "text": text, "moment": "3.1", **more}
+    return Note("incident", time_ns, told)
 
 
 def collective(time_ns: int, *, sent: bool = False) -> Collective:
@@ -66,6 +67,35 @@ def test_a_rank_that_died_without_a_word_is_why_the_others_raised() -> None:
     assert (wanted.folder, wanted.incident.kind) == ("1", IncidentKind.LOST)
     assert watch.due(NOW + SETTLE_NS, ended=False) == []
     assert watch.lost("2", Moment(3, 1), "without a word") == []
+
+
+@pytest.mark.parametrize("ends", ["raises", "dies"])
+def test_an_exception_of_a_thread_hides_nothing_that_comes_later(ends: str) -> None:
+    """The program goes on without that thread."""
+    watch = IncidentWatch(ALL)
+    watch.feed("0", raised(100, "the server is gone", thread=True), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.incident.text == "RuntimeError: the server is gone"
+    watch.feed("0", raised(200, "the server is gone, still", thread=True), NOW)
+    assert watch.due(NOW + 9 * SETTLE_NS, ended=True) == []
+    if ends == "raises":
+        watch.feed("1", raised(300, "the cause"), NOW)
+        (wanted,) = settled(watch)
+        assert wanted.incident.text == "RuntimeError: the cause"
+        assert watch.lost("1", Moment(3, 1), "without a word") == []
+    else:
+        (wanted,) = watch.lost("1", Moment(3, 1), "without a word")
+        assert wanted.incident.kind == IncidentKind.LOST
+
+
+def test_what_a_thread_and_then_the_program_raised_is_one_incident() -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("0", raised(200, "the thread has failed"), NOW)
+    watch.feed("0", raised(100, "the cause", thread=True), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.incident.text == "RuntimeError: the cause"
+    watch.feed("1", raised(300, "Connection closed by peer"), NOW)
+    assert watch.due(NOW + 9 * SETTLE_NS, ended=True) == []
 
 
 def test_each_attempt_of_a_restarted_job_has_its_own() -> None:

@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from waiting import wait_for
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.record import record
+from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.jobs.record.supervisor import Policy
 
 
 @pytest.mark.parametrize("was_there", [True, False])
@@ -54,3 +58,34 @@ def test_a_signal_that_is_ignored_does_not_end_the_watch(
         supervisor.communicate(timeout=60)
     assert supervisor.returncode == 7
     assert json.loads((tmp_path / "run" / "supervisor.json").read_text())["interrupted"] == {}
+
+
+TOLD = (
+    "import signal, sys; signal.signal(signal.SIGUSR2, lambda *_: sys.exit(7)); print('on', flush=True); signal.pause()"
+)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR2, 7), (signal.SIGQUIT, 128 + signal.SIGQUIT)])
+def test_a_signal_is_the_jobs(
+    number: signal.Signals, code: int, tmp_path: Path, child_environment: dict[str, str],
+    prismdbg_command: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Bare, it would reach the job: `record` does not die of it."""
+    line = [*prismdbg_command, "record", "-o", str(tmp_path / "run"), "--", sys.executable, "-c", TOLD]
+    with subprocess.Popen(line, env=child_environment, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None and supervisor.stdout.readline() == b"on\n"
+        wait_for((tmp_path / "run" / "supervisor.json").exists, 60, "the supervisor to begin")
+        supervisor.send_signal(number)
+        assert supervisor.wait(60) == code
+
+
+@pytest.mark.parametrize("told", [KeyboardInterrupt, SystemExit])
+def test_who_is_told_to_end_before_the_watch_begins_ends_the_job(told: type[BaseException], tmp_path: Path) -> None:
+    def say(_text: str) -> None:
+        raise told
+
+    request = RecordRequest(output=tmp_path / "run", command=("sleep", "1000"), policy=Policy())
+    before = {process.pid for process in psutil.Process().children()}
+    with pytest.raises(told):
+        record.record(request, say)
+    assert {process.pid for process in psutil.Process().children()} == before

@@ -37,7 +37,9 @@ def test_a_signal_after_the_jobs_end_ends_the_wait(
         raise AssertionError("it went on waiting")
 
     monkeypatch.setattr(supervisor_module, "why_unfinished", asked_to_end)
-    handlers = {number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1)}
+    handlers = {
+        number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1, signal.SIGUSR2)
+    }
     try:
         assert supervisor.watch(lambda: None) == 0
     finally:
@@ -92,7 +94,9 @@ def test_a_job_whose_supervisor_gets_no_threads_ends_as_it_would(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    handlers = {number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1)}
+    handlers = {
+        number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1, signal.SIGUSR2)
+    }
     try:
         assert supervisor.watch(lambda: None) == 0
     finally:

@@ -74,3 +74,13 @@ def test_what_cannot_be_seen_is_not_dead(tmp_path: Path, elsewhere: str) -> None
     assert process.is_out_of_sight
     assert not process.is_alive()
     assert not process.died_without_a_word()
+
+
+@pytest.mark.parametrize(("time_ns", "is_last_word"), [(5, False), (1 << 62, True)])
+def test_an_exception_of_a_thread_is_a_last_word_only_where_nothing_came_after_it(
+    time_ns: int, is_last_word: bool, tmp_path: Path
+) -> None:
+    write_training(tmp_path / "0").note("incident", time_ns=time_ns, incident="exception", thread=True)
+    process = described(tmp_path / "0", 1 << 22, namespace_of(os.getpid()))
+    assert process.died_without_a_word() is not is_last_word
+    assert process.raised_in_collective() is (None if not is_last_word else False)

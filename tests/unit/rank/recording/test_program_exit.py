@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.recording.program_exit import ProgramExit
+from prismdbg.rank.recording.program_exit import ExitCode
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = """
@@ -133,8 +133,13 @@ def test_a_thread_that_exits_has_no_incident(hook: str) -> None:
     assert ran.stdout.split() == ["told", "0"], ran.stderr
 
 
-def test_to_others_it_is_a_system_exit() -> None:
-    error = ProgramExit(3)
-    assert isinstance(error, SystemExit) and error.code == 3
-    assert b"ProgramExit" not in pickle.dumps(error)
-    assert repr(error) == "SystemExit(3)"
+def test_to_others_it_is_a_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs compare: `if exc_type is SystemExit`."""
+    monkeypatch.setattr(sys, "exit", sys.exit)
+    ExitCode().install()
+    with pytest.raises(SystemExit) as raised:
+        sys.exit(3)
+    error = raised.value
+    assert type(error) is SystemExit and error.args == (3,) and error.code == 3 and repr(error) == "SystemExit(3)"
+    assert b"prismdbg.rank" not in pickle.dumps(error)
+    assert error.__reduce__()[0] is SystemExit
