@@ -42,7 +42,8 @@ BOUND_CPU_S = 10.0  # of processor time, for one command: a busy machine is no d
 BOUND_WALL_S = 120.0  # for one command, however busy the machine is
 BOUND_BYTES = 1 << 30  # above what the process had before
 INPUTS_OF_A_PROCESS = 200
-OK, USAGE, BAD_CAPSULE, LACKING = 0, 2, 3, 4
+OK, USAGE, BAD_CAPSULE, LACKING, DIVERGED, INCONCLUSIVE = 0, 2, 3, 4, 5, 7
+FOUND_BY_DIFF = (DIVERGED, INCONCLUSIVE)  # verdicts on two recordings that could both be read
 # What a machine may be said to lack: all else with this exit code would be a bad capsule, or a gap in this harness.
 MAY_LACK = (
     NOT_RUN,
@@ -256,7 +257,7 @@ def _misjudged(command: str, code: int, said: str) -> str:
     """What is wrong with this exit code and these words of a command that raised nothing."""
     if BAIT.decode() in said:
         return "it prints what lies outside of the input"
-    if code == OK:
+    if code == OK or (command == "diff" and code in FOUND_BY_DIFF):
         return ""
     if code == BAD_CAPSULE or (code == USAGE and command not in NO_USAGE):
         return "" if "error: " in said or "bad " in said else f"exit {code} without an error: {said[-200:]!r}"

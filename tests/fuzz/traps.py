@@ -97,8 +97,12 @@ def _make_bait(bait: Path) -> None:
     large.write_bytes(BAIT)
     os.truncate(large, LARGE_BYTES)
     os.mkfifo(bait / "fifo")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(bait / "socket"))
+    folder = os.open(bait, os.O_PATH)  # the address of a socket may have 107 bytes, the folder's path more
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(f"/proc/self/fd/{folder}/socket")
+    finally:
+        os.close(folder)
 
 
 def _make_installation(venv: Path, library: Path) -> tuple[InstalledFile, ...]:

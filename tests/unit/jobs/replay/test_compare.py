@@ -69,6 +69,7 @@ def judged(
     past: int = 0,
     until: Moment | None = None,
     unhidden: Unhidden = ALL_HIDDEN,
+    timeout_s: float = 0.2,
 ) -> Verdict:
     """`past`: of the log's six collectives, how many lie before the start."""
     where = {"in_flight": list(in_flight), "past_records": past}
@@ -86,7 +87,7 @@ def judged(
         end_record=last,
         unhidden=unhidden,
     )
-    return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=0.2, say=lambda _: None)
+    return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=timeout_s, say=lambda _: None)
 
 
 ALL = {**NONE, "compared": 6, "fingerprints": 6}
@@ -476,7 +477,9 @@ def test_what_a_long_replay_tells_is_folded(tmp_path: Path, monkeypatch: pytest.
     told = [{"event": "synthesized", "moment": "1.2", "collective": {"identity": "group 0 #3"}}] * 3000
     notes = [{"event": "note", "text": "x" * 5000}] * 3000
     states = [{"event": "state", "moment": "2.1", "equal": True, "expected": "1", "actual": "1"}] * 3000
-    verdict = judged(tmp_path, monkeypatch, *told, *notes, *states, {**END, "tally": ALL}, incident=REQUEST)
+    verdict = judged(
+        tmp_path, monkeypatch, *told, *notes, *states, {**END, "tally": ALL}, incident=REQUEST, timeout_s=60.0
+    )
     assert (len(verdict.synthesized.messages), verdict.synthesized.left_out, verdict.lacking) == (1000, 2000, 3000)
     assert (len(verdict.states.messages), verdict.states.left_out) == (1000, 2000)
     assert "2,900 further notes of the rank left out" in verdict.notes and len(verdict.notes) < 120
