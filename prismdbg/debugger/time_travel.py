@@ -95,7 +95,7 @@ class Travel:
         """Keeps the place where the rank stands now. `FacilityError` where no image can be taken; the rank stands on,
         whatever is raised. `number`: that of an image that was forgotten, where this one takes its place."""
         if self.why_no_images:
-            hint = "going back restarts the program"
+            hint = "go back without one: this restarts the program"
             raise FacilityError(f"no checkpoint can be taken: {self.why_no_images}", hint=hint)
         self._images.require_room(self._expected_bytes())
         number, began = number or self._next, time.monotonic()

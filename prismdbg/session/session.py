@@ -203,7 +203,7 @@ class Session:
         self.require_stop()
         if moment <= self.moment:
             raise UsageError(
-                f"{moment} is before here: the rank is at {self.moment}", hint=f"go back to it: goto {moment}"
+                f"{moment} is before here: the rank is at {self.moment}", hint=f"type `goto {moment}` to go back to it"
             )
         return self.resume(until=str(moment))
 

@@ -82,4 +82,4 @@ def test_the_world_may_be_left_to_torchrun_or_the_mesh(capsys: pytest.CaptureFix
     assert main.run([*plan, "python", "train.py"]) == 0
     assert main.run([*plan, *TORCHRUN, "--nnodes=2", "--nproc-per-node=8", "train.py"]) == 0
     assert main.run([*plan, *TORCHRUN, "--nnodes=4", "--nproc-per-node=8", "train.py"]) == 2
-    assert "does not multiply to the world: 8 x 2 = 16, the world has 32 ranks" in capsys.readouterr().err
+    assert "has 8 x 2 = 16 ranks, and the world has 32 ranks" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_refused_with_a_caret(text: str, column: int, word: str) -> None:
 def test_how_a_mapping_is_looked_into_is_told() -> None:
     """What an optimizer keeps is shown numbered by parameter and named by field."""
     weight = SimpleNamespace()
-    for text, hint in (("group.lr", 'write ["lr"]'), ("state[0]", "of type object: name one"), ("group['rl']", "")):
+    for text, hint in (("group.lr", 'write ["lr"]'), ("state[0]", "name a key of type object"), ("group['rl']", "")):
         with pytest.raises(UsageError, match="key") as refused:
             value(text, group={"lr": 0.1}, state={object(): weight})
         assert hint in refused.value.hint and (hint or not refused.value.hint)

@@ -47,7 +47,10 @@ def record(request: RecordRequest, say: Say) -> int:
         _empty(run.path)
         if not was_there:  # else the user's own, maybe a volume
             run.path.rmdir()
-        raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
+        first, why = request.command[0], error.strerror or error
+        raise UsageError(
+            f"{first} cannot be started: {why}", hint="give the path of a program after `--`, as in -- python train.py"
+        ) from error
     say(f"recording into {request.output}")
     supervisor = Supervisor(run, request.policy, job, say)
     try:

@@ -343,8 +343,8 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
     if verdict.strength.collectives:
         notes.append(
-            f"compared from {manifest.moment_a} to {verdict.moment}: "
-            f"{counted(verdict.strength.whole_steps, 'whole step')} before the one in which it ends"
+            f"compared from {manifest.moment_a} to {verdict.moment}, "
+            f"with {counted(verdict.strength.whole_steps, 'complete step')}"
         )
     if until is None and starts_too_late(manifest.incident.kind, manifest.origin, span, manifest.moment_b):
         notes.append(NO_STEP_BEFORE)
@@ -354,7 +354,7 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
-        notes.append(f"to see whether it hangs again, give {silence.bound_s:.3g} s more with --timeout: {silence}")
+        notes.append(f"give {silence.bound_s:.3g} s more with --timeout to find out whether it hangs again: {silence}")
     if verdict.outcome is not Outcome.IDENTICAL or until is not None or verdict.end is End.UNTIL:
         return notes
     if verdict.end is End.DIED:

@@ -75,7 +75,8 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
 
 def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
     if reason := runtime.refuses(plan.spec):
-        raise FacilityError(reason)
+        fact, _, advice = reason.rpartition(": ")
+        raise FacilityError(fact or advice, hint=advice if fact else "")
     image = capsule.manifest.origin is Origin.IMAGE
     say(f"{runtime.name}: {'restoring the checkpoint' if image else 'starting the program'}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unsearched(runtime, plan)))):
