@@ -176,7 +176,9 @@ def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] 
             f"{path} has log format {version}; this version reads {fmt.VERSION}", hint="use a newer prismdbg"
         )
     if index != number:
-        raise CapsuleError(f"{path} has segment number {index}", hint="files of different logs were mixed")
+        raise CapsuleError(
+            f"{path} has segment number {index}", hint="fetch it again: files of different logs were mixed"
+        )
     return rank, pid, wall - monotonic
 
 

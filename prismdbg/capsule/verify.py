@@ -139,7 +139,7 @@ def _tree(capsule: Capsule) -> Iterator[Finding]:
 def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
     wanted = manifest.files[name]
     if (size := path.stat().st_size) != wanted.size_bytes:
-        yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, wanted {wanted.size_bytes:,}")
+        yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, expected {wanted.size_bytes:,}")
         return
     try:
         transfer.require_content(path)

@@ -103,7 +103,7 @@ class RankGroup:
         each = f", with about {own_bytes >> 20} MiB of private memory each" if own_bytes else ""
         self._say(
             f"ranks along {', '.join(axes)} need their neighbours' data: up to {count:,} of them run for it, "
-            f" all at once{each}"
+            f"all at the same time{each}"
         )
 
     def _say_suppliers(self, since: MissingValue) -> None:

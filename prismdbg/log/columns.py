@@ -183,7 +183,7 @@ class Bodies:
     def _body(self, segment: int, slot: int) -> bytes:
         words = self._words(segment)
         if slot >= len(words):
-            raise CapsuleError(f"{self.paths[segment]} was cut while it was read", hint="read another rank's log")
+            raise CapsuleError(f"{self.paths[segment]} was truncated while it was read", hint="read another rank's log")
         return seg.body(words, slot)
 
     def _words(self, segment: int) -> seg.Words:

@@ -219,7 +219,7 @@ class Session:
         if not insists:
             raise UsageError(
                 "the recording ends here: from here on peers' answers are synthesized, and later values depend on them",
-                hint="type it again, or continue!, to go on",
+                hint="type it again, or `continue!`, to go past it",
             )
 
     def pause(self) -> Ask:

@@ -87,7 +87,7 @@ def link(path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.dump", EVENTS, PAYLOADS, layout.RANK, "checkpoint/pages-1.img"])
 @pytest.mark.parametrize(
     ("harm", "says"),
-    [(flip, "has changed"), (cut, "bytes, wanted"), (Path.unlink, "is missing"), (link, "link or a special file")],
+    [(flip, "has changed"), (cut, "bytes, expected"), (Path.unlink, "is missing"), (link, "link or a special file")],
 )
 def test_a_harmed_file_is_named(tmp_path: Path, name: str, harm: Callable[[Path], None], says: str) -> None:
     capsule = make_capsule(tmp_path / "capsule", IMAGE)

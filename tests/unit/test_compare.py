@@ -180,7 +180,8 @@ def test_a_hang_that_a_synthesized_peer_answered_is_inconclusive(
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.summary.startswith("inconclusive: no collective was compared")
     assert (
-        "hang resolved: the collective at 2.2 got a synthesized answer, and the program went on to 3.1" in verdict.notes
+        "hang resolved: the collective at 2.2 got a synthesized answer, and the program continued to 3.1"
+        in verdict.notes
     )
 
 

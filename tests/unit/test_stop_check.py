@@ -65,8 +65,8 @@ def test_a_peer_that_nothing_is_sent_to_nor_received_from_is_doubted() -> None:
     [
         ("if byts > 3", "unknown name 'byts'", "use bytes, if you mean that; or a name of the program: local.NAME"),
         ("nan if step > 3 and frobnicate", "'frobnicate'", "use one of"),
-        ("if reason == 'x'", "'reason'", "available at: allocation"),
-        ("change modle.w", "'modle'", "did you mean module?"),
+        ("if reason == 'x'", "'reason'", "only at: allocation"),
+        ("change modle.w", "'modle'", "use module, if you mean that"),
         ("all_reduce on nosuch", "unknown group 'nosuch'", "use one of: world, tp"),
         ("on dp", "unknown group 'dp'", "use one of: world, tp"),
         ("peer 4", "unknown rank 4", "0 to 3"),

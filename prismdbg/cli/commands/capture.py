@@ -22,7 +22,7 @@ from prismdbg.render import console
     default=1,
     show_default=True,
     metavar="STEPS",
-    help="Record STEPS whole steps after the checkpoint.",
+    help="Record STEPS complete steps after the checkpoint.",
 )
 @click.option(
     "--origin",

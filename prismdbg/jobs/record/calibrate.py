@@ -176,7 +176,7 @@ def _ended(request: CalibrateRequest, plan: Path) -> Finished:
         together = (
             f"start all {request.nodes} nodes at once, and check that {request.head} reaches node 0 from each of them. "
         )
-        hint = f"{together if request.nodes > 1 else ''}--quick takes less"
+        hint = f"{together if request.nodes > 1 else ''}--quick takes less time"
         raise WaitTimeout(str(error), hint=hint) from error
 
 

@@ -349,7 +349,7 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
     if until is None and starts_too_late(manifest.incident.kind, manifest.origin, span, manifest.moment_b):
         notes.append(NO_STEP_BEFORE)
     if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
-        there = f"went on to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
+        there = f"continued to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
         kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.end is End.QUIET:
