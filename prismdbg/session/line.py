@@ -30,9 +30,9 @@ class Verb(StrEnum):
     TBREAK = "tbreak"
     CONDITION = "condition"
     IGNORE = "ignore"
-    LOG_ONLY = "log-only"
+    LOG_ONLY = "logpoint"
     DELETE = "delete"
-    STOPS = "stops"
+    STOPS = "breakpoints"
     WATCH = "watch"
     UNWATCH = "unwatch"
     WHO = "who"
@@ -105,7 +105,9 @@ VERBS: dict[Verb, Usage] = {
     Verb.TBREAK: Usage(Takes.STOP, "tb", "set a breakpoint that is deleted at its first hit"),
     Verb.CONDITION: Usage(Takes.CONDITION, "cond", "set the condition of breakpoint N; without CONDITION, remove it"),
     Verb.IGNORE: Usage(Takes.COUNT, "", "ignore the next COUNT hits of breakpoint N"),
-    Verb.LOG_ONLY: Usage(Takes.ONE, "", "make breakpoint N a logpoint, or a breakpoint again"),
+    Verb.LOG_ONLY: Usage(
+        Takes.ONE, "", "make breakpoint N a logpoint, which prints and continues, or a breakpoint again"
+    ),
     Verb.DELETE: Usage(Takes.NUMBER, "del", "delete breakpoint N, or all"),
     Verb.STOPS: Usage(Takes.NOTHING, "", "list the breakpoints with their hits"),
     Verb.WATCH: Usage(
@@ -141,7 +143,12 @@ VERBS: dict[Verb, Usage] = {
     Verb.QUIT: Usage(Takes.NOTHING, "q", "end the replay"),
 }
 
-OTHER_NAMES = {"bt": Verb.WHERE, "stack": Verb.WHERE}  # as other debuggers have it
+OTHER_NAMES = {  # of other debuggers, and of earlier versions
+    "bt": Verb.WHERE,
+    "stack": Verb.WHERE,
+    "stops": Verb.STOPS,
+    "log-only": Verb.LOG_ONLY,
+}
 
 _NEEDED = (
     Takes.MOMENT, Takes.EXPRESSION, Takes.STOP, Takes.CONDITION, Takes.COUNT, Takes.ONE, Takes.WHO,

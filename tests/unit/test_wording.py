@@ -79,10 +79,10 @@ NO_NOUN = re.compile(r"\bis no (?!longer\b|more\b)\w")
 VERBS = frozenset(
     re.findall(
         r"\w+",
-        "add ask begin build capture check choose close compare count create delay delete do emulate end fetch free give "
-        "go index install interrupt keep leave let list measure name pause pip press print put raise read record remove "
-        "replay report restore run see select send set simulate stretch switch trace treat try type unset use wait watch "
-        "write",
+        "add ask begin build capture check choose close compare count create delay delete do emulate end fetch free "
+        "give go index install interrupt keep leave let list measure name pause pip press print put raise read record "
+        "remove replay report restore run see select send set simulate stretch switch trace treat try type unset use "
+        "wait watch write",
     )
 )
 
