@@ -18,7 +18,7 @@ from prismdbg.simulate.assessment.fidelity import say_size
 
 _LAST = Moment(10**9, 10**17)
 _REAL = (made_up.DONOR, made_up.OWN)
-UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
+UNPACED = "how long a step takes; use `--pace` or `prismdbg graph simulate` for that"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,7 +231,7 @@ def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (CLUSTER.replace("1 us", "2000000000 s"), "'2000000000 s' is longer than a month", ""),
         (CLUSTER.replace("10 GB/s", "1 B/s"), "bytes over all would take", "its bandwidth of 1 B/s"),
         (CLUSTER.replace("spans: job", "spans: rack"), "'rack' is not a span of links", "write node, job, or"),
-        (CLUSTER.replace("  all", "\tall"), "cluster.yaml is not YAML", "examples/emulation/cluster.yaml is one"),
+        (CLUSTER.replace("  all", "\tall"), "cluster.yaml is not YAML", "see examples/emulation/cluster.yaml"),
         (CLUSTER + "slower: {compute: {5-2: 2}}\n", "'5-2' is in descending order", "write 64-127"),
         (CLUSTER + "slower: {links: {0-99999999: 2}}\n", "contains too many ranks", "write 64-127"),
         (CLUSTER + "slower: {compute: {99: 2}}\n", "rank 99 is not in the mesh", "give a rank from 0 to 7"),

@@ -99,7 +99,7 @@ def test_a_test_that_does_not_exist_is_noticed() -> None:
         ("SECURITY.md", "## What each place gives", 6),
         ("SECURITY.md", "## Who runs what", 6),
         ("SECURITY.md", "## What of this machine is seen", 4),
-        ("SECURITY.md", "## What is not there, and why", 3),
+        ("SECURITY.md", "## What is missing, and why", 3),
     ],
 )
 def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -> None:

@@ -16,6 +16,6 @@ def test_a_job_that_cannot_be_started(was_there: bool, tmp_path: Path, capsys: p
     if was_there:
         folder.mkdir()
     assert main.run(["record", "-o", str(folder), "--", str(tmp_path / "no-such-program")]) == ExitCode.USAGE
-    assert "the job cannot be started" in capsys.readouterr().err
+    assert " cannot be started" in capsys.readouterr().err
     assert folder.exists() == was_there
     assert not was_there or not list(folder.iterdir())
