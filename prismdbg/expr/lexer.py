@@ -79,7 +79,7 @@ def _token(text: str, column: int) -> Token:
 def _quoted(text: str, column: int) -> Token:
     match = _TEXT.match(text, column)
     if match is None:
-        raise complaint(text, column, "this string is not closed")
+        raise complaint(text, column, "this string is not closed", hint="add the closing quote")
     raw = match.group(1) if match.group(1) is not None else match.group(2)
 
     def escaped(found: re.Match[str]) -> str:

@@ -87,7 +87,7 @@ def static_attribute(owner: Any, name: str) -> Any:
     try:
         found = inspect.getattr_static(owner, name)
     except AttributeError:
-        raise UsageError(f"AttributeError: {kind_name(owner)} has no {name!r}") from None
+        raise UsageError(f"a {kind_name(owner)} has no attribute {name!r}") from None
     if exactly(found, _MEMBERS) and not is_a(owner, type):
         return found.__get__(owner, type(owner))
     if exactly(found, _AS_THEY_ARE) or definer(type(found), "__get__") is None or _is_held(owner, name, found):

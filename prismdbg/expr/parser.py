@@ -90,7 +90,8 @@ class _Parser:
         what = (
             "the expression ends too early" if token.kind is Kind.END else f"{quoted(token.text)} is not expected here"
         )
-        return complaint(self._text, token.column, what + more)
+        hint = "write the rest of it" if token.kind is Kind.END else "check what stands before it"
+        return complaint(self._text, token.column, what + more, hint=hint)
 
     def _either(self) -> tree.Node:
         self._depth += 1

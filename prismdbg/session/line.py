@@ -207,7 +207,7 @@ def verb_of(word: str) -> Verb:
     if first is not None and all(verb.startswith(first) for verb in found):
         return first
     if found:
-        raise UsageError(f"{quoted(word)} is ambiguous: {' or '.join(found)}")
+        raise UsageError(f"{quoted(word)} is ambiguous: {' or '.join(found)}", hint="type more letters")
     raise UsageError(
         f"unknown command {quoted(word)}{suggestion(word, VERBS)}", hint="type `help` to list all commands"
     )
@@ -227,5 +227,8 @@ def _numbered(verb: Verb, argument: str, insists: bool) -> Line:
 def _number(verb: Verb, text: str) -> int:
     least = 0 if verb is Verb.RESTART else 1
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) >= least):
-        raise UsageError(f"{verb} takes a number from {least} to {10**MAX_DIGITS - 1}, not {quoted(text)}")
+        raise UsageError(
+            f"{verb} takes a number from {least} to {10**MAX_DIGITS - 1}, not {quoted(text)}",
+            hint=f"type for example: {verb} 2",
+        )
     return int(text)

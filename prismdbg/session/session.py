@@ -192,7 +192,7 @@ class Session:
 
     def next(self, count: int = 1) -> Ask:
         if not 1 <= count <= MAX_COUNT:
-            raise UsageError(f"next takes a count from 1 to {MAX_COUNT}")
+            raise UsageError(f"next takes a count from 1 to {MAX_COUNT}", hint="type a smaller count")
         return self.resume(count=count)
 
     def continue_(self) -> Ask:
@@ -243,7 +243,7 @@ class Session:
         self.require_view()
         chosen = self.frame + outwards
         if not self.frames:
-            raise UsageError("no Python frame here")
+            raise UsageError("no Python frame here", hint="run to a collective with `next`")
         if not 0 <= chosen < len(self.frames):
             raise UsageError("this is the outermost frame" if outwards > 0 else "this is the innermost frame")
         self.frame = chosen

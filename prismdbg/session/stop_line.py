@@ -134,7 +134,7 @@ class _Words:
     def _line(self, text: str) -> int:
         line = self._number(text, "a line")
         if not line:
-            raise complaint(self._text, self._text.find(f":{text}") + 1, "count lines from 1")
+            raise complaint(self._text, self._text.find(f":{text}") + 1, "0 is not a line", hint="count lines from 1")
         return line
 
     def _put(self, name: str, value: Any) -> None:

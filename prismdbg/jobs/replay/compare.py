@@ -179,7 +179,8 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
             verdict.end = End.QUIET
             return
         if left <= 0:
-            raise WaitTimeout(f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}")
+            what = f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}"
+            raise WaitTimeout(what, hint="give a longer --timeout")
         try:
             event = live.client.next_event(min(left, silence_s) if over else left, "the replayed rank")
         except WaitTimeout:

@@ -158,7 +158,7 @@ def frame_at(stop: Stop, number: int) -> FrameType | None:
     """Frame `number` outwards from the innermost one, which is 0."""
     frame = stop.frame
     if number < 0:
-        raise UsageError("count frames from 0, the innermost")
+        raise UsageError(f"no frame number {number}", hint="count frames from 0, the innermost")
     for _ in range(number):
         frame = frame.f_back if frame is not None else None
     if frame is None and number:
