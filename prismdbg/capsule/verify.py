@@ -24,6 +24,9 @@ class Severity(StrEnum):
     NOTE = "note"  # worth knowing; a replay is still what it says
 
 
+_VERBS = frozenset({"begins", "cannot", "contains", "ends", "has", "is", "lacks", "was"})
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     severity: Severity
@@ -31,7 +34,9 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}"
+        """`log lacks ...`; with a colon where the text is a sentence of its own."""
+        colon = "" if self.text.partition(" ")[0] in _VERBS else ":"
+        return f"{self.where}{colon} {self.text}"
 
 
 def verify(path: Path) -> list[Finding]:

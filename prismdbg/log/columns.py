@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_events import Note, StepMark
-from prismdbg.capsule.log_reader import event_segments, read_header
+from prismdbg.capsule.log_reader import DAMAGED, event_segments, read_header
 from prismdbg.capsule.log_records import RecordDecoder
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
@@ -146,9 +146,7 @@ class LogColumns:
         try:
             return self.records.collective(issue, completion, wait)
         except (ValueError, struct.error) as error:
-            raise CapsuleError(
-                f"{self.bodies.place(row)} is damaged: {error}", hint="record or fetch it again: the log is damaged"
-            ) from error
+            raise CapsuleError(f"{self.bodies.place(row)} is damaged: {error}", hint=DAMAGED) from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -201,9 +199,7 @@ def _read(path: Path) -> seg.Words:
     try:
         return seg.read_words(path)
     except OSError as error:
-        raise CapsuleError(
-            f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
-        ) from error
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
 
 def read_columns(folder: Path) -> LogColumns:
