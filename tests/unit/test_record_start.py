@@ -19,3 +19,8 @@ def test_a_job_that_cannot_be_started(was_there: bool, tmp_path: Path, capsys: p
     assert " cannot be started" in capsys.readouterr().err
     assert folder.exists() == was_there
     assert not was_there or not list(folder.iterdir())
+
+
+def test_a_mistyped_option_is_not_taken_for_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["record", "-o", str(tmp_path / "run"), "--wndow", "3", "--", "true"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == "error: unknown option '--wndow'\n  try: see `prismdbg record --help`\n"

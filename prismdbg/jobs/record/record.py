@@ -48,6 +48,8 @@ def record(request: RecordRequest, say: Say) -> int:
         if not was_there:  # else the user's own, maybe a volume
             run.path.rmdir()
         first, why = request.command[0], error.strerror or error
+        if first.startswith("-"):  # of ours, mistyped: unknown ones are left to the job
+            raise UsageError(f"unknown option {first!r}", hint="see `prismdbg record --help`") from error
         raise UsageError(
             f"{first} cannot be started: {why}", hint="give the path of a program after `--`, as in -- python train.py"
         ) from error
